@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { globSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -7,7 +6,7 @@ import { setTimeout as afterMs } from 'node:timers/promises'
 import { blocksOf, linesIn } from '../audit/segments/read-segment.ts'
 import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 import { type Line, unpaired } from '../audit/trail.test-support.ts'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { call } from './client.ts'
 import { startGateway, until } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
@@ -27,8 +26,7 @@ const segmentNames = (directory: string) =>
 
 function verify(dir: string, args: readonly string[]) {
   const [key = ''] = globSync('**/audit-seal-key.pem', { cwd: dir })
-  const command = [PROGRAM, 'audit', 'verify', '--key', join(dir, key), ...args]
-  return spawnSync(process.execPath, command, { encoding: 'utf8' })
+  return countersign(['audit', 'verify', '--key', join(dir, key), ...args])
 }
 
 test('a gateway rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
@@ -85,10 +83,10 @@ test('a gateway rotates, compresses, ships and removes its trail under load, and
     lines.filter(({ type, recovered }) => type === 'API_RESPONSE' && recovered !== true).length >= asked - 8,
   )
   assert.ok(copies.every((name) => name.endsWith('.zst')))
-  const left = verify(dir, [second.auditFile])
+  const left = await verify(dir, [second.auditFile])
   assert.match(left.stdout, /\nend: sealed to the end\nproven\n$/)
   // The checkpoint that was shipped covers the beginning of the open file too, which was not.
   const paths = copies.map((name) => join(shipped, name))
-  const away = verify(dir, ['--log', join(shipped, 'audit-log'), ...paths])
+  const away = await verify(dir, ['--log', join(shipped, 'audit-log'), ...paths])
   assert.match(away.stdout, /\nas they were sealed: the first \d+ lines\nend: /)
 })

@@ -4,7 +4,7 @@ import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign, PROGRAM } from '../cli/program.test-support.ts'
 import {
   type Authority,
   CLIENT_AUTH,
@@ -104,9 +104,9 @@ describe('with the authorities of two banks', () => {
       GATEWAY_LIMITS: gateway.limitsFile,
     }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    for (const command of ['validate', 'run']) {
-      const program = [process.execPath, PROGRAM, command]
-      const { status, output } = await runTool('env', [...assignments, ...program])
+    const validated = await countersign(['validate'], { ...process.env, ...env })
+    const started = await runTool('env', [...assignments, process.execPath, PROGRAM, 'run'])
+    for (const { status, output } of [{ ...validated, output: validated.stderr }, started]) {
       assert.equal(status, 1, output)
       assert.match(
         output,

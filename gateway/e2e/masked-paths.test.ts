@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign, PROGRAM } from '../cli/program.test-support.ts'
 import { pseudonym } from '../edge/rules/policy/path-mask.ts'
 import { ISSUER } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
@@ -108,19 +108,16 @@ describe('a masked parameter', () => {
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 
-  it('is called the same by "audit pseudonym", and found by it', () => {
-    const run = (args: string[], input?: string) =>
-      execFileSync(process.execPath, [PROGRAM, 'audit', ...args], {
-        input,
-        encoding: 'utf8',
-        env: { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') },
-      })
+  it('is called the same by "audit pseudonym", and found by it', async () => {
+    const env = { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') }
     const file = join(mkdtempSync(join(tmpdir(), 'mask-')), 'gateway.json')
     writeFileSync(file, JSON.stringify(config))
-    const hex = run(['pseudonym', '--config', file], `${IBAN}\n`).trim()
+    const command = [PROGRAM, 'audit', 'pseudonym', '--config', file]
+    const options = { input: `${IBAN}\n`, encoding: 'utf8', env } as const
+    const hex = execFileSync(process.execPath, command, options).trim()
     assert.match(hex, /^[0-9a-f]{16}$/)
-    const found = run(['find', '--path', hex, gateway.auditFile]).trim().split('\n')
-    assert.equal(found.length, 8)
+    const { stdout } = await countersign(['audit', 'find', '--path', hex, gateway.auditFile], env)
+    assert.equal(stdout.trim().split('\n').length, 8)
   })
 
   it('reaches neither trail nor log when it comes by HTTP/2, or when an edit adds its mask', async () => {

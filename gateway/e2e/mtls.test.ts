@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { after, before, describe, it } from 'node:test'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import {
   type Authority,
   CLIENT_AUTH,
@@ -295,22 +295,18 @@ describe('mutual TLS', () => {
     })
 
     it('takes the certificate of an address that has guessed tokens, and not a new token beside it', async () => {
-      const config = { upstream: upstream.url, routes: [{ path: '/both', auth: ['bearer', 'mtls'] }] }
-      const guessed = await startGateway({ config, clients: clients(), env: tls.env })
-      const status = async (certificate?: Issued, headers: Record<string, string> = {}) =>
-        (await secureCall({ port: guessed.tlsPort, path: '/both', ca: tls.ca, certificate, headers })).status
-      try {
-        const known = await bearer()
-        assert.equal(await status(undefined, known), 200)
-        for (let guess = 0; guess < 20; guess++)
-          assert.equal(await status(undefined, { authorization: `Bearer x.y.${guess}` }), 401)
-        assert.equal(await status(undefined, await bearer()), 429)
-        assert.equal(await status(pinned, await bearer()), 429)
-        assert.equal(await status(pinned), 200)
-        assert.equal(await status(undefined, known), 200)
-      } finally {
-        await guessed.end()
+      const status = async (certificate?: Issued, headers: Record<string, string> = {}) => {
+        const agent = new Agent({ localAddress: '127.0.0.77' })
+        return (await ask('/both', certificate, { headers, agent })).status
       }
+      const known = await bearer()
+      assert.equal(await status(undefined, known), 200)
+      for (let guess = 0; guess < 20; guess++)
+        assert.equal(await status(undefined, { authorization: `Bearer x.y.${guess}` }), 401)
+      assert.equal(await status(undefined, await bearer()), 429)
+      assert.equal(await status(pinned, await bearer()), 429)
+      assert.equal(await status(pinned), 200)
+      assert.equal(await status(undefined, known), 200)
     })
 
     it('refuses a bad token although the certificate is good', async () => {
@@ -641,10 +637,8 @@ describe('the check of the configuration', () => {
   })
 
   const validate = async (env: Readonly<Record<string, string>>) => {
-    const names = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    const validate = [process.execPath, PROGRAM, 'validate']
-    const { status, output } = await runTool('env', [...names, ...validate])
-    return { status, lines: output.replaceAll(/:\d+:\d+: /g, ': ').split('\n') }
+    const { status, stdout, stderr } = await countersign(['validate'], { ...process.env, ...env })
+    return { status, lines: (stdout + stderr).replaceAll(/:\d+:\d+: /g, ': ').split('\n') }
   }
 
   it('names the certificate and the clients that are good', async () => {

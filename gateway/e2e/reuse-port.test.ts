@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { Agent } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { freePort } from '../../backend/testing/free-port.ts'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { askRestart } from '../runtime/restart/control-socket.ts'
 import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
 import { placesIn } from '../testing/configuration-files.ts'
@@ -165,8 +164,8 @@ describe('two gateways on one port', { skip: SKIP }, () => {
       // Also of a process that took over, which has the pipe of the log.
       await gateway.process.ended
       const key = join(gateway.dir, 'data', 'audit-seal-key.pem')
-      const command = [PROGRAM, 'audit', 'verify', '--key', key, gateway.auditFile]
-      const { status, stdout, stderr } = spawnSync(process.execPath, command, { encoding: 'utf8' })
+      const verified = await countersign(['audit', 'verify', '--key', key, gateway.auditFile])
+      const { status, stdout, stderr } = verified
       assert.equal(status, 0, stdout + stderr)
     }
   })

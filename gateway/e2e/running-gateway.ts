@@ -45,6 +45,9 @@ export interface TestGateway {
   kill(): void
 }
 
+/** Pauses of {@link until} between two looks. */
+const FIRST_PAUSE_MS = 20
+const LONGEST_PAUSE_MS = 100
 const DOCUMENTED = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
 const dirs = new Set<string>()
 process.on('exit', () => {
@@ -137,16 +140,16 @@ function sampleOf(exposition: string, sample: string): number {
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }
 
-/** Tries again at intervals until there is a value; rejects after a time limit. */
+/** Looks again at intervals that grow until there is a value, since each look may cost CPU; rejects after a time limit. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
   timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs
-  for (;;) {
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.25, LONGEST_PAUSE_MS)) {
     const found = await look()
     if (found !== undefined) return found
     if (performance.now() > deadline) throw new Error(`nothing came of ${look}`)
-    await new Promise((resolve) => setTimeout(resolve, 25))
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
   }
 }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { connect, type SecureVersion } from 'node:tls'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
@@ -155,12 +155,11 @@ describe('a response of OCSP in a file', () => {
   })
 
   it('is looked at by `validate`: it says until when it is sent, or warns why not', async () => {
-    const names = Object.entries(environment('validated')).map(([name, value]) => `${name}=${value}`)
-    const command = [process.execPath, PROGRAM, 'validate']
     const validated = async () => {
-      const { status, output } = await runTool('env', [...names, ...command])
-      assert.equal(status, 0, output)
-      return output
+      const env = { ...process.env, ...environment('validated') }
+      const { status, stdout, stderr } = await countersign(['validate'], env)
+      assert.equal(status, 0, stderr)
+      return stdout + stderr
     }
     const file = at('validated.ocsp')
     assert.ok(

@@ -17,7 +17,7 @@ import {
 import { stampedSizes } from '../audit/witness/stamps/stamp-files.ts'
 import { startTestWitness, type TestWitness } from '../audit/witness/test-witness.test-support.ts'
 import { WITNESSED_FILE } from '../audit/witness/witnessed-checkpoint.ts'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { openWitnessed, trustedWitnesses } from '../evidence/attested-checkpoints.ts'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
@@ -150,8 +150,7 @@ describe('a gateway with witnesses and time stamps', () => {
     )
     assert.ok(checkpoint.size > 1)
     const keys = witnesses.slice(0, 3).map(({ vkey }) => vkey)
-    const verify = (...args: string[]) =>
-      promisify(execFile)(process.execPath, [PROGRAM, 'audit', 'verify', ...args, gateway.auditFile])
+    const verify = (...args: string[]) => countersign(['audit', 'verify', ...args, gateway.auditFile])
     const flags = ['--witness', keys.join(), '--quorum', '2', '--stamp-authority', stamps.caFile]
     const verified = await verify('--key', join(home, 'seal-key.pem'), ...flags)
     assert.match(

@@ -191,18 +191,18 @@ async function busPortOf(server: RedisServer): Promise<number> {
   return Number(config[1])
 }
 
-/** Waits, looking every 25 ms, until `holds`; a look that fails is repeated. @throws after a minute */
+/** Looks at intervals that grow until `holds`; a look that fails is repeated. @throws after a minute */
 export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const endMs = performance.now() + 60_000
   let cause: unknown
-  for (;;) {
+  for (let pauseMs = 20; ; pauseMs = Math.min(pauseMs * 1.25, 100)) {
     try {
       if (await holds()) return
     } catch (error) {
       cause = error
     }
     if (performance.now() > endMs) throw new Error(`${what} did not come`, { cause })
-    await new Promise((resolve) => setTimeout(resolve, 25))
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
   }
 }
 
