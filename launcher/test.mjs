@@ -118,7 +118,6 @@ const TOGETHER = {
     'gateway/e2e/webhook-clients.test.ts',
     'gateway/e2e/webhook-schemes.test.ts',
     'gateway/e2e/webhook-senders.test.ts',
-    'gateway/e2e/webhook-store.test.ts',
     'gateway/e2e/webhooks.test.ts',
   ],
   operations: [
@@ -163,7 +162,14 @@ const TOGETHER = {
     'gateway/e2e/http2-features.test.ts',
   ],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
-  'oauth-users': ['gateway/e2e/oauth.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
+  // The first four share a service; the last of them deletes Alice.
+  'oauth-users': [
+    'gateway/e2e/oauth.test.ts',
+    'gateway/e2e/bank.test.ts',
+    'gateway/e2e/webhook-store.test.ts',
+    'gateway/e2e/own-record.test.ts',
+    'gateway/e2e/oauth-sign-in.test.ts',
+  ],
   admin: ['gateway/admin', 'gateway/terminal'],
   trail: [
     'gateway/audit/audit-records.test.ts',
@@ -230,7 +236,6 @@ const TOGETHER = {
     'gateway/upstream/contract/time.test.ts',
     'gateway/upstream/contract/unread-bodies.test.ts',
   ],
-  bank: ['gateway/e2e/bank.test.ts', 'gateway/e2e/openapi.test.ts', 'gateway/e2e/own-record.test.ts'],
   storage: ['gateway/storage'],
   config: ['gateway/config'],
   bench: [

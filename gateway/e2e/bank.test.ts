@@ -1,16 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
-import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
-import type { RunningProcess } from '../testing/running-process.ts'
-import { run } from './child-process.ts'
+import { before, describe, it } from 'node:test'
 import { type Call, call, type ReceivedResponse } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonService, type TestService } from './running-service.ts'
 
-const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 const ALICE_MRZ = [
   'P<UTOMARTIN<<ALICE<<<<<<<<<<<<<<<<<<<<<<<<<<',
   'L898902C36UTO9003141F3501014<<<<<<<<<<<<<<02',
@@ -33,16 +25,14 @@ interface User {
 
 /** The service as `npm start` runs it: the backend behind the gateway, both with the configuration that is shipped. */
 describe('the service behind the gateway', () => {
-  let dir: string
-  let backend: RunningProcess
-  let gateway: TestGateway
+  let service: TestService
   let operator: Session
   let alice: Session
   let bob: Session
 
   function ask(path: string, session?: Session, options: Call = {}): Promise<ReceivedResponse> {
     const credential = session === undefined ? {} : { authorization: `Bearer ${session.accessToken}` }
-    return call(gateway.url + path, { ...options, headers: { ...credential, ...options.headers } })
+    return call(service.url + path, { ...options, headers: { ...credential, ...options.headers } })
   }
 
   async function login(email: string, password = 'demo-password'): Promise<ReceivedResponse> {
@@ -50,27 +40,10 @@ describe('the service behind the gateway', () => {
   }
 
   before(async () => {
-    dir = mkdtempSync(join(tmpdir(), 'countersign-bank-'))
-    await prepareBackendDirectory(join(dir, 'backend'))
-    backend = run('backend/main.ts', { BACKEND_DATA_DIR: join(dir, 'backend'), BACKEND_PORT: '0' })
-    const line = await backend.line((logged) => logged.msg?.startsWith('listening at ') === true)
-    const { limits } = JSON.parse(readFileSync(join(CONFIG, 'limits.json'), 'utf8')) as {
-      limits: { path: string; limit: number }[]
-    }
-    gateway = await startGateway({
-      config: { ...JSON.parse(readFileSync(join(CONFIG, 'gateway.json'), 'utf8')), $schema: 'none' },
-      // The rows that are shipped; their counting has its own tests, so log-ins are let through here.
-      limits: limits.map((row) => (row.path === '/api/login' ? { ...row, limit: 100 } : row)),
-      env: { GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', '') },
-    })
+    service = await commonService()
     operator = (await login('operator@example.com')).json<Session>()
     alice = (await login('alice@example.com')).json<Session>()
     bob = (await login('bob@example.com')).json<Session>()
-  })
-  after(async () => {
-    await gateway.end()
-    await backend.end('SIGTERM')
-    rmSync(dir, { recursive: true, force: true })
   })
 
   it('gives a session for the right password and nothing for a wrong one', async () => {

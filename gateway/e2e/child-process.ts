@@ -14,8 +14,20 @@ const BUNDLES = new Map([
   ['gateway/main.ts', TEST_GATEWAY],
   ['backend/main.ts', TEST_BACKEND],
 ])
+const shared: (() => Promise<void>)[] = []
 // A test that failed leaves its processes, for which the run of the file would wait for ever.
-after(killPrograms)
+after(async () => {
+  try {
+    for (const end of shared) await end()
+  } finally {
+    killPrograms()
+  }
+})
+
+/** Ends in good order, after all tests of this process, what several of them share. */
+export function endAfterAll(end: () => Promise<void>): void {
+  shared.push(end)
+}
 
 /** Undefined takes away what tests set otherwise. */
 export type Environment = Readonly<Record<string, string | undefined>>

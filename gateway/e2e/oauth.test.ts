@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { after, before, describe, it } from 'node:test'
+import { before, describe, it } from 'node:test'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair } from 'jose'
 import * as client from 'openid-client'
 import { FormBrowser } from '../../backend/testing/form-browser.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { authorize, discover, REDIRECTS, tokensFor } from './oauth-client.ts'
-import { startService, type TestService } from './running-service.ts'
+import { commonService, type TestService } from './running-service.ts'
 
 /** Every step through the gateway, made by a client library that this project did not write. */
 describe('OAuth 2.0 through the gateway', () => {
@@ -13,11 +13,10 @@ describe('OAuth 2.0 through the gateway', () => {
   let mobile: client.Configuration
   let portal: client.Configuration
   before(async () => {
-    service = await startService({ limits: 'logins-unlimited' })
+    service = await commonService()
     mobile = await discover(service, 'mobile-app')
     portal = await discover(service, 'bank-portal')
   })
-  after(() => service.end())
 
   const balance = (accessToken: string): Promise<ReceivedResponse> =>
     call(`${service.url}/api/balance`, { headers: { authorization: `Bearer ${accessToken}` } })

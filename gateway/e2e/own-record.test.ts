@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { after, before, describe, it } from 'node:test'
+import { before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import type * as client from 'openid-client'
 import { call, type ReceivedResponse } from './client.ts'
 import { ALICE, discover, tokensFor } from './oauth-client.ts'
-import { startService, type TestService } from './running-service.ts'
+import { commonService, type TestService } from './running-service.ts'
 
 const NEXT = 'another password'
 
@@ -12,10 +12,9 @@ describe("a user's own record behind the gateway", () => {
   let service: TestService
   let mobile: client.Configuration
   before(async () => {
-    service = await startService({ limits: 'logins-unlimited' })
+    service = await commonService()
     mobile = await discover(service, 'mobile-app')
   })
-  after(() => service.end())
 
   const login = (password: string): Promise<ReceivedResponse> =>
     call(`${service.url}/api/login`, { method: 'POST', body: { ...ALICE, password } })

@@ -6,7 +6,7 @@ import { freePort } from '../../backend/testing/free-port.ts'
 import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { sharedSecret } from '../runtime/startup/shared-addresses.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
-import { run } from './child-process.ts'
+import { endAfterAll, run } from './child-process.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
@@ -16,6 +16,8 @@ interface ServiceOptions {
   readonly config?: object
   /** The shipped rows: all, all but those for logins and OAuth, or none. */
   readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
+  /** Rows of clients.json; none when left out. */
+  readonly clients?: readonly object[]
   /** Environment of both processes. */
   readonly env?: Readonly<Record<string, string>>
 }
@@ -28,6 +30,22 @@ export interface TestService {
   /** The issuer, which is also where the gateway listens. */
   readonly url: string
   end(): Promise<void>
+}
+
+/** Of the webhooks that the client `acme` of {@link commonService} sends. */
+export const ACME_SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
+let common: Promise<TestService> | undefined
+
+/** One service for all test files of a process, which costs 3 s of CPU. Each file may leave changes for the next one. */
+export function commonService(): Promise<TestService> {
+  const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }
+  if (common === undefined) endAfterAll(async () => (await common)?.end())
+  common ??= startService({
+    limits: 'logins-unlimited',
+    clients: [{ id: 'acme', hmac }],
+    env: { ACME_WEBHOOK_SECRET: ACME_SECRET },
+  })
+  return common
 }
 
 /** Starts backend and gateway and waits until both serve. */
@@ -50,6 +68,7 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
   const starting = startGateway({
     config: { ...read<object>('gateway.json'), ...options.config },
     limits: limits.filter(({ path }) => isInForce(path, options.limits)),
+    clients: options.clients ?? [],
     env: {
       ...secret,
       GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),

@@ -1,28 +1,16 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
+import { before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { call } from './client.ts'
-import { startService, type TestService } from './running-service.ts'
+import { ACME_SECRET, commonService, type TestService } from './running-service.ts'
 
-const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 const BODY = '{"test": 2432232314}'
 
 describe('a webhook to the service as it is shipped', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-  const clients = join(dir, 'clients.json')
   let service: TestService
 
   before(async () => {
-    const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }
-    writeFileSync(clients, JSON.stringify({ clients: [{ id: 'acme', hmac }] }))
-    service = await startService({ env: { GATEWAY_CLIENTS: clients, ACME_WEBHOOK_SECRET: SECRET } })
-  })
-  after(async () => {
-    await service.end()
-    rmSync(dir, { recursive: true, force: true })
+    service = await commonService()
   })
 
   function deliver(id: string, atMs: number) {
@@ -33,7 +21,7 @@ describe('a webhook to the service as it is shipped', () => {
         'x-api-key': 'key_acme',
         'webhook-id': id,
         'webhook-timestamp': String(Math.floor(atMs / 1000)),
-        'webhook-signature': new Webhook(SECRET).sign(id, at, BODY),
+        'webhook-signature': new Webhook(ACME_SECRET).sign(id, at, BODY),
         'content-type': 'application/json',
       },
       body: BODY,
