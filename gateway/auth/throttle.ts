@@ -29,17 +29,16 @@ const MAX_BLOCKED = 65_536
 /** Blocks a caller with too many failures until the oldest expires. A success resets nothing: guessers may have a credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends. A dropped caller is blocked again at its next failure. */
-  readonly #blocked: LRUCache<string, number>
+  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first: it takes 2 MB. */
+  #blocked: LRUCache<string, number> | undefined
 
   constructor(options: ThrottleOptions) {
     this.#options = options
-    this.#blocked = new LRUCache({ max: options.maxBlocked ?? MAX_BLOCKED })
   }
 
   /** @returns `Retry-After` in seconds; undefined when not blocked */
   blockedSeconds(key: string): number | undefined {
-    if (this.#blocked.size === 0) return undefined
+    if (this.#blocked === undefined || this.#blocked.size === 0) return undefined
     const name = this.#nameOf(key)
     const untilMs = this.#blocked.get(name)
     if (untilMs === undefined) return undefined
@@ -59,15 +58,18 @@ export class AuthThrottle {
   /** Counts a failure that another gateway has seen, too. @param name as `keyOf` gives it */
   apply(name: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(name, nowMs)
-    if (!allowed || remaining === 0) this.#blocked.set(name, nowMs + resetSeconds * 1000)
+    if (!allowed || remaining === 0) this.block([[name, nowMs + resetSeconds * 1000]])
   }
 
   blocked(): [key: string, untilMs: number][] {
-    return [...this.#blocked.entries()].reverse()
+    return [...(this.#blocked?.entries() ?? [])].reverse()
   }
 
   block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
-    for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
+    for (const [key, untilMs] of blocked) {
+      this.#blocked ??= new LRUCache({ max: this.#options.maxBlocked ?? MAX_BLOCKED })
+      this.#blocked.set(key, untilMs)
+    }
   }
 
   #nameOf(key: string): string {
