@@ -51,8 +51,7 @@ export class NearestCallers {
   }
 
   #nearestIn(counters: Counters, keys: number, nowMs: number) {
-    const pass: Pass = this.#passes.get(counters) ?? { keys: counters.keys(), best: [] }
-    this.#passes.set(counters, pass)
+    const pass = this.#passes.getOrInsertComputed(counters, () => ({ keys: counters.keys(), best: [] }))
     const seen = new Set(pass.best)
     for (let left = keys; left > 0; left--) {
       const next = pass.keys.next()

@@ -12,60 +12,37 @@ import type { StartupConfiguration } from './startup/read-configuration.ts'
 const REPEAT_MS = 600_000
 const FINISH_MS = 2000
 
-interface AttestationOptions extends AttestJob {
-  onNews(news: AttestNews): void
-  onFault(cause: string): void
-}
-
 /**
- * Has checkpoints cosigned and time-stamped in a thread that follows the files of the log. During a restart two processes do
- * this: a witness that has cosigned a larger tree refuses the older process, which continues with the checkpoint on disk.
+ * Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, in a thread that follows the files of the log;
+ * reports to log and metrics. During a restart two processes do this: a witness that has cosigned a larger tree refuses the older
+ * process, which continues with the checkpoint on disk.
  */
-class Attestation {
-  readonly #options: AttestationOptions
-  readonly #thread: BackgroundThread<number, AttestNews>
-
-  constructor(options: AttestationOptions) {
-    const { directory, witnesses, stamps, onNews, onFault } = options
-    const job: AttestJob = { directory, witnesses, stamps }
-    const script = 'witness/attest-thread'
-    this.#options = options
-    this.#thread = new BackgroundThread({ script, job, resourceLimits: THREAD_LIMITS, onNews, onFault })
-  }
-
-  begin(): void {
-    this.#thread.start()
-  }
-
-  /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait */
-  async finish(hurry: Promise<void>): Promise<void> {
-    if (this.#options.witnesses === undefined) return
-    // The thread itself tells who was late.
-    if (await this.#thread.finish(FINISH_MS, FINISH_MS + 500, hurry)) return
-    this.#options.onFault('no witness is known to have signed the last checkpoint in time')
-  }
-}
-
-/** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
-export function attestTrail(
-  { settings, log }: StartupConfiguration,
-  metrics: Metrics,
-): Attestation | undefined {
+export function attestTrail({ settings, log }: StartupConfiguration, metrics: Metrics) {
   const { file, witnesses, stamps } = settings.audit
   if (witnesses === undefined && stamps === undefined) return undefined
   const hear = {
     ...(witnesses && hearWitnesses(log, metrics, witnesses)),
     ...(stamps && hearStamps(log, metrics, stamps.everyMs)),
   }
-  const attestation = new Attestation({
-    directory: logDirectory(file),
-    witnesses,
-    stamps,
+  const job: AttestJob = { directory: logDirectory(file), witnesses, stamps }
+  const onFault = (cause: string) =>
+    log.error({ cause }, 'a fault with witnesses or time stamps of the audit log')
+  const thread = new BackgroundThread<number, AttestNews>({
+    script: 'witness/attest-thread',
+    job,
+    resourceLimits: THREAD_LIMITS,
     onNews: (news) => (hear[news.type] as ((news: AttestNews) => void) | undefined)?.(news),
-    onFault: (cause) => log.error({ cause }, 'a fault with witnesses or time stamps of the audit log'),
+    onFault,
   })
-  attestation.begin()
-  return attestation
+  thread.start()
+  return {
+    /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait */
+    finish: async (hurry: Promise<void>) => {
+      // The thread itself tells who was late.
+      if (witnesses === undefined || (await thread.finish(FINISH_MS, FINISH_MS + 500, hurry))) return
+      onFault('no witness is known to have signed the last checkpoint in time')
+    },
+  }
 }
 
 type Hear = { readonly [Type in AttestNews['type']]?: (news: Extract<AttestNews, { type: Type }>) => void }
@@ -98,8 +75,7 @@ function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: Witness
     },
     'witness-fault': ({ witness = '', failure, cause }) => {
       if (names.includes(witness)) failures.count(witness, failure)
-      const fault = faults.get(witness) ?? new RepeatedFault(REPEAT_MS)
-      faults.set(witness, fault)
+      const fault = faults.getOrInsertComputed(witness, () => new RepeatedFault(REPEAT_MS))
       const due = fault.due(cause)
       if (due === undefined) return
       const level = failure === 'conflict' ? 'error' : 'warn'

@@ -117,7 +117,7 @@ function shownPath({ recordedPath: path }: TracedExchange): string {
 function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: TracedEnd): string {
   const attempt = trace.attempts[index] as Attempt
   const { name, attributes: ofMethod } = methodOf(exchange.method, end.knownMethods)
-  const origin = originOf(attempt.upstream)
+  const origin = origins.getOrInsertComputed(attempt.upstream, originOf)
   const error = errorOf(trace, attempt, exchange, end)
   // The gateway itself ended what was refused.
   const isAnswered =
@@ -260,15 +260,6 @@ interface Origin {
 const origins = new Map<string, Origin>()
 
 function originOf(upstream: string): Origin {
-  let origin = origins.get(upstream)
-  if (origin === undefined) {
-    origin = describeOrigin(upstream)
-    origins.set(upstream, origin)
-  }
-  return origin
-}
-
-function describeOrigin(upstream: string): Origin {
   const url = URL.parse(upstream)
   if (url === null || url.host === '') {
     const path = upstream.replace(/^unix:/, '')

@@ -225,9 +225,7 @@ function textFault(schema: Schema, text: string): string | undefined {
 const patterns = new Map<string, RegExp>()
 
 function patternOf(source: string): RegExp {
-  const pattern = patterns.get(source) ?? new RegExp(source, 'u')
-  patterns.set(source, pattern)
-  return pattern
+  return patterns.getOrInsertComputed(source, () => new RegExp(source, 'u'))
 }
 
 function numberFault({ minimum, maximum }: Schema, value: number): string | undefined {

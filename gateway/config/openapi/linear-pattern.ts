@@ -183,13 +183,8 @@ export class DocumentPatterns {
 
   /** For the library, in the place of `RegExp`. @throws SyntaxError @throws Unsupported */
   asRegExp(): ((source: string) => Pattern) & { code: string } {
-    return Object.assign((source: string) => this.#get(source), { code: 'linear-pattern' })
-  }
-
-  #get(source: string): Pattern {
-    const pattern = this.#known.get(source) ?? this.#made(source)
-    this.#known.set(source, pattern)
-    return pattern
+    const patternOf = (source: string) => this.#known.getOrInsertComputed(source, () => this.#made(source))
+    return Object.assign(patternOf, { code: 'linear-pattern' })
   }
 
   #made(source: string): Pattern {

@@ -123,9 +123,7 @@ function node<Entry>(): Node<Entry> {
 }
 
 function fixedOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
-  const next = at.fixed.get(segment) ?? node()
-  at.fixed.set(segment, next)
-  return next
+  return at.fixed.getOrInsertComputed(segment, node<Entry>)
 }
 
 function varyingOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {

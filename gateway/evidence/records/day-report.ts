@@ -160,34 +160,19 @@ class DayCount {
   #readEvent(record: AuditLine): void {
     const at = textOf(record.timestamp)
     const isToday = this.#has(timestampMs(record))
-    switch (record.type) {
-      case 'AUDIT_STOP':
-        this.#stop = record
-        break
-      case 'AUDIT_START':
-        this.#readStart(record, isToday)
-        break
-      case 'AUDIT_SEAL':
-        this.#readSeal(record, isToday)
-        break
-      case 'STORE_DEGRADED':
-        if (!this.#degraded.has(textOf(record.store)))
-          this.#degraded.set(textOf(record.store), degradedIn(record))
-        break
-      case 'STORE_RESTORED':
-        this.#restore(textOf(record.store), at, record.since === undefined ? undefined : degradedIn(record))
-        break
-      case 'CONFIG_CHANGE':
-        if (isToday) this.#found.configChanges.push({ at, file: textOf(record.file) })
-        break
-      case 'AUDIT_PRUNE':
-        if (isToday) this.#found.pruned.push(textOf(record.segment))
-        break
-      case 'AUDIT_SEAL_GAP':
-        if (isToday)
-          this.#attention.push(`AUDIT_SEAL_GAP at ${at}: lines that were sealed are no longer there`)
-        break
-    }
+    const { type, since } = record
+    const store = textOf(record.store)
+    if (type === 'AUDIT_STOP') this.#stop = record
+    else if (type === 'AUDIT_START') this.#readStart(record, isToday)
+    else if (type === 'AUDIT_SEAL') this.#readSeal(record, isToday)
+    else if (type === 'STORE_DEGRADED') this.#degraded.getOrInsert(store, degradedIn(record))
+    else if (type === 'STORE_RESTORED')
+      this.#restore(store, at, since === undefined ? undefined : degradedIn(record))
+    else if (!isToday) return
+    else if (type === 'CONFIG_CHANGE') this.#found.configChanges.push({ at, file: textOf(record.file) })
+    else if (type === 'AUDIT_PRUNE') this.#found.pruned.push(textOf(record.segment))
+    else if (type === 'AUDIT_SEAL_GAP')
+      this.#attention.push(`AUDIT_SEAL_GAP at ${at}: lines that were sealed are no longer there`)
   }
 
   #readStart(record: AuditLine, isToday: boolean): void {

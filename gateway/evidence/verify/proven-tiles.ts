@@ -30,10 +30,7 @@ export class ProvenTiles {
   }
 
   isProven(level: number, index: number): boolean {
-    const name = `${level}/${index}`
-    const proven = this.#proven.get(name) ?? this.#prove(level, index)
-    this.#proven.set(name, proven)
-    return proven
+    return this.#proven.getOrInsertComputed(`${level}/${index}`, () => this.#prove(level, index))
   }
 
   leaf(index: number): Buffer | undefined {

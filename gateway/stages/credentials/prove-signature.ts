@@ -130,11 +130,7 @@ export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly 
   // What Connection names does not reach the service, so it cannot have been signed for it.
   const fields = withoutNominated(exchange.req.fields)
   const { publicUrls } = settings.dpop
-  let addresses = ADDRESSES.get(publicUrls)
-  if (addresses === undefined) {
-    addresses = publicUrls.map(addressOf)
-    ADDRESSES.set(publicUrls, addresses)
-  }
+  const addresses = ADDRESSES.getOrInsertComputed(publicUrls, (urls) => urls.map(addressOf))
   const received = exchange.host.toLowerCase()
   // Who has signed Host has not signed another authority of an absolute target.
   if (received !== exchange.headers.host?.toLowerCase()) return []

@@ -285,11 +285,7 @@ function tellRemoved(
   removed: readonly string[],
 ): void {
   if (route === undefined) return
-  let told = TOLD.get(route)
-  if (told === undefined) {
-    told = new Set()
-    TOLD.set(route, told)
-  }
+  const told = TOLD.getOrInsertComputed(route, () => new Set())
   for (const header of removed) {
     if (told.has(header)) continue
     told.add(header)

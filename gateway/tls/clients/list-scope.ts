@@ -35,19 +35,15 @@ export function covers({ scope }: { readonly scope: ListScope | undefined }, cer
   if (scope === undefined) return true
   const kind = certificate.ca ? 'authorities' : 'users'
   if (scope.only !== undefined && scope.only !== kind) return false
-  return scope.points === undefined || pointsOf(certificate).some((name) => scope.points?.has(name))
+  const { points } = scope
+  return (
+    points === undefined ||
+    POINTS.getOrInsertComputed(certificate, readPoints).some((name) => points.has(name))
+  )
 }
 
 /** Points of each certificate, read once: there may be a thousand lists. */
 const POINTS = new WeakMap<X509Certificate, readonly string[]>()
-
-function pointsOf(certificate: X509Certificate): readonly string[] {
-  const known = POINTS.get(certificate)
-  if (known !== undefined) return known
-  const points = readPoints(certificate)
-  POINTS.set(certificate, points)
-  return points
-}
 
 /** Reads the points of a certificate; none when they are not well-formed. */
 function readPoints(certificate: X509Certificate): string[] {

@@ -136,18 +136,10 @@ const MAX_TIES = 256
 const TIES = new WeakMap<RevocationList, Map<string, Tie>>()
 
 export function tieOf(list: RevocationList, authority: X509Certificate): Tie {
-  let ties = TIES.get(list)
-  if (ties === undefined) {
-    ties = new Map()
-    TIES.set(list, ties)
-  }
   const { fingerprint256 } = authority
-  const known = ties.get(fingerprint256)
-  if (known !== undefined) return known
-  if (ties.size >= MAX_TIES) ties.clear()
-  const tie = findTie(list, authority)
-  ties.set(fingerprint256, tie)
-  return tie
+  const ties = TIES.getOrInsertComputed(list, () => new Map())
+  if (ties.size >= MAX_TIES && !ties.has(fingerprint256)) ties.clear()
+  return ties.getOrInsertComputed(fingerprint256, () => findTie(list, authority))
 }
 
 function findTie(list: RevocationList, authority: X509Certificate): Tie {
