@@ -23,6 +23,7 @@ export interface ForeignWrite {
   readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'renamed' | 'behind the end'
 }
 
+export const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'
 
 /** AUDIT_FOREIGN: others have written to the trail, which continues in a new file. */

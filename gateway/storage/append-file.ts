@@ -13,24 +13,15 @@ import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
 
 /** Makes the directory of the audit file, for its owner only. @throws Error that names the file */
 export function makeDirectory(file: string): void {
-  try {
-    makeDirectoryOf(dirname(file))
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  naming(file, () => makeDirectoryOf(dirname(file)))
 }
 
 /** Opens the audit file for appending; makes it (mode 0600) and its directory. @throws Error that names the file */
 export function openToAppend(file: string): number {
   makeDirectory(file)
-  let fd: number
-  try {
-    // Without O_NONBLOCK a pipe without a reader would block the start.
-    const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
-    fd = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  // Without O_NONBLOCK a pipe without a reader would block the start.
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
+  const fd = naming(file, () => openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600))
   const stats = fstatSync(fd)
   if (stats.isFile() || stats.isCharacterDevice()) return fd
   closeSync(fd)
@@ -54,8 +45,13 @@ export function realPathOf(file: string): string {
 
 /** Syncs the directory of a file, which may be named by a link. @throws Error that names the file */
 export function syncDirectoryOf(file: string): void {
+  naming(file, () => syncDirectory(dirname(realPathOf(file))))
+}
+
+/** Runs `run`. @throws Error that names the audit file */
+export function naming<T>(file: string, run: () => T): T {
   try {
-    syncDirectory(dirname(realPathOf(file)))
+    return run()
   } catch (error) {
     throw unusable(file, error)
   }

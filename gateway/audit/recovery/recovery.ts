@@ -1,6 +1,6 @@
 import { existsSync, fstatSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { naming, realPathOf } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { inodeOf } from '../../storage/regular-file.ts'
@@ -8,9 +8,8 @@ import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord, START_HEAD, STOP_HEAD } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
+import { SEAL_HEAD } from '../seal-records.ts'
 import { OpenRequests } from './open-requests.ts'
-
-const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 
 export interface Recovery {
   /** API_RESPONSE lines to append first, in the order of their requests. */
@@ -31,28 +30,24 @@ export interface Recovery {
  */
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
-  try {
+  return naming(file, () => {
     const found = existsSync(file) ? readOpen(file, requests) : { cutBytes: 0 }
     readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
     return { records, damagedLines: requests.damagedLines, unresolved: requests.missing(), ...found }
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  })
 }
 
 /** Files that hold the open requests of a trail in use. @param file its name; it may have been renamed @throws Error that names it */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
-  try {
+  return naming(file, () => {
     const own = realPathOf(file)
     const path = inodeOf(own) === inode ? own : rotatedFile(own, inode, new Set(), candidatesIn(dirname(own)))
     if (path === undefined) return new Set()
     readTrail(path, requests, end)
     return readRotated(path, requests)
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  })
 }
 
 /**

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { SEAL_HEAD } from '../seal-records.ts'
 
 /** Hashes of the log's Merkle tree: SHA-256 as in RFC 6962 section 2.1. */
 export const HASH_BYTES = 32
@@ -46,7 +47,6 @@ export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }
 
-const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
 /** The E of SEAL: no other type has an E there. */
 const SEAL_AT = SEAL_HEAD.indexOf('EAL')
 const SEAL = 'E'.charCodeAt(0)

@@ -1,4 +1,5 @@
 import { nodeHash } from './hashes.ts'
+import { subtreeHeights } from './tree-edge.ts'
 
 export interface Subtrees {
   /** MTH(D[index·2^height : (index+1)·2^height]). @throws Error when it is not there. */
@@ -13,6 +14,16 @@ export function rangeHash(tree: Subtrees, start: number, end: number): Buffer {
     return tree.subtree(Math.log2(end - start), start / (end - start))
   }
   return nodeHash(rangeHash(tree, start, start + split), rangeHash(tree, start + split, end))
+}
+
+/** The roots of the complete subtrees of D[0:size], the largest first. */
+export function completeSubtrees(tree: Subtrees, size: number): Buffer[] {
+  let start = 0
+  return subtreeHeights(size).map((height) => {
+    const hash = tree.subtree(height, start / 2 ** height)
+    start += 2 ** height
+    return hash
+  })
 }
 
 /** PATH(index, D[0:size]) of RFC 6962 section 2.1.1: proves that a leaf is in the tree. */

@@ -65,11 +65,7 @@ export function mlDsaKeyFile(sealKeyFile: string): string {
 }
 
 function makeKeyFile(file: string, privateKey: KeyObject): boolean {
-  try {
-    return makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' }))
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  return naming(file, () => makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' })))
 }
 
 /** @param withSecond default: if there is one @throws Error that names the file, when one cannot be read or is of another kind */
@@ -81,12 +77,7 @@ export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(
 }
 
 function readKeyFile(file: string, kind: Kind): KeyObject {
-  let pem: Buffer
-  try {
-    pem = readRegularFile(file)
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  const pem = naming(file, () => readRegularFile(file))
   let key: KeyObject
   try {
     key = createPrivateKey(pem)
@@ -140,6 +131,14 @@ function whatIs(pem: Buffer): string {
   return label === 'ENCRYPTED PRIVATE KEY'
     ? 'an encrypted key'
     : `a ${label.toLowerCase()} that cannot be read`
+}
+
+function naming<T>(file: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    throw unusable(file, error)
+  }
 }
 
 function unusable(file: string, cause: unknown): Error {

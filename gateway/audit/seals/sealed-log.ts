@@ -6,12 +6,12 @@ import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.t
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { LateTiles } from './late-tiles.ts'
-import { rangeHash } from './proofs.ts'
+import { completeSubtrees } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
 import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
 import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
-import { subtreeHeights, TreeEdge } from './tree-edge.ts'
+import { TreeEdge } from './tree-edge.ts'
 
 /** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when another key or log has sealed it */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
@@ -80,7 +80,9 @@ export class SealedLog {
     this.#key = key
     this.#checkpoint = checkpoint
     this.#readEdgeTiles(tiles)
-    this.#edge = TreeEdge.from(tiles.size, subtreesOf(tiles), (level, hash) => this.#addToTile(level, hash))
+    this.#edge = TreeEdge.from(tiles.size, completeSubtrees(tiles, tiles.size), (level, hash) =>
+      this.#addToTile(level, hash),
+    )
   }
 
   /** Continues a log, or begins one. @throws Error that names the file, when its key is another or its last tiles are damaged */
@@ -225,14 +227,4 @@ export class SealedLog {
     const own = [this.#checkpoint, this.#attempted ?? this.#checkpoint]
     return own.some((checkpoint) => note?.startsWith(`${checkpointText(checkpoint)}\n`))
   }
-}
-
-function subtreesOf(reader: TileReader): Buffer[] {
-  let start = 0
-  return subtreeHeights(reader.size).map((height) => {
-    const end = start + 2 ** height
-    const hash = rangeHash(reader, start, end)
-    start = end
-    return hash
-  })
 }

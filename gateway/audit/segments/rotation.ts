@@ -2,7 +2,7 @@ import { fstatSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditSettings } from '../../config/settings.ts'
-import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { naming, realPathOf } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
 import { RESPONSE_HEAD } from '../audit-records.ts'
 import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
@@ -95,11 +95,7 @@ export class Rotation {
 
   #rename(): void {
     const file = realPathOf(this.#options.file)
-    try {
-      renameSync(file, freePath(file, this.#options.now()))
-    } catch (error) {
-      throw unusable(file, error)
-    }
+    naming(file, () => renameSync(file, freePath(file, this.#options.now())))
     this.#renamed = true
   }
 }

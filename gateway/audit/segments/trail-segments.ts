@@ -1,6 +1,6 @@
 import { lstatSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { naming, realPathOf, unusable } from '../../storage/append-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment, stampOf } from './segment.ts'
@@ -172,9 +172,5 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
 
 /** @throws Error that names the file */
 export function namesBeside(file: string): string[] {
-  try {
-    return readdirSync(dirname(file))
-  } catch (error) {
-    throw unusable(file, error)
-  }
+  return naming(file, () => readdirSync(dirname(file)))
 }

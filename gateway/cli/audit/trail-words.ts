@@ -1,3 +1,4 @@
+import { windowToMs } from '../../config/rules/window-rule.ts'
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { EvidenceFault, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { printable } from '../../terminal/printable.ts'
@@ -95,8 +96,7 @@ export class Progress {
   }
 }
 
-const AGO = /^(\d+)([smhd])$/
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const AGO = /^\d+[smhd]$/
 /** RFC 3339, or its date alone, which is midnight in UTC. A time needs its zone. */
 const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d))?$/
 
@@ -104,8 +104,7 @@ const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d
 export function whenOf(flags: Given['flags'], name: string): number | undefined {
   const text = flags[name]
   if (text === undefined) return undefined
-  const [, count, unit = ''] = AGO.exec(text) ?? []
-  const ms = count === undefined ? timeIn(text) : Date.now() - Number(count) * (UNIT_MS[unit] ?? 0)
+  const ms = AGO.test(text) ? Date.now() - windowToMs(text) : timeIn(text)
   if (Number.isNaN(ms)) {
     throw new UsageFault(
       `--${name} must be a day (2026-11-22), a time with its zone (…T15:00Z), or 90m, 24h, 7d ago`,

@@ -1,8 +1,8 @@
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../../audit/seals/hashes.ts'
-import { rangeHash } from '../../audit/seals/proofs.ts'
+import { completeSubtrees } from '../../audit/seals/proofs.ts'
 import { TILE_WIDTH, tilePath, tileWidth } from '../../audit/seals/tiles.ts'
-import { subtreeHeights, TreeEdge } from '../../audit/seals/tree-edge.ts'
+import { TreeEdge } from '../../audit/seals/tree-edge.ts'
 import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
@@ -40,7 +40,7 @@ export class LineComparison {
     this.#firsts = [{ from: first, first }]
     lines.keepTo(checkpoint.size - first + LOOK_AHEAD)
     this.#made = new MadeTiles(first, (tile) => this.#compare(tile))
-    this.#edge = TreeEdge.from(first, subtreesBefore(tiles, first), this.#made.add)
+    this.#edge = TreeEdge.from(first, completeSubtrees(tiles.reader, first), this.#made.add)
     this.#saved = this.#copy({ edge: this.#edge, made: this.#made })
   }
 
@@ -237,17 +237,6 @@ function range(hashAt: (k: number) => string | undefined): string[] {
     hashes.push(hash)
   }
   return hashes
-}
-
-/** The complete subtrees before the first line, whose leaves may be gone. */
-function subtreesBefore(tiles: ProvenTiles, size: number): Buffer[] {
-  let start = 0
-  return subtreeHeights(size).map((height) => {
-    const end = start + 2 ** height
-    const hash = rangeHash(tiles.reader, start, end)
-    start = end
-    return hash
-  })
 }
 
 /** A tile made from lines; hashes before `from` are unknown. */

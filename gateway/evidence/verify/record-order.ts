@@ -1,11 +1,14 @@
-import { pairKeyOf, RECORD_HEAD } from '../../audit/audit-records.ts'
+import {
+  pairKeyOf,
+  RECORD_HEAD,
+  REQUEST_HEAD,
+  RESPONSE_HEAD,
+  START_HEAD,
+  STOP_HEAD,
+} from '../../audit/audit-records.ts'
 import { type Place, plural, showPlace } from './finding.ts'
 import type { ReadLines } from './read-lines.ts'
 
-const REQUEST_HEAD = '{"type":"API_REQUEST",'
-const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
-const START_HEAD = '{"type":"AUDIT_START",'
-const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
 /** Bounds memory: no gateway leaves so many requests open. */
 const OPEN_MAX = 1_000_000

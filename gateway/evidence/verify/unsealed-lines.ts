@@ -1,15 +1,13 @@
 import { statSync } from 'node:fs'
-import { RECORD_HEAD } from '../../audit/audit-records.ts'
+import { RECORD_HEAD, START_HEAD } from '../../audit/audit-records.ts'
 import { isOrderlyStop } from '../../audit/recovery/recovery.ts'
-import { FOREIGN_HEAD } from '../../audit/seal-records.ts'
+import { FOREIGN_HEAD, SEAL_HEAD } from '../../audit/seal-records.ts'
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { parseLine, writtenMs } from '../records/audit-line.ts'
 import { type Finding, type Place, plural } from './finding.ts'
 
 const MAX_UNSEALED_MS = 10_000
-const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
-const START_HEAD = '{"type":"AUDIT_START",'
 const RECOVERED_END = ',"recovered":true'
 
 interface UnsealedLines {

@@ -1,3 +1,5 @@
+import { STOP_HEAD } from '../../audit/audit-records.ts'
+import { SEAL_HEAD } from '../../audit/seal-records.ts'
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
@@ -69,8 +71,6 @@ const NEWLINE = 10
 const RECORD_HEAD_BYTES = '{"type":"A'.length
 /** The second letter of `API_REQUEST`. */
 const P = 0x50
-const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
-const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 
 /** Proves the lines of a trail by the checkpoint of its log. @throws Error when the log's files cannot be read. */
