@@ -1,6 +1,5 @@
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
-import { clientKeyFaults } from '../auth/signatures/client-keys.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '../config/faults.ts'
@@ -24,8 +23,7 @@ import {
 } from '../runtime/config-warnings.ts'
 import { readStaple } from '../runtime/reload/staples.ts'
 import { ownerWarnings, sealKeyFaults, trailWarnings } from '../runtime/seal-trail.ts'
-import { filesNamedAnyway, readConfiguration } from '../runtime/startup/read-configuration.ts'
-import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
+import { clientFaults, filesNamedAnyway, readConfiguration } from '../runtime/startup/read-configuration.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { timeWarning } from '../tls/listener/server-certificate.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
@@ -231,7 +229,7 @@ function checkRows(
 function checkClients(found: Findings, file: string, trust?: ClientTrust, settings?: Settings): void {
   const clients = soundIn(found, loadFile(file, parseClients, { namedBy: NAMES.clientsFile }))?.value
   if (clients === undefined) return
-  const faults = [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
+  const faults = clientFaults(file, clients, trust)
   if (settings !== undefined)
     faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients))
   found.clients.push(...clients.rows)

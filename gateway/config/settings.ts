@@ -42,21 +42,18 @@ export interface StepUp {
 }
 
 /** How requests with an idempotency key are kept from reaching the service twice. Immutable. */
-export interface IdempotencyTerms {
-  readonly required: boolean
+export interface IdempotencyTerms
+  extends Omit<WrittenIdempotency, 'header' | 'keep' | 'maxKeysPerCaller' | 'onUnknown'> {
   /** In lower case. */
   readonly header: string
-  readonly maxKeyLength: number
   readonly keepMs: number
-  readonly maxResponseBytes: number
-  readonly maxRequestBytes: number
   /** The most keys of one caller that are kept at a time. */
   readonly maxKeys: number
   /** True when the service resolves a key whose outcome is unknown. */
   readonly resolves: boolean
-  /** While the store of several gateways is away; `local`: with the keys of this gateway alone. */
-  readonly onStoreFailure: 'deny' | 'local'
 }
+
+type WrittenIdempotency = NonNullable<WrittenGateway['routes'][number]['idempotency']>
 
 /** A member of a JSON text. Immutable. */
 export interface JsonMember {

@@ -1,4 +1,3 @@
-import { clientKeyFaults } from '../../auth/signatures/client-keys.ts'
 import {
   type ClientTable,
   NO_CLIENTS,
@@ -19,7 +18,7 @@ import type { TlsMaterial } from '../../tls/listener/tls-context.ts'
 import { type LoadedTls, tlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import type { Staple } from '../../tls/stapling/stapler.ts'
 import { clientWarnings, limitWarnings } from '../config-warnings.ts'
-import type { StartupConfiguration } from '../startup/read-configuration.ts'
+import { clientFaults, type StartupConfiguration } from '../startup/read-configuration.ts'
 import { parseApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 import { StapleFetch, StapleWatch } from './staples.ts'
@@ -59,8 +58,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
       ...oneFile(file, loaded, async (name, text) => {
         const parsed = await parse(name, text)
         const faults = parsed.faults ?? [
-          ...clientIssuerFaults(file, parsed.value, tls.trust),
-          ...clientKeyFaults(file, parsed.value),
+          ...clientFaults(file, parsed.value, tls.trust),
           ...webhookClientFaults(inForce.configFile, inForce.routes, parsed.value),
           ...limitFaults(inForce.limitsFile, limits.inForce(), inForce, parsed.value.rows),
         ]
@@ -83,12 +81,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
     settings: inForce,
     texts: startup.texts,
     faultsOf: ({ settings: edited, settings: { configFile, clientsFile, routes }, clients: loaded }) => [
-      ...(loaded === undefined
-        ? []
-        : [
-            ...clientIssuerFaults(clientsFile ?? '', loaded.value, tls.trust),
-            ...clientKeyFaults(clientsFile ?? '', loaded.value),
-          ]),
+      ...(loaded === undefined ? [] : clientFaults(clientsFile ?? '', loaded.value, tls.trust)),
       ...webhookClientFaults(configFile, routes, loaded?.value ?? table ?? NO_CLIENTS),
       ...limitFaults(edited.limitsFile, limits.inForce(), edited, loaded?.value.rows ?? []),
     ],

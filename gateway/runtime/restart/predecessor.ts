@@ -78,27 +78,17 @@ export class Predecessor {
 
   #receive(message: ToSuccessor, handle: unknown): void {
     const followed = this.#followed
-    switch (message.type) {
-      case 'listener':
-        this.#listeners[message.name] = handle as PassedSocket
-        void this.#send(message, handle as PassedSocket)
-        break
-      case 'state':
-        this.#isFree = true
-        this.#inheritance.resolve({ state: message.state, listeners: this.#listeners, predecessor: this })
-        break
-      case 'connection':
-        followed?.adopt({ ...message, socket: handle as PassedSocket })
-        break
-      case 'records':
-        if (followed !== undefined) this.#record(followed, message)
-        break
-      case 'key':
-        followed?.keys.open().apply(message.key, this.#replyTo(message.id))
-        break
-      default:
-        followed?.revocations.apply(message.sid, Date.now(), false)
-    }
+    if (message.type === 'listener') {
+      this.#listeners[message.name] = handle as PassedSocket
+      void this.#send(message, handle as PassedSocket)
+    } else if (message.type === 'state') {
+      this.#isFree = true
+      this.#inheritance.resolve({ state: message.state, listeners: this.#listeners, predecessor: this })
+    } else if (followed === undefined) return
+    else if (message.type === 'connection') followed.adopt({ ...message, socket: handle as PassedSocket })
+    else if (message.type === 'records') this.#record(followed, message)
+    else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
+    else followed.revocations.apply(message.sid, Date.now(), false)
   }
 
   #replyTo(id: number): (error?: Error) => void {

@@ -107,28 +107,13 @@ export class Successor {
   }
 
   #receive(message: ToPredecessor, handle: unknown): void {
-    switch (message.type) {
-      case 'faulty':
-        this.#faults = message.faults
-        break
-      case 'prepared':
-        this.#prepared.resolve(message.places)
-        break
-      case 'listener':
-        this.#onCopy(handle as PassedSocket)
-        break
-      case 'serving':
-        this.#serving.resolve()
-        break
-      case 'recorded':
-        this.#recorded(message.id, message.fault)
-        break
-      case 'revoked':
-        this.onRevoked(message.sid)
-        break
-      default:
-        this.#hurry.resolve()
-    }
+    if (message.type === 'faulty') this.#faults = message.faults
+    else if (message.type === 'prepared') this.#prepared.resolve(message.places)
+    else if (message.type === 'listener') this.#onCopy(handle as PassedSocket)
+    else if (message.type === 'serving') this.#serving.resolve()
+    else if (message.type === 'recorded') this.#recorded(message.id, message.fault)
+    else if (message.type === 'revoked') this.onRevoked(message.sid)
+    else this.#hurry.resolve()
   }
 
   #recorded(id: number, fault: string | undefined): void {

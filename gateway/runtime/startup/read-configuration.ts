@@ -5,7 +5,7 @@ import type { ClockOffset } from '../../audit/clock-offset.ts'
 import { clientKeyFaults } from '../../auth/signatures/client-keys.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES, parseEnvironment } from '../../config/environment.ts'
-import type { Parsed } from '../../config/faults.ts'
+import type { Fault, Parsed } from '../../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../../config/gateway-file.ts'
 import { override } from '../../config/json/json-file.ts'
 import { type LoadedFile, loadFile, readLenient } from '../../config/load-file.ts'
@@ -19,6 +19,7 @@ import type { Limits } from '../../limits/table/limit-table.ts'
 import { limitFaults, parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
+import type { ClientTrust } from '../../tls/clients/trust.ts'
 import { type LoadedTls, loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
@@ -40,10 +41,7 @@ export function readConfiguration(
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)
-    faults.push(
-      ...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust),
-      ...clientKeyFaults(clientsFile, clients.value.value),
-    )
+    faults.push(...clientFaults(clientsFile, clients.value.value, tls.value?.material.trust))
   if (settings.value !== undefined && clients.value !== undefined)
     faults.push(...webhookClientFaults(settings.value.configFile, settings.value.routes, clients.value.value))
   if (limits.value !== undefined && settings.value !== undefined)
@@ -62,6 +60,11 @@ export function readConfiguration(
       version: packageJson.version,
     },
   }
+}
+
+/** Faults of the clients with what they name, and with the authorities of the listener. */
+export function clientFaults(file: string, clients: ClientTable, trust: ClientTrust | undefined): Fault[] {
+  return [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
 }
 
 /** Takes an edit over that the process before has in force. A faulty one, or one that needs a restart, is left to the watches. */
