@@ -23,15 +23,15 @@ export type FieldDictionary = ReadonlyMap<string, FieldItem | InnerList>
 
 const KEY = /[a-z*][a-z0-9_.*-]*/y
 const NUMBER = /-?(?:\d{1,12}\.\d{1,3}|\d{1,15})(?![\d.])/y
-const STRING = /"((?:[ !#-[\]-~]|\\["\\])*)"/y
+const STRING = /"(?:[ !#-[\]-~]|\\["\\])*"/y
 const TOKEN = /[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*/y
-const BYTES = /:([A-Za-z0-9+/]*={0,2}):/y
-const FLAG = /\?([01])/y
+const BYTES = /:[A-Za-z0-9+/]*={0,2}:/y
+const FLAG = /\?[01]/y
 /** The kinds of an item by its first character; others may be a token or a number. */
 const KINDS: Readonly<Record<string, RegExp>> = { '"': STRING, ':': BYTES, '?': FLAG }
-const SPACES = / */y
 const SPACES_AND_TABS = /[ \t]*/y
 const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
+const NO_PARAMETERS: FieldItem['parameters'] = new Map()
 
 /**
  * Parses a dictionary (RFC 9651 section 3.2), the lines of the field joined by commas. Undefined for anything else; also for a
@@ -40,17 +40,17 @@ const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
 export function parseDictionary(text: string): FieldDictionary | undefined {
   const reader = new Reader(text)
   const members = new Map<string, FieldItem | InnerList>()
-  reader.take(SPACES)
+  reader.skipSpaces()
   while (!reader.isOver) {
-    const key = reader.take(KEY)?.[0]
+    const key = reader.take(KEY)
     if (key === undefined || members.has(key)) return undefined
-    const isTrue = !reader.takeText('=')
+    const isTrue = !reader.takes('=')
     const member = isTrue ? reader.withParameters(TRUE) : (reader.innerList() ?? reader.item())
     if (member === undefined) return undefined
     members.set(key, member)
     reader.take(SPACES_AND_TABS)
     if (reader.isOver) return members
-    if (!reader.takeText(',')) return undefined
+    if (!reader.takes(',')) return undefined
     reader.take(SPACES_AND_TABS)
     if (reader.isOver) return undefined
   }
@@ -73,9 +73,10 @@ export function serializeDictionary(members: FieldDictionary): string {
 
 /** The parameters in this order, canonical. */
 export function serializeParameters(parameters: Iterable<readonly [string, BareItem]>): string {
-  return [...parameters]
-    .map(([name, { value, text }]) => (value === true ? `;${name}` : `;${name}=${text}`))
-    .join('')
+  let written = ''
+  for (const [name, { value, text }] of parameters)
+    written += value === true ? `;${name}` : `;${name}=${text}`
+  return written
 }
 
 /** Reads from left to right. What is not there, or not well-formed, is undefined. */
@@ -91,33 +92,42 @@ class Reader {
     return this.#at === this.#text.length
   }
 
-  /** @param pattern sticky */
-  take(pattern: RegExp): RegExpExecArray | undefined {
-    pattern.lastIndex = this.#at
-    const match = pattern.exec(this.#text) ?? undefined
-    if (match !== undefined) this.#at = pattern.lastIndex
-    return match
+  /** @param pattern sticky; `exec` would make an array for each match */
+  take(pattern: RegExp): string | undefined {
+    const start = this.#at
+    pattern.lastIndex = start
+    if (!pattern.test(this.#text)) return undefined
+    this.#at = pattern.lastIndex
+    return this.#text.slice(start, this.#at)
   }
 
-  takeText(text: string): boolean {
-    const isThere = this.#text.startsWith(text, this.#at)
-    if (isThere) this.#at += text.length
+  takes(character: string): boolean {
+    const isThere = this.#text[this.#at] === character
+    if (isThere) this.#at++
     return isThere
   }
 
+  /** @returns whether there was one */
+  skipSpaces(): boolean {
+    const start = this.#at
+    while (this.#text[this.#at] === ' ') this.#at++
+    return this.#at > start
+  }
+
   innerList(): InnerList | undefined {
-    if (!this.takeText('(')) return undefined
+    if (!this.takes('(')) return undefined
     const items: FieldItem[] = []
+    let list = '('
     for (;;) {
-      const hasSpace = this.take(SPACES)?.[0] !== ''
-      if (this.takeText(')')) break
+      const hasSpace = this.skipSpaces()
+      if (this.takes(')')) break
       const item = items.length === 0 || hasSpace ? this.item() : undefined
       if (item === undefined) return undefined
+      list += items.length === 0 ? item.text : ` ${item.text}`
       items.push(item)
     }
     const parameters = this.#parameters()
-    const list = `(${items.map(({ text }) => text).join(' ')})`
-    return parameters && { items, parameters, text: list + serializeParameters(parameters) }
+    return parameters && { items, parameters, text: `${list})${serializeParameters(parameters)}` }
   }
 
   item(): FieldItem | undefined {
@@ -131,11 +141,12 @@ class Reader {
   }
 
   #parameters(): FieldItem['parameters'] | undefined {
+    if (this.#text[this.#at] !== ';') return NO_PARAMETERS
     const parameters = new Map<string, BareItem>()
-    while (this.takeText(';')) {
-      this.take(SPACES)
-      const name = this.take(KEY)?.[0]
-      const value = this.takeText('=') ? this.#bareItem() : TRUE
+    while (this.takes(';')) {
+      this.skipSpaces()
+      const name = this.take(KEY)
+      const value = this.takes('=') ? this.#bareItem() : TRUE
       if (name === undefined || value === undefined || parameters.has(name)) return undefined
       parameters.set(name, value)
     }
@@ -143,20 +154,22 @@ class Reader {
   }
 
   #bareItem(): BareItem | undefined {
-    const kind = KINDS[this.#text.charAt(this.#at)]
+    const kind = KINDS[this.#text[this.#at] ?? '']
     if (kind === undefined) return this.#tokenOrNumber()
-    const [text, inside = ''] = this.take(kind) ?? []
+    const text = this.take(kind)
     if (text === undefined) return undefined
-    if (kind === STRING) return { kind: 'string', value: inside.replace(/\\(.)/g, '$1'), text }
-    if (kind === FLAG) return { kind: 'boolean', value: inside === '1', text }
+    if (kind === FLAG) return { kind: 'boolean', value: text === '?1', text }
+    const inside = text.slice(1, -1)
+    if (kind === STRING)
+      return { kind: 'string', value: inside.includes('\\') ? inside.replace(/\\(.)/g, '$1') : inside, text }
     const value = Buffer.from(inside, 'base64')
     return value.toString('base64') === inside ? { kind: 'bytes', value, text } : undefined
   }
 
   #tokenOrNumber(): BareItem | undefined {
-    const number = this.take(NUMBER)?.[0]
+    const number = this.take(NUMBER)
     if (number !== undefined) return numberOf(number)
-    const token = this.take(TOKEN)?.[0]
+    const token = this.take(TOKEN)
     return token === undefined ? undefined : { kind: 'token', value: token, text: token }
   }
 }
