@@ -3,7 +3,7 @@ import { originForm } from '../../edge/rules/request-target.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import { quote } from '../tokens/quote.ts'
-import { digestFault, recordedDigest } from './content-digest.ts'
+import { compareDigest } from './content-digest.ts'
 import {
   faultOfAge,
   OTHER_FORM,
@@ -67,7 +67,7 @@ function headOf(
   { kid, key, thumbprint }: VerificationKey,
 ): VerifiedHead {
   const { label, covered, nonce, params, value } = signature
-  const digest = () => combinedValue(fields, 'content-digest') ?? ''
+  let digest: string | undefined
   return {
     unique: nonce === undefined ? `value ${value.toString('base64', 0, ECDSA_R_BYTES)}` : `nonce ${nonce}`,
     faultOf(body, nowMs) {
@@ -75,8 +75,9 @@ function headOf(
       if (stale !== undefined) return stale
       // The whole digest of a body, not one of its members.
       if (!covered.has(DIGEST)) return body.length > 0 ? plain('uncovered', NO_DIGEST) : undefined
-      const cause = digestFault(digest(), body)
-      return cause === undefined ? undefined : { reason: 'digest_mismatch', cause }
+      const compared = compareDigest(combinedValue(fields, 'content-digest') ?? '', body)
+      digest = compared.digest
+      return compared.fault === undefined ? undefined : { reason: 'digest_mismatch', cause: compared.fault }
     },
     signed: () => ({
       key,
@@ -86,7 +87,7 @@ function headOf(
         thumbprint,
         algorithm,
         publicUrl: uri.slice(0, -originForm(target).length),
-        digest: covered.has(DIGEST) ? recordedDigest(digest()) : undefined,
+        digest,
         input: params,
         value: value.toString('base64'),
       },

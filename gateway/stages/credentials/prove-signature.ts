@@ -196,11 +196,11 @@ function take(
   { acceptedSignatures }: Gateway,
   good: readonly VerifiedSignature[],
 ): ReplayFault | undefined | Promise<ReplayFault | undefined> {
-  const keys = new Map(
-    good.map(({ signer: { principal }, head }) => [`${principal.client}\0${head.unique}`, principal.key]),
-  )
-  const taken = Array.from(keys, ([name, key]) => acceptedSignatures.take(name, key))
-  if (taken.length === 1) return taken[0]
+  const nameOf = ({ signer, head }: VerifiedSignature) => `${signer.principal.client}\0${head.unique}`
+  const takeOne = (one: VerifiedSignature) => acceptedSignatures.take(nameOf(one), one.signer.principal.key)
+  const [first, another] = good
+  if (first !== undefined && another === undefined) return takeOne(first)
+  const taken = [...new Map(good.map((one) => [nameOf(one), one])).values()].map(takeOne)
   return Promise.all(taken).then((found) => found.find((fault) => fault !== undefined))
 }
 
