@@ -245,28 +245,41 @@ describe('upstreamFields of a row', () => {
 
   it('are the same lines whether or not something is left of the request before', () => {
     const value = fc.option(fc.constantFrom('1', '22', 'idempotency-key'), { nil: undefined })
-    const names = fc.constantFrom('Content-Length', 'Idempotency-Key', 'X-Request-ID', 'Connection', 'X-A')
+    const names = fc.constantFrom(
+      ...['Content-Length', 'Idempotency-Key', 'X-Request-ID', 'Connection', 'X-A'],
+      ...['Content-Digest', 'Signature', 'Signature-Input'],
+    )
     const rows = fc.constantFrom(undefined, NOTHING, { ...NOTHING, removed: new Set(['idempotency-key']) })
+    const targets = fc.constantFrom(undefined, 'http://a')
     const { gateway } = makeGateway({})
     const principal = makePrincipal({})
     let shared = 0
     fc.assert(
-      fc.property(received, fc.dictionary(names, fc.tuple(value, value)), rows, (headers, own, sending) => {
-        const repeated = fieldsOf(headers)
-        const sentWith = (which: 0 | 1, made?: object) => {
-          const plain = makeExchange().exchange
-          const fields = [...repeated, ...fieldsOf(own, which)]
-          const read = Object.assign(readRequestHeaders(fields, '1.1', 100), { made })
-          const req = { ...plain.req, fields, headers: read } as object as typeof plain.req
-          const exchange = Object.assign(new Exchange({ ...plain, req }), { host: 'api.example', principal })
-          exchange.route = makeRoute({ sending })
-          return { ...upstreamFields(gateway, exchange), made: read.made }
-        }
-        const first = sentWith(0)
-        const [next, fresh] = [sentWith(1, first.made), sentWith(1)]
-        assert.deepEqual(linesIn(next), linesIn(fresh))
-        shared += Number(next.common === first.common && !isDeepStrictEqual(linesIn(next), linesIn(first)))
-      }),
+      fc.property(
+        received,
+        fc.dictionary(names, fc.tuple(value, value)),
+        rows,
+        targets,
+        (headers, own, sending, signedTarget) => {
+          const repeated = fieldsOf(headers)
+          const sentWith = (which: 0 | 1, made?: object) => {
+            const plain = makeExchange().exchange
+            const fields = [...repeated, ...fieldsOf(own, which)]
+            const read = Object.assign(readRequestHeaders(fields, '1.1', 100), { made })
+            const req = { ...plain.req, fields, headers: read } as object as typeof plain.req
+            const exchange = Object.assign(new Exchange({ ...plain, req }), {
+              host: 'api.example',
+              principal,
+            })
+            exchange.route = makeRoute({ sending, signedTarget })
+            return { ...upstreamFields(gateway, exchange), made: read.made }
+          }
+          const first = sentWith(0)
+          const [next, fresh] = [sentWith(1, first.made), sentWith(1)]
+          assert.deepEqual(linesIn(next), linesIn(fresh))
+          shared += Number(next.common === first.common && !isDeepStrictEqual(linesIn(next), linesIn(first)))
+        },
+      ),
     )
     assert.ok(shared > 0)
   })

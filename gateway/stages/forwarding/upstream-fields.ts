@@ -39,7 +39,14 @@ export function upstreamFields(
 }
 
 /** Fields that mostly differ in each request. The gateway writes X-Request-ID itself, and sends the others with the request's own. */
-const VARYING: ReadonlySet<string> = new Set(['content-length', 'idempotency-key', 'x-request-id'])
+const VARYING: ReadonlySet<string> = new Set([
+  'content-digest',
+  'content-length',
+  'idempotency-key',
+  'signature',
+  'signature-input',
+  'x-request-id',
+])
 
 /** Tells whether two heads of a connection differ in the values of varying fields only. */
 function differLittle(fields: readonly Field[], others: readonly Field[]): boolean {
@@ -66,7 +73,7 @@ class RepeatedFields {
   /** For the log: names that neither go upstream nor are written again. */
   readonly removed: string[] = []
   /** Places of the received fields that vary and go upstream. */
-  readonly varying: number[] = []
+  readonly varying: readonly number[]
   readonly #received: readonly Field[]
   readonly #version: HttpVersion
   readonly #hasBody: boolean
@@ -89,11 +96,12 @@ class RepeatedFields {
     this.#isSigned = exchange.route?.signedTarget !== undefined
     const received = [HOST.of(this.#sending?.host ?? exchange.host)]
     const kept: Field[] = []
-    copyEndToEnd(exchange, received, { kept, removed: this.removed, varying: this.varying })
+    const varying: number[] = []
+    copyEndToEnd(exchange, received, { kept, removed: this.removed, varying })
+    this.varying = this.#isSigned ? withoutOtherSignature(exchange, varying, this.removed) : varying
     this.trace = kept.length === 0 ? kept : goodTrace(kept)
     this.certificates = kept.length === 0 ? kept : kept.filter(({ lower }) => lower === 'client-cert')
-    const sent = this.#isSigned ? withoutOtherSignature(received, this.removed) : received
-    const fields = this.#sending === undefined ? sent : changed(this.#sending, sent)
+    const fields = this.#sending === undefined ? received : changed(this.#sending, received)
     addForwarded(gateway, exchange, fields, kept)
     if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
     if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
@@ -157,11 +165,12 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
 }
 
 /** A Signature that is none of RFC 9421, such as that of the Berlin Group: with it nobody could read that of the gateway. */
-function withoutOtherSignature(fields: Field[], removed: string[]): Field[] {
-  const isOther = ({ lower }: Field) => lower === 'signature'
-  if (!fields.some(isOther) || fields.some(({ lower }) => lower === 'signature-input')) return fields
+function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
+  const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
+  const isOther = isOf('signature')
+  if (!sent.some(isOther) || sent.some(isOf('signature-input'))) return sent
   removed.push('signature')
-  return fields.filter((field) => !isOther(field))
+  return sent.filter((at) => !isOther(at))
 }
 
 function isAllowed({ route }: Exchange, lower: string): boolean {
