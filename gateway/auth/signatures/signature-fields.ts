@@ -23,8 +23,8 @@ export interface MessageSignature {
 /** Each may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
-/** Its record has them. */
-const MAX_LABEL_AND_PARAMS_CHARS = 4096
+/** The record of a signature has them, or the header of a JWS. */
+export const MAX_LABEL_AND_PARAMS_CHARS = 4096
 /** RFC 9421 section 2.3. */
 const PARAMETERS: ReadonlyMap<string, string> = new Map([
   ['created', 'integer'],

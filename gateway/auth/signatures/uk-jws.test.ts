@@ -159,6 +159,10 @@ test('no other algorithm and no other key signs for the client', () => {
     'accepted',
   )
   assert.match(faultOf(signedAs({}).replace(/[^.]*$/, '')), /not base64url/)
+  // The trail has the header.
+  const long = encode(JSON.stringify(HEADER) + ' '.repeat(3072))
+  const signed = signBytes(`${long}.${encode(BODY)}`, RSA.privateKey, 'PS256').toString('base64url')
+  assert.match(faultOf(`${long}..${signed}`), /has more than 4096 characters/)
   const pinned = { ...BANK, jwks: [{ ...RSA.jwk, alg: 'RS256' }] }
   assert.match(judge(messageOf(signedAs({})), [pinned]).fault ?? '', /not for PS256/)
   const ec = { ...BANK, jwks: [freshKey('90210ABAD').jwk] }

@@ -11,7 +11,7 @@ import {
   type Terms,
   type UnverifiedRequest,
 } from './presented-signatures.ts'
-import { combinedValue } from './signature-fields.ts'
+import { combinedValue, MAX_LABEL_AND_PARAMS_CHARS } from './signature-fields.ts'
 
 const HEADER = 'x-jws-signature'
 const CLAIMS = 'http://openbanking.org.uk/'
@@ -48,6 +48,8 @@ export function readDetachedJws(fields: UnverifiedRequest['fields']): DetachedJw
   if (text === undefined) return undefined
   const [protectedHeader = '', payload, value = '', ...more] = text.split('.')
   if (payload !== '' || more.length > 0) return `${HEADER} is no JWS whose payload is detached`
+  if (protectedHeader.length > MAX_LABEL_AND_PARAMS_CHARS)
+    return `the header in ${HEADER} has more than ${MAX_LABEL_AND_PARAMS_CHARS} characters`
   const signature = decodeBase64url(value)
   if (signature === undefined) return `the signature in ${HEADER} is not base64url`
   const header = decodeObject(protectedHeader)
