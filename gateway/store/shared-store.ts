@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { StoreConnection } from './connection/store-connection.ts'
-import type { Send } from './connection/store-link.ts'
+import type { Send, StoreReply } from './connection/store-link.ts'
 import { SharedTakes } from './shared-takes.ts'
 import { type BreakerObserver, REAL_TIMERS, StoreBreaker } from './store-breaker.ts'
 import { newStoreCounts, type StoreCounts } from './store-counts.ts'
@@ -51,6 +51,8 @@ export class SharedStore {
   #isShared = true
   /** What stands in the store until it loses its data. */
   #mark: string | undefined
+  /** That of gateways which were given a key, at one that was not. */
+  #givenMark: StoreReply = null
 
   /** Connects in the background. @param deadlineMs how long a reply is waited for */
   constructor(settings: StoreSettings, observer: SharedStoreObserver, deadlineMs?: number) {
@@ -83,21 +85,26 @@ export class SharedStore {
     return this.breaker.wasReached && this.#hasAgreed
   }
 
-  /** False when gateways have different keys of hashes, so that none finds what another has written. */
+  /** False when gateways have, or had, different keys of hashes, so that none finds what another has written. */
   get isShared(): boolean {
     return this.#isShared
   }
 
   /** Looks whether the store responds and has its data. Called once a second. @param onLost the data was lost while connected */
   look(onLost: () => void): void {
-    const key = this.#markKey
+    this.#compare(this.#markKey, () => this.#mark, onLost)
+    if (!this.#isKeyGiven) this.#compare(this.#givenMarkKey, () => this.#givenMark)
+  }
+
+  /** Agrees again when something else stands in the store. */
+  #compare(key: string, known: () => StoreReply | undefined, onChange?: () => void): void {
     this.breaker.send({
       args: ['GET', key],
       key,
       done: (reply) => {
-        if (reply === undefined || reply === this.#mark) return
+        if (reply === undefined || reply === known()) return
         this.#agree(++this.#agreement)
-        onLost()
+        onChange?.()
       },
     })
   }
@@ -120,12 +127,13 @@ export class SharedStore {
     const again = () => agreement === this.#agreement && this.#agree(agreement)
     put(this.#markKey, `${this.#check}.${randomBytes(16).toString('base64url')}`)
     if (!this.#isKeyGiven) put(key, keys.hashKey)
-    const got = [this.#markKey, ...(this.#isKeyGiven ? [] : [key])].map((name) =>
+    const got = [this.#markKey, ...(this.#isKeyGiven ? [] : [key, this.#givenMarkKey])].map((name) =>
       connection.send(['GET', name], name),
     )
     Promise.all(got).then(
-      ([mark, hashKey = keys.hashKey]) => {
+      ([mark, hashKey = keys.hashKey, givenMark = null]) => {
         if (agreement !== this.#agreement) return
+        this.#givenMark = givenMark
         if (typeof mark === 'string' && typeof hashKey === 'string') this.#takeOver(mark, hashKey)
         // A server that is full or a replica takes no key.
         else setTimeout(again, AGREE_AGAIN_MS).unref()
@@ -141,13 +149,22 @@ export class SharedStore {
     this.keys.rekey(hashKey)
     this.#hasAgreed = true
     if (isNew) this.#onNewData()
-    this.#isShared = mark.startsWith(`${this.#check}.`)
+    this.#isShared = mark.startsWith(`${this.#check}.`) && this.#givenMark === null
     if (this.#isShared) return
-    this.#onFault('gateways have different GATEWAY_STORE_KEY_FILEs, so they share nothing')
+    const others = this.#isKeyGiven
+      ? 'different GATEWAY_STORE_KEY_FILEs'
+      : 'a GATEWAY_STORE_KEY_FILE, this one has none'
+    this.#onFault(
+      `gateways have ${others}, so they share nothing: give all the same. If they have it, remove ${this.#givenMarkKey}`,
+    )
   }
 
   get #markKey(): string {
-    return this.keys.common(this.#isKeyGiven ? 'key-mark' : 'mark')
+    return this.#isKeyGiven ? this.#givenMarkKey : this.keys.common('mark')
+  }
+
+  get #givenMarkKey(): string {
+    return this.keys.common('key-mark')
   }
 
   /** A hash that differs where operators have given gateways different keys. */

@@ -268,6 +268,34 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     assert.match(faults[0] ?? '', /different GATEWAY_STORE_KEY_FILE/)
   })
 
+  it('are told apart from those of gateways that were given a key, by one that was not, until theirs is gone', async () => {
+    const fresh = await startRedis()
+    const faults: string[] = []
+    const silent = () => undefined
+    const observer = { onAway: silent, onBack: silent, onFault: (cause: string) => faults.push(cause) }
+    const [store, other] = [undefined, 'b'.repeat(32)].map((hashKey) => {
+      const made = new SharedStore(storeAt('single', [fresh.port], { hashKey }), observer, PATIENT_MS)
+      stores.push(made)
+      return made
+    }) as [SharedStore, SharedStore]
+    const looksUntil = (isShared: boolean) =>
+      until(() => {
+        store.look(assert.fail)
+        return store.isShared === isShared
+      }, 'what it sees')
+    try {
+      await until(() => other.wasReached && !store.breaker.isOpen, 'the stores')
+      await looksUntil(false)
+      assert.match(faults[0] ?? '', /a GATEWAY_STORE_KEY_FILE, .* share nothing: .* remove test:key-mark$/)
+      other.close()
+      await fresh.command('DEL', 'test:key-mark')
+      await looksUntil(true)
+      assert.deepEqual([other.isShared, new Set(faults).size], [true, 1])
+    } finally {
+      await fresh.stop()
+    }
+  })
+
   it('learn within 25 ms that the store is frozen, then at once, and go on when it is back', async () => {
     const store = await open(undefined, DEADLINE_MS)
     const row = { identity: 'frozen', limit: 1_000_000, windowMs: 60_000 }
