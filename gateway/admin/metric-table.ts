@@ -123,7 +123,7 @@ const METRICS = {
     'outcome',
   ),
   gateway_issuer_keys_age_seconds: gauge(
-    "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
+    "Time since the issuer's keys were last fetched, which is every 5 minutes; +Inf: they never were.",
     'issuer',
   ),
   gateway_rate_limit_decisions_total: counter(

@@ -145,6 +145,26 @@ function describeAttention(): void {
     await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
   })
 
+  it('an issuer that is away since before the start, with what its requests get', async (t) => {
+    const port = await freePort()
+    const gateway = await started(t, {
+      config: { routes: [{ path: '/*', auth: ['bearer'] }] },
+      env: { GATEWAY_JWKS_URI: `http://127.0.0.1:${port}/jwks` },
+    })
+    const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user' })}`
+    await page.getByText('keys never fetched').waitFor()
+    await page
+      .locator('#attention li')
+      .filter({ hasText: /^Keys of .* cannot be fetched/ })
+      .waitFor()
+    const { status } = await call(gateway.url, { headers: { authorization } })
+    assert.equal(status, 503)
+    await firstLineIs(
+      'CountersignAuthenticationUnavailable',
+      new RegExp(`^Requests get 503 keys_unavailable.*1 in the last minute.*ECONNREFUSED 127.0.0.1:${port}`),
+    )
+  })
+
   it('a shared store that is away', { skip: NO_REDIS }, async (t) => {
     const redis = await startRedis()
     await started(t, { env: { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` } })

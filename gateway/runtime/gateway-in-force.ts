@@ -227,9 +227,10 @@ export class GatewayInForce {
     exposeUpstreams(metrics, () => this.#gateway.upstreams.targets)
     metrics.gateway_issuer_keys_age_seconds.read(() => {
       const { settings, verifier } = this.#gateway
-      return acceptsTokens(settings)
-        ? verifier.issuers.filter(usesKeys).map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
-        : []
+      const issuers = acceptsTokens(settings) ? verifier.issuers.filter(usesKeys) : []
+      for (const { issuer, keys } of issuers)
+        metrics.causes.set(`gateway_issuer_keys_age_seconds ${issuer}`, keys.fault)
+      return issuers.map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
     })
   }
 

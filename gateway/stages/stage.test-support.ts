@@ -318,7 +318,9 @@ function recordingMetrics(measured: string[]): object {
   const record = (name: string | symbol, values: readonly unknown[]) => {
     measured.push([String(name), ...values.filter((value) => typeof value !== 'object')].join(' '))
   }
+  const causes = new Map<string, string>()
   const get = (_: object, name: string | symbol) => {
+    if (name === 'causes') return causes
     const call = (...values: unknown[]) => record(name, values)
     return Object.assign(call, { count: call, add: call, observe: call })
   }

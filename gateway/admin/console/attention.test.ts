@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { parse } from 'yaml'
+import { REFUSALS } from '../../refusals.ts'
 import { createMetrics } from '../metrics.ts'
 import { Attention, CONDITIONS, SATURATED, UNKNOWN_MINUTES } from './attention.ts'
 import { totalsOf } from './totals.ts'
@@ -78,14 +79,64 @@ test('seals that are behind are told with the fault of the sealer', () => {
   const { metrics, lines } = watching()
   metrics.gateway_audit_seal_lag_seconds.set(61)
   metrics.causes.set('gateway_audit_seal_lag_seconds', 'EACCES: permission denied, open')
-  const [line] = lines(5000)
+  const [line] = lines(81_000)
   assert.deepEqual(line, {
     alert: 'CountersignAuditNotSealed',
     severity: 'ticket',
     text: 'Seals are behind',
     cause: 'EACCES: permission denied, open',
-    sinceMs: 5000,
+    sinceMs: 20_000,
   })
+})
+
+test('keys are told of with the fault of the last fetch, since they were last fetched', () => {
+  const { metrics, lines } = watching()
+  metrics.gateway_issuer_keys_age_seconds.set(1000, 'https://a.example')
+  metrics.gateway_issuer_keys_age_seconds.set(Number.POSITIVE_INFINITY, 'https://b.example')
+  metrics.causes.set('gateway_issuer_keys_age_seconds https://a.example', 'connect ECONNREFUSED')
+  assert.deepEqual(
+    lines(1_000_000).map(({ text, cause, sinceMs }) => [text, cause, sinceMs]),
+    [
+      ['Keys of https://a.example cannot be fetched', 'connect ECONNREFUSED', 0],
+      ['Keys of https://b.example cannot be fetched', undefined, 1_000_000],
+    ],
+  )
+})
+
+test('what is refused as unavailable is told for a minute, with its cause and the alert that fires', () => {
+  for (const code of Object.keys(REFUSALS).filter((one) => one.endsWith('_unavailable'))) {
+    const { metrics, lines } = watching()
+    assert.deepEqual(lines(0), [])
+    metrics.causes.set(`gateway_refusals_total ${code}`, 'connect ECONNREFUSED')
+    for (let i = 0; i < 2; i++) metrics.gateway_refusals_total.count(code)
+    const [line, ...others] = lines(60_000)
+    assert.deepEqual(others, [])
+    assert.equal(line?.text, `Requests get 503 ${code}`)
+    assert.deepEqual([line?.cause, line?.sinceMs], ['2 in the last minute: connect ECONNREFUSED', 60_000])
+    const { expr = '', labels } = ruleOf(line?.alert ?? '') ?? {}
+    assert.equal(line?.severity, labels?.severity)
+    const [, names = ''] = /code=~"\(([\w|]+)\)_unavailable"/.exec(expr) ?? []
+    const told = line?.alert === 'CountersignAuthenticationUnavailable'
+    assert.equal(names.split('|').includes(code.replace('_unavailable', '')), told, code)
+    assert.deepEqual(lines(120_000), [])
+  }
+})
+
+test('what is refused because a store is away is told once, with the store', () => {
+  const { metrics, lines } = watching()
+  metrics.gateway_store_breaker_open.set(0)
+  lines(0)
+  metrics.gateway_refusals_total.count('limits_unavailable')
+  assert.deepEqual(
+    lines(60_000).map(({ alert, text }) => [alert, text]),
+    [['CountersignStoreAway', 'Requests get 503 limits_unavailable']],
+  )
+  metrics.gateway_store_breaker_open.set(1)
+  metrics.gateway_refusals_total.count('limits_unavailable')
+  assert.deepEqual(
+    lines(120_000).map(({ text }) => text),
+    ['The shared store is away'],
+  )
 })
 
 test('a limit is saturated when more than a fifth of many requests are refused', () => {

@@ -15,6 +15,8 @@ interface Condition {
   readonly holds: (value: number, nowSeconds: number) => boolean
   /** True when the metric's value is a time. */
   readonly isTime: boolean
+  /** True when the metric's value is how long it has been so. */
+  readonly isAge: boolean
   readonly says: string
 }
 
@@ -60,8 +62,18 @@ export const CONDITIONS: readonly Condition[] = [
     `${TRUST}{what="authorities"} - time() < 30 * 86400`,
     'A client authority expires',
   ),
-  rule('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % are old'),
+  rule('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % cannot be fetched'),
 ]
+
+/** The worst first. */
+const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket']
+/** Alerts of refusals by their codes; of others that end with `_unavailable` it is CountersignAuthenticationUnavailable. */
+const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
+  audit_unavailable: 'AuditNotWritten',
+  upstream_unavailable: 'BreakerOpen',
+  limits_unavailable: 'DataNotWritten',
+  idempotency_unavailable: 'DataNotWritten',
+}
 
 interface Look {
   readonly metrics: Metrics
@@ -78,13 +90,15 @@ export class Attention {
 
   look(look: Look): readonly AttentionLine[] {
     const { atMs } = look.totals
+    const met = [...conditionsMet(look.metrics, atMs / 1000)]
     const found = [
-      ...conditionsMet(look.metrics, atMs / 1000),
+      ...met,
+      ...refusalsOf(look, new Set(met.map(({ alert }) => alert))),
       ...this.#outcomesUnknown(look.totals),
       ...limitsSaturated(look),
-    ]
+    ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity))
     const since = (key: string) => this.#since.get(key) ?? atMs
-    const lines = found.map(({ key, ...line }) => ({ ...line, sinceMs: since(key) }))
+    const lines = found.map(({ key, ...line }) => ({ sinceMs: since(key), ...line }))
     this.#since = new Map(found.map(({ key }, i) => [key, lines[i]?.sinceMs ?? atMs]))
     return lines
   }
@@ -103,11 +117,11 @@ export class Attention {
   }
 }
 
-type Found = Omit<AttentionLine, 'sinceMs'> & { readonly key: string }
+type Found = Omit<AttentionLine, 'sinceMs'> & { readonly key: string; readonly sinceMs?: number }
 
 function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
   const told = new Set<string>()
-  for (const { alert, severity, metric, ofAll, isOf, holds, isTime, says } of CONDITIONS) {
+  for (const { alert, severity, metric, ofAll, isOf, holds, isTime, isAge, says } of CONDITIONS) {
     const samples = metrics[metric].samples().map(({ labels, value }) => ({
       values: Object.values(labels).map(String),
       value,
@@ -120,7 +134,27 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
       if (!ofAll) told.add(series)
       const text = says.replace('%', () => values.join(' '))
       const until = isTime ? { untilMs: value * 1000 } : {}
-      yield { key: `${alert} ${series}`, alert, severity, text, cause: metrics.causes.get(series), ...until }
+      const since = isAge && Number.isFinite(value) ? { sinceMs: (nowSeconds - value) * 1000 } : {}
+      const line = { alert, severity, text, cause: metrics.causes.get(series) }
+      yield { key: `${alert} ${series}`, ...line, ...until, ...since }
+    }
+  }
+}
+
+/** Refusals of the last minute, unless the alert of their cause is told already. */
+function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
+  for (const [code, count] of totals.refusals) {
+    const lately = count - (past.refusals.get(code) ?? 0)
+    if (lately <= 0 || !code.endsWith('_unavailable')) continue
+    const own = ALERTS_OF_REFUSALS[code] ?? 'AuthenticationUnavailable'
+    const isOfStore = own === 'DataNotWritten' && metrics.gateway_store_breaker_open.value !== undefined
+    const alert = `Countersign${isOfStore ? 'StoreAway' : own}`
+    if (told.has(alert)) continue
+    const severity = own === 'BreakerOpen' ? 'ticket' : 'page'
+    const cause = [`${lately} in the last minute`, metrics.causes.get(`gateway_refusals_total ${code}`)]
+    yield {
+      ...{ key: `${alert} ${code}`, alert, severity, text: `Requests get 503 ${code}` },
+      cause: cause.filter(Boolean).join(': '),
     }
   }
 }
@@ -152,6 +186,7 @@ function rule(severity: Condition['severity'], name: string, expression: string,
     isOf: (labels) => label === undefined || labels.includes(label) === (not === ''),
     holds: (value, now) => Math.sign(value - (isTime === undefined ? 0 : now) - bound) === sign,
     isTime: isTime !== undefined,
+    isAge: /_(?:age|lag)_seconds$/.test(metric),
     says,
   }
 }

@@ -74,7 +74,7 @@ export function consoleState(look: Look): ConsoleState {
       .map(({ labels, value }) => ({ what: String(labels.what), untilSeconds: value })),
     issuers: metrics.gateway_issuer_keys_age_seconds.samples().map(({ labels, value }) => ({
       issuer: String(labels.issuer),
-      keysAgeSeconds: value,
+      keysAgeSeconds: Number.isFinite(value) ? value : null,
     })),
     process: {
       loopLagP99Ms: quantileMs(0.99, past.loopLag, totals.loopLag),

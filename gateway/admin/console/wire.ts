@@ -73,8 +73,8 @@ export interface ConsoleState {
   readonly certificate: CertificateState | undefined
   /** Client authorities and revocation lists that expire. */
   readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
-  /** `keysAgeSeconds`: since the keys were last fetched, or since the start. */
-  readonly issuers: readonly { readonly issuer: string; readonly keysAgeSeconds: number }[]
+  /** `keysAgeSeconds`: since the keys were last fetched; null: they never were. */
+  readonly issuers: readonly { readonly issuer: string; readonly keysAgeSeconds: number | null }[]
   readonly process: {
     readonly loopLagP99Ms: number | null
     readonly cpuCores: number

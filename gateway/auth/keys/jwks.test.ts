@@ -73,10 +73,10 @@ test('keys of another process are as old as they were there, and expire when the
   assert.deepEqual([other.keys.loaded, other.keys.lastGood()], [false, undefined])
 })
 
-test('keys are as old as their last good fetch, and before it as the set', async () => {
+test('keys are as old as their last good fetch, and before it there is none', async () => {
   const { keys, time } = keySetOf({ keys: [es256] })
   time.steadyMs = 5000
-  assert.equal(keys.ageMs, 5000)
+  assert.equal(keys.ageMs, Number.POSITIVE_INFINITY)
   await keys.refresh()
   time.steadyMs = 7000
   assert.equal(keys.ageMs, 2000)
@@ -294,8 +294,25 @@ test('a fault that lasts is reported once, and again when it comes back', async 
   await refresh(new Error('down'))
   assert.equal(faults.length, 1)
   await refresh({ keys: [es256] })
+  assert.equal(harness.keys.fault, '')
   await refresh(new Error('down'))
   assert.equal(faults.length, 2)
+  assert.equal(harness.keys.fault, 'keys not refreshed, last good stay for a while: down')
+})
+
+test('a fetch that fails is reported again each 5 minutes, a key that is left out is not', async () => {
+  for (const [document, reports] of [
+    [new Error('down'), 3],
+    [{ keys: [es256, null] }, 1],
+  ] as const) {
+    const { keys, faults, time } = keySetOf(document)
+    for (let seconds = 0; seconds <= 600; seconds += 10) {
+      await keys.refresh()
+      time.nowMs += 10_000
+      time.steadyMs += 10_000
+    }
+    assert.equal(faults.length, reports, faults.join())
+  }
 })
 
 /** Timers by hand; `pass` also lets what they started come to rest. */

@@ -12,7 +12,7 @@ interface KeySetOptions {
   readonly steadyClock?: () => number
   /** How long keys live that cannot be fetched again. */
   readonly maxStaleMs?: () => number
-  /** Reports a problem with the document or a key in it, once while it lasts. */
+  /** Reports a problem with the document or a key in it once while it lasts, and a fetch that fails each 5 minutes. */
   readonly onFault: (cause: string) => void
   /** Tells that there are other keys than before. */
   readonly onChange?: (before: Iterable<VerificationKey>, now: Iterable<VerificationKey>) => void
@@ -30,6 +30,7 @@ export interface LastGoodKeys {
 
 const COOLING_MS = 10_000
 const REFRESH_EVERY_MS = 5 * 60_000
+const REPORT_EVERY_MS = 5 * 60_000
 const FIRST_RETRY_MS = 250
 const LAST_RETRY_MS = 10_000
 const MAX_KEYS = 64
@@ -43,10 +44,11 @@ export class KeySet {
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
-  /** Time of the last successful refresh, or of the beginning. */
-  #publishedAtMs: number
+  /** Time of the last successful refresh. */
+  #publishedAtMs = Number.NEGATIVE_INFINITY
   #reported: ReadonlySet<string> = new Set()
   #triedAtMs = 0
+  #reportedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #started = false
   #document: unknown
@@ -56,7 +58,6 @@ export class KeySet {
   constructor(options: KeySetOptions) {
     this.#options = options
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
-    this.#publishedAtMs = this.#steadyClock()
   }
 
   /** True while there are keys that have not expired. */
@@ -113,7 +114,7 @@ export class KeySet {
   restore({ document, ageMs }: LastGoodKeys): void {
     this.#swap(readKeys(document, []))
     this.#document = document
-    this.#publishedAtMs -= ageMs
+    this.#publishedAtMs = this.#steadyClock() - ageMs
   }
 
   /** Aborts a running fetch and never fetches again. The keys stay. */
@@ -152,7 +153,7 @@ export class KeySet {
         'the last good keys are too old: nothing that they verify is accepted until they can be fetched',
       )
     }
-    this.#report(faults)
+    this.#report(faults, keys === undefined)
     return keys === undefined ? 'failed' : 'refreshed'
   }
 
@@ -173,8 +174,14 @@ export class KeySet {
     return this.#triedAtMs
   }
 
+  /** Time since the last successful refresh; infinite before the first. */
   get ageMs(): number {
     return this.#steadyClock() - this.#publishedAtMs
+  }
+
+  /** What was wrong with the last fetch; empty: nothing. */
+  get fault(): string {
+    return [...this.#reported].join('; ')
   }
 
   async #fetchKeys(faults: string[]): Promise<ReadonlyMap<string, VerificationKey> | undefined> {
@@ -199,11 +206,15 @@ export class KeySet {
     }
   }
 
-  #report(faults: readonly string[]): void {
+  #report(faults: readonly string[], failed: boolean): void {
     const before = this.#reported
     this.#reported = new Set(faults)
+    const nowMs = this.#steadyClock()
+    const isDue = failed && nowMs - this.#reportedAtMs >= REPORT_EVERY_MS
     for (const fault of this.#reported) {
-      if (!before.has(fault)) this.#options.onFault(fault)
+      if (before.has(fault) && !isDue) continue
+      this.#reportedAtMs = nowMs
+      this.#options.onFault(fault)
     }
   }
 }

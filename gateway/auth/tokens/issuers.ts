@@ -16,7 +16,7 @@ export interface TrustedIssuer extends AskedIssuer {
 
 export interface TrustOptions {
   readonly clock: () => number
-  /** Reports a problem with an issuer's keys, once while it lasts. */
+  /** Reports a problem with an issuer: as `KeySet` and `Introspector` do. */
   readonly onFault: (uri: string, cause: string) => void
   readonly nameSession?: ((session: string) => string) | undefined
   readonly countIntrospection?: (issuer: string, outcome: IntrospectionOutcome) => void

@@ -427,7 +427,10 @@ test('before any key was loaded tokens cannot be verified, which is no fault of 
   const harness = await harnessOf(t, new Error('down'))
   const { fault } = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(fault?.reason, 'keys_unavailable')
-  assert.equal(fault.cause, 'kid "ES256" is not known; key set: failed')
+  assert.equal(
+    fault.cause,
+    'kid "ES256" is not known; keys not fetched, what they verify gets 503 until they are: down',
+  )
   const cooling = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(cooling.fault?.reason, 'keys_unavailable')
   harness.document = { keys: published }

@@ -213,7 +213,7 @@ async function findAfterRefresh(
   if (typeof key === 'string') return invalid(key)
   if (key !== undefined) return key === tried ? BAD_SIGNATURE : check(key)
   const named = token.kid === undefined ? `no key for ${token.algorithm}` : `kid ${quote(token.kid)}`
-  const cause = `${named} is not known; key set: ${refreshed}`
+  const cause = `${named} is not known; ${keys.fault || `key set: ${refreshed}`}`
   return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
 }
 

@@ -213,7 +213,7 @@ function refuseFault(
   const signers = fault.signer === undefined ? gateway.signers.all : [fault.signer]
   const unfetched = reason === 'unknown_key' ? signers.find(({ keys }) => !keys.loaded) : undefined
   if (unfetched !== undefined) {
-    const cause = `the keys of ${quote(unfetched.principal.client)} have not been fetched yet`
+    const cause = `the keys of ${quote(unfetched.principal.client)} are not there: ${unfetched.keys.fault || 'they are being fetched'}`
     return unavailable(gateway, 'keys_unavailable', cause)
   }
   if (reason === 'mismatch' || reason === 'unknown_key') countGuess(gateway, exchange)

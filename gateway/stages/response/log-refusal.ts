@@ -45,6 +45,8 @@ function writeLine(gateway: Gateway, exchange: Exchange, { code, cause, level, m
     cause: cause?.slice(0, MAX_CAUSE_LENGTH),
   }
   const unlogged = level === 'debug' ? undefined : takeLine(gateway, code, BURST[level])
+  if (level === 'warn' && unlogged !== undefined)
+    gateway.metrics.causes.set(`gateway_refusals_total ${code}`, line.cause ?? '')
   if (level === 'debug' || unlogged === undefined) gateway.log.debug(line, message)
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }

@@ -274,8 +274,11 @@ function showKeys({ certificate, clientTrust, issuers }) {
   }
   for (const { what, untilSeconds } of clientTrust) facts.push([`Client ${what}`, expiry(untilSeconds)])
   for (const { issuer, keysAgeSeconds } of issuers) {
-    const text = `keys fetched, or gateway started, ${duration(keysAgeSeconds)} ago`
-    facts.push([issuer, keysAgeSeconds < OLD_KEYS_SECONDS ? text : { text, is: 'warn' }])
+    if (keysAgeSeconds === null) facts.push([issuer, { text: 'keys never fetched', is: 'bad' }])
+    else {
+      const text = `keys fetched ${duration(keysAgeSeconds)} ago`
+      facts.push([issuer, keysAgeSeconds < OLD_KEYS_SECONDS ? text : { text, is: 'warn' }])
+    }
   }
   showFacts('keys', facts)
 }
