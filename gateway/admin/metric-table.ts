@@ -195,6 +195,10 @@ const METRICS = {
     REQUEST_SECONDS,
     'upstream',
   ),
+  gateway_upstream_unanswered_total: counter(
+    'Requests whose client went away when it had waited for more than a second for the head of the response.',
+    'upstream',
+  ),
   gateway_upstream_retries_total: counter(
     'Requests sent again as the retries of their group ask; denied: the budget had none left.',
     'group',

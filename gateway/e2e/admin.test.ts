@@ -17,6 +17,7 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_http_requests_in_flight: [],
   gateway_upstream_request_duration_seconds: ['upstream'],
   gateway_upstream_healthy: ['upstream'],
+  gateway_upstream_unanswered_total: ['upstream'],
   gateway_auth_decisions_total: ['method', 'outcome'],
   gateway_rate_limit_decisions_total: ['decision', 'limit'],
   gateway_refusals_total: ['code'],

@@ -30,6 +30,7 @@ function describeAttention(): void {
     page = await (await launchChromium()).newPage()
     page.setDefaultTimeout(PATIENCE_MS)
     upstream = await startUpstream((req, res) => {
+      if (req.url === '/hangs') return
       res.statusCode = req.url === '/broken' ? 503 : 200
       res.end('whole')
     })
@@ -143,6 +144,19 @@ function describeAttention(): void {
       config: { upstream: targets, upstreams: { default: { healthCheck } } },
     })
     await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
+  })
+
+  it('an upstream that takes connections and never responds', async (t) => {
+    const gateway = await started(t)
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    const leave = () => fetch(`${gateway.url}/hangs`, { signal: AbortSignal.timeout(1500) })
+    for (const { status } of await Promise.allSettled(Array.from({ length: 10 }, leave)))
+      assert.equal(status, 'rejected')
+    await page.locator('#routes td.warn').filter({ hasText: / ms$/ }).waitFor()
+    await firstLineIs(
+      'CountersignUpstreamHangs',
+      /^Upstream http\S+ hangs.*100 % of its clients left without a response in the last minute/,
+    )
   })
 
   it('an issuer that is away since before the start, with what its requests get', async (t) => {

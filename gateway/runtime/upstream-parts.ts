@@ -28,6 +28,7 @@ export function makeUpstreams(
   const { timeouts, maxInFlight } = settings
   const groups = groupsInUse(settings)
   for (const { name, targets, breaker, retry } of groups) {
+    for (const target of targets) metrics.gateway_upstream_unanswered_total.begin(target)
     if (breaker !== undefined)
       for (const target of targets) metrics.gateway_upstream_breaker_opened_total.begin(target)
     if (retry !== undefined)

@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { parse } from 'yaml'
 import { REFUSALS } from '../../refusals.ts'
 import { createMetrics } from '../metrics.ts'
-import { Attention, CONDITIONS, SATURATED, UNKNOWN_MINUTES } from './attention.ts'
+import { Attention, CONDITIONS, HANGS, SATURATED, UNKNOWN_MINUTES } from './attention.ts'
 import { totalsOf } from './totals.ts'
 
 interface Rule {
@@ -154,6 +154,38 @@ test('a limit is saturated when more than a fifth of many requests are refused',
     [['Limit login is saturated', '21 % of its requests were refused in the last minute']],
   )
   assert.deepEqual(lines(180_000), [])
+})
+
+test('an upstream that does not respond hangs, and one that takes a second for too many is slow', () => {
+  const { metrics, lines } = watching()
+  const { expr = '' } = ruleOf('CountersignUpstreamHangs') ?? {}
+  for (const bound of Object.values(HANGS)) assert.ok(expr.includes(`> ${bound}`), expr)
+  const times = (count: number, run: () => void) => {
+    for (let i = 0; i < count; i++) run()
+  }
+  const respond = (seconds: number, upstream: string) =>
+    metrics.gateway_upstream_request_duration_seconds.observe(seconds, upstream)
+  for (const name of ['a', 'b', 'c']) metrics.gateway_upstream_unanswered_total.begin(name)
+  lines(0)
+  times(7, () => metrics.gateway_upstream_unanswered_total.count('a'))
+  times(20, () => metrics.gateway_upstream_unanswered_total.count('b'))
+  times(80, () => respond(0.1, 'b'))
+  times(94, () => respond(0.1, 'c'))
+  times(6, () => respond(10, 'c'))
+  assert.deepEqual(
+    lines(60_000).map(({ alert, severity, text, cause }) => {
+      assert.equal(severity, ruleOf(alert)?.labels?.severity)
+      return [alert, text, cause]
+    }),
+    [
+      [
+        'CountersignUpstreamHangs',
+        'Upstream a hangs',
+        '100 % of its clients left without a response in the last minute',
+      ],
+      ['CountersignUpstreamSlow', 'Upstream c is slow', 'its p95 was 5.8 s in the last minute'],
+    ],
+  )
 })
 
 test('an unknown outcome is told for as long as the alert looks back, and again with the next one', () => {

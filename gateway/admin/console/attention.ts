@@ -1,6 +1,6 @@
 import type { Families } from '../metric-table.ts'
 import type { Metrics } from '../metrics.ts'
-import { perSecond, type Totals } from './totals.ts'
+import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type { AttentionLine } from './wire.ts'
 
 interface Condition {
@@ -27,6 +27,10 @@ const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
 const ANY_UPSTREAM = 'max by (job, instance) (gateway_upstream_healthy)'
 /** The bounds of the alert CountersignLimitSaturated, here over a minute. */
 export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
+/** The bounds of the alert CountersignUpstreamHangs, here over a minute. */
+export const HANGS = { unansweredShare: 0.2, unansweredPerSecond: 0.1 } as const
+/** The bounds of the alert CountersignUpstreamSlow, here over a minute. */
+const SLOW = { p95Ms: 1000, perSecond: 0.1 } as const
 /** For how long the alert CountersignPaymentUnknown looks back. */
 export const UNKNOWN_MINUTES = 15
 
@@ -94,6 +98,7 @@ export class Attention {
     const found = [
       ...met,
       ...refusalsOf(look, new Set(met.map(({ alert }) => alert))),
+      ...upstreamsWaitedFor(look),
       ...this.#outcomesUnknown(look.totals),
       ...limitsSaturated(look),
     ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity))
@@ -137,6 +142,29 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
       const since = isAge && Number.isFinite(value) ? { sinceMs: (nowSeconds - value) * 1000 } : {}
       const line = { alert, severity, text, cause: metrics.causes.get(series) }
       yield { key: `${alert} ${series}`, ...line, ...until, ...since }
+    }
+  }
+}
+
+function* upstreamsWaitedFor({ totals, past }: Look): Iterable<Found> {
+  const ms = totals.atMs - past.atMs
+  for (const [upstream, count] of totals.unanswered) {
+    const gone = perSecond(past.unanswered.get(upstream), count, ms)
+    const [before, after] = [past, totals].map(({ upstreamLatency }) => upstreamLatency.get(upstream))
+    const answered = perSecond(before?.counts.at(-1), after?.counts.at(-1), ms)
+    const share = gone / (gone + answered)
+    if (gone > HANGS.unansweredPerSecond && share > HANGS.unansweredShare) {
+      const alert = 'CountersignUpstreamHangs'
+      const text = `Upstream ${upstream} hangs`
+      const cause = `${Math.round(share * 100)} % of its clients left without a response in the last minute`
+      yield { key: `${alert} ${upstream}`, alert, severity: 'page', text, cause }
+    }
+    const p95Ms = after === undefined ? null : quantileMs(0.95, before, after)
+    if (answered > SLOW.perSecond && p95Ms !== null && p95Ms > SLOW.p95Ms) {
+      const alert = 'CountersignUpstreamSlow'
+      const text = `Upstream ${upstream} is slow`
+      const cause = `its p95 was ${(p95Ms / 1000).toFixed(1)} s in the last minute`
+      yield { key: `${alert} ${upstream}`, alert, severity: 'ticket', text, cause }
     }
   }
 }

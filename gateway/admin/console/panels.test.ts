@@ -4,7 +4,7 @@ import type { AuditState } from './wire.ts'
 
 /** The page has types of a browser; its functions that make no elements run here too. */
 const { sealFacts } = await import(String(new URL('./page/panels.js', import.meta.url)))
-const { milliseconds, rate } = await import(String(new URL('./page/words.js', import.meta.url)))
+const { latency, milliseconds, rate } = await import(String(new URL('./page/words.js', import.meta.url)))
 
 function factsOf(more: Pick<AuditState, 'witnesses' | 'stamps'>): ReadonlyMap<string, unknown> {
   return new Map(sealFacts({ unshipped: 0, ...more }))
@@ -28,5 +28,9 @@ it('warns of witnesses and time stamps only when they are overdue, not while the
 
 it('rates and latencies have one unit each, so that the numbers of a column can be compared', () => {
   assert.deepEqual([0, 0.0667, 1.25, 9.96, 1234.4].map(rate), ['0/s', '0.067/s', '1.3/s', '10/s', '1,234/s'])
+  assert.deepEqual(
+    [null, 1000, 1001].map((ms) => latency(ms).is),
+    ['number', 'number', 'number warn'],
+  )
   assert.deepEqual([null, 0.25, 12.4, 1500].map(milliseconds), ['–', '0.3 ms', '12 ms', '1,500 ms'])
 })

@@ -16,6 +16,8 @@ export interface Totals {
   readonly routes: ReadonlyMap<string, RouteTotals>
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
+  /** Requests by upstream whose client went away after a wait. */
+  readonly unanswered: ReadonlyMap<string, number>
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** What idempotency keys came to, by route and outcome. */
   readonly keyed: ReadonlyMap<string, ReadonlyMap<string, number>>
@@ -42,6 +44,7 @@ export function totalsOf(metrics: Metrics, atMs: number): Totals {
     routes: routesOf(requests, durations),
     latency: spreadOf(durations),
     upstreamLatency: spreadsBy(metrics.gateway_upstream_request_duration_seconds.samples(), 'upstream'),
+    unanswered: summed(metrics.gateway_upstream_unanswered_total.samples(), 'upstream'),
     decisions: summedBy(metrics.gateway_rate_limit_decisions_total.samples(), 'limit', 'decision'),
     keyed: summedBy(metrics.gateway_idempotency_total.samples(), 'route', 'outcome'),
     auditRecords: sum(metrics.gateway_audit_records_total.samples()),

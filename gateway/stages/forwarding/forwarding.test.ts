@@ -318,6 +318,18 @@ describe('a client that goes away', () => {
     assert.equal(aborted(), 1)
   })
 
+  it('is counted against the upstream that it has waited for, not when it leaves at once or has a head', () => {
+    const waiting = (ms: number, hasHead = false) => {
+      const { forwarding, measured, time } = forwarded()
+      if (hasHead) forwarding.head(200, [])
+      time.nowMs += ms
+      forwarding.clientGone()
+      return measured.filter((name) => name.startsWith('gateway_upstream_unanswered_total'))
+    }
+    assert.deepEqual(waiting(1001), ['gateway_upstream_unanswered_total http://up'])
+    assert.deepEqual([waiting(1000), waiting(60_000, true)], [[], []])
+  })
+
   it('leaves nothing behind that is waited for once a drain is over', () => {
     const { forwarding, gateway, aborted } = forwarded({ method: 'POST' })
     gateway.load.phase = 'over'

@@ -33,6 +33,8 @@ const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
+/** A client that leaves sooner has changed its mind: the service is not to blame. */
+const PATIENCE_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
 const REFUSAL_OF_LAPSE: Readonly<Record<Lapse, Refusal>> = {
@@ -248,6 +250,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
    */
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
+    const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
+    if (this.#status === 0 && req.complete && waitedMs > PATIENCE_MS)
+      this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
     // A client of gRPC that cancels its call means the service.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined

@@ -7,7 +7,7 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element)
 }
 
-/** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number', hover?: string }} Value A text, with what it is. */
+/** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number' | 'number warn' | 'number bad', hover?: string }} Value A text, with what it is. */
 /** @typedef {Value | { near: number, of: number }} Cell A value, or how near something is to its limit. */
 
 /** @param {string} text @returns {Value} */
@@ -38,7 +38,7 @@ export function showTable(id, titles, rows, none, more = 0) {
 
 /** @param {Cell} cell */
 function isNumber(cell) {
-  return typeof cell === 'object' && 'is' in cell && cell.is === 'number'
+  return typeof cell === 'object' && 'is' in cell && cell.is?.startsWith('number') === true
 }
 
 /** @param {HTMLTableElement} table @param {readonly string[]} titles */

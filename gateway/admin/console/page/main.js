@@ -3,7 +3,7 @@ import { byId, setText, showFacts } from './elements.js'
 import { showHealth, showPanels, stateOf } from './panels.js'
 import { Plots } from './plots.js'
 import { follow, TOKEN } from './stream.js'
-import { milliseconds, rate, whole } from './words.js'
+import { latency, rate, whole } from './words.js'
 
 const THEME = 'countersign-theme'
 const THEMES = ['system', 'light', 'dark']
@@ -112,7 +112,7 @@ function show() {
     ['Responses', rate(point.ok + point.clientErrors + point.serverErrors)],
     ['5xx', point.serverErrors > 0 ? { text: rate(point.serverErrors), is: 'bad' } : rate(0)],
     ['Refusals', rate(point.refused)],
-    ['p95', milliseconds(point.p95Ms)],
+    ['p95', latency(point.p95Ms)],
     ['In flight', whole(state.inFlight)],
     ['Tunnels', whole(state.tunnels)],
   ])

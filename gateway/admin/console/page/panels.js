@@ -1,7 +1,7 @@
 /** @import { ConsoleState, Count, LimitState, PartState, AttestationState } from '../wire.ts' */
 /** @import { Fact, Value } from './elements.js' */
 import { byId, number, setText, showFacts, showLines, showTable } from './elements.js'
-import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
+import { duration, latency, megabytes, milliseconds, rate, time, whole } from './words.js'
 
 /** A certificate that expires sooner is marked. */
 const SOON_DAYS = 21
@@ -142,8 +142,8 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
     routes.rows.map(({ route, perSecond, errorsPerSecond, p95Ms }) => [
       route === 'none' ? 'none (no route matches)' : route,
       number(rate(perSecond)),
-      number(rate(errorsPerSecond)),
-      number(milliseconds(p95Ms)),
+      { text: rate(errorsPerSecond), is: errorsPerSecond > 0 ? 'number bad' : 'number' },
+      latency(p95Ms),
     ]),
     'No requests yet.',
     routes.more,
@@ -153,7 +153,7 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
     ['Upstream', 'State', 'Requests', 'p95'],
     upstreams.flatMap(({ group, upstream, perSecond, p95Ms, ...state }, i) => [
       ...(group === upstreams[i - 1]?.group ? [] : [[`Group ${group}`]]),
-      [upstream, upstreamState(state), number(rate(perSecond)), number(milliseconds(p95Ms))],
+      [upstream, upstreamState(state), number(rate(perSecond)), latency(p95Ms)],
     ]),
     'No upstream.',
   )

@@ -1,3 +1,5 @@
+/** @import { Value } from './elements.js' */
+
 /** @param {number} perSecond */
 export function rate(perSecond) {
   return `${perSecond < 10 ? perSecond.toLocaleString('en', { maximumSignificantDigits: 2 }) : whole(perSecond)}/s`
@@ -7,6 +9,11 @@ export function rate(perSecond) {
 export function milliseconds(ms) {
   if (ms === null || ms === undefined) return '–'
   return `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`
+}
+
+/** Marked when the alert CountersignUpstreamSlow would be about it. @param {number | null} ms @returns {Value} */
+export function latency(ms) {
+  return { text: milliseconds(ms), is: ms !== null && ms > 1000 ? 'number warn' : 'number' }
 }
 
 /** @param {number} value */
