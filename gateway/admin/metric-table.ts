@@ -186,6 +186,7 @@ const METRICS = {
     'Circuit breaker of the upstream: 0 closed, 1 half open, 2 open. No sample without a breaker.',
     'upstream',
   ),
+  gateway_upstream_group_healthy: gauge('0 when no upstream of the group is healthy, else 1.', 'group'),
   gateway_upstream_healthy: gauge(
     '0 when the last connection to the upstream failed or its health checks do, else 1.',
     'upstream',

@@ -16,6 +16,7 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_http_request_duration_seconds: ['method', 'route'],
   gateway_http_requests_in_flight: [],
   gateway_upstream_request_duration_seconds: ['upstream'],
+  gateway_upstream_group_healthy: ['group'],
   gateway_upstream_healthy: ['upstream'],
   gateway_upstream_unanswered_total: ['upstream'],
   gateway_auth_decisions_total: ['method', 'outcome'],

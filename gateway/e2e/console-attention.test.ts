@@ -124,6 +124,25 @@ function describeAttention(): void {
     })
   })
 
+  it('the only upstream of one group of two that is down', async (t) => {
+    const port = await freePort()
+    const gateway = await started(t, {
+      config: {
+        upstreams: { payments: { targets: [`http://127.0.0.1:${port}`] } },
+        routes: [
+          { path: '/payments/*', auth: ['none'], upstream: 'payments' },
+          { path: '/*', auth: ['none'] },
+        ],
+      },
+    })
+    assert.equal((await call(`${gateway.url}/payments/x`)).status, 502)
+    await page.locator('#health.bad').waitFor()
+    await firstLineIs(
+      'CountersignAllUpstreamsDown',
+      new RegExp(`^Group payments has no upstream: its requests get 502.*ECONNREFUSED 127.0.0.1:${port}`),
+    )
+  })
+
   it('upstreams that are down', async (t) => {
     const port = await freePort()
     const gateway = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
@@ -132,7 +151,7 @@ function describeAttention(): void {
     await pictures('upstream-down')
     await firstLineIs(
       'CountersignAllUpstreamsDown',
-      new RegExp(`^No upstream takes connections.*ECONNREFUSED 127.0.0.1:${port}`),
+      new RegExp(`^Group default has no upstream.*ECONNREFUSED 127.0.0.1:${port}`),
     )
   })
 

@@ -107,6 +107,15 @@ export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => read
     }
     return healthy
   })
+  metrics.gateway_upstream_group_healthy.read(() => {
+    const healthy = new Map<string, number>()
+    for (const { group, url, health } of targets()) {
+      healthy.set(group, Math.max(healthy.get(group) ?? 0, health.isHealthy ? 1 : 0))
+      if (!health.isHealthy)
+        metrics.causes.set(`gateway_upstream_group_healthy ${group}`, `${url}: ${health.cause}`)
+    }
+    return healthy
+  })
   metrics.gateway_upstream_breaker_state.read(() => {
     const states = new Map<string, number>()
     for (const { url, breaker } of targets()) {

@@ -9,8 +9,6 @@ interface Condition {
   /** The expression of the alert's rule, without the parts that need earlier samples. */
   readonly expression: string
   readonly metric: keyof Families
-  /** True when all series of the metric must hold, and make one line. */
-  readonly ofAll: boolean
   readonly isOf: (labels: readonly string[]) => boolean
   readonly holds: (value: number, nowSeconds: number) => boolean
   /** True when the metric's value is a time. */
@@ -20,11 +18,9 @@ interface Condition {
   readonly says: string
 }
 
-const EXPRESSION =
-  /^(max by \(job, instance\) \()?(\w+)(?:\{\w+(!?)="(\w+)"\})?\)?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
+const EXPRESSION = /^(\w+)(?:\{\w+(!?)="(\w+)"\})?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
 const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
 const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
-const ANY_UPSTREAM = 'max by (job, instance) (gateway_upstream_healthy)'
 /** The bounds of the alert CountersignLimitSaturated, here over a minute. */
 export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
 /** The bounds of the alert CountersignUpstreamHangs, here over a minute. */
@@ -40,7 +36,12 @@ export const UNKNOWN_MINUTES = 15
  */
 export const CONDITIONS: readonly Condition[] = [
   rule('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
-  rule('page', 'AllUpstreamsDown', `${ANY_UPSTREAM} == 0`, 'No upstream takes connections'),
+  rule(
+    'page',
+    'AllUpstreamsDown',
+    'gateway_upstream_group_healthy == 0',
+    'Group % has no upstream: its requests get 502',
+  ),
   rule('page', 'StoreAway', 'gateway_store_breaker_open == 1', 'The shared store is away'),
   rule('page', 'DataNotWritten', 'gateway_store_writable{store!="shared"} == 0', 'Not written to disk: %'),
   rule('page', 'NotReady', 'gateway_ready == 0', 'Not ready'),
@@ -126,17 +127,17 @@ type Found = Omit<AttentionLine, 'sinceMs'> & { readonly key: string; readonly s
 
 function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
   const told = new Set<string>()
-  for (const { alert, severity, metric, ofAll, isOf, holds, isTime, isAge, says } of CONDITIONS) {
+  for (const { alert, severity, metric, isOf, holds, isTime, isAge, says } of CONDITIONS) {
     const samples = metrics[metric].samples().map(({ labels, value }) => ({
       values: Object.values(labels).map(String),
       value,
     }))
     const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
-    for (const { values, value } of ofAll ? (bad.length === samples.length ? bad.slice(0, 1) : []) : bad) {
+    for (const { values, value } of bad) {
       const series = [metric, ...values].join(' ')
       // The worse of two bounds is told.
-      if (!ofAll && told.has(series)) continue
-      if (!ofAll) told.add(series)
+      if (told.has(series)) continue
+      told.add(series)
       const text = says.replace('%', () => values.join(' '))
       const until = isTime ? { untilMs: value * 1000 } : {}
       const since = isAge && Number.isFinite(value) ? { sinceMs: (nowSeconds - value) * 1000 } : {}
@@ -201,8 +202,7 @@ function* limitsSaturated({ totals, past }: Look): Iterable<Found> {
 }
 
 function rule(severity: Condition['severity'], name: string, expression: string, says: string): Condition {
-  const [, max, metric = '', not, label, isTime, operator, factor, other = 1] =
-    EXPRESSION.exec(expression) ?? []
+  const [, metric = '', not, label, isTime, operator, factor, other = 1] = EXPRESSION.exec(expression) ?? []
   const bound = Number(factor) * Number(other)
   const sign = { '==': 0, '<': -1, '>': 1 }[operator as '==' | '<' | '>']
   return {
@@ -210,7 +210,6 @@ function rule(severity: Condition['severity'], name: string, expression: string,
     severity,
     expression,
     metric: metric as keyof Families,
-    ofAll: max !== undefined,
     isOf: (labels) => label === undefined || labels.includes(label) === (not === ''),
     holds: (value, now) => Math.sign(value - (isTime === undefined ? 0 : now) - bound) === sign,
     isTime: isTime !== undefined,

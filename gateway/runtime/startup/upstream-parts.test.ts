@@ -3,16 +3,34 @@ import { it } from 'node:test'
 import { createMetrics } from '../../admin/metrics.ts'
 import { exposeUpstreams } from '../upstream-parts.ts'
 
+function target(url: string, isHealthy: boolean, state?: 'closed' | 'open', group = 'any') {
+  return {
+    group,
+    url,
+    health: { isHealthy, cause: isHealthy ? '' : 'refused' },
+    breaker: state && { state, cause: 'status 503' },
+  }
+}
+
+it('a group is healthy in the metrics as long as one of its upstreams is', () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  exposeUpstreams(metrics, () => [
+    target('http://a', false, undefined, 'payments'),
+    target('http://a', false),
+    target('http://b', true),
+  ])
+  assert.deepEqual(
+    metrics.gateway_upstream_group_healthy.samples().map(({ labels, value }) => [labels.group, value]),
+    [
+      ['payments', 0],
+      ['any', 1],
+    ],
+  )
+  assert.equal(metrics.causes.get('gateway_upstream_group_healthy payments'), 'http://a: refused')
+})
+
 it('an upstream in two groups is as ill in the metrics as the worse of them says', () => {
   const metrics = createMetrics({ version: '1.2.3' })
-  const target = (url: string, isHealthy: boolean, state?: 'closed' | 'open') => {
-    return {
-      group: 'any',
-      url,
-      health: { isHealthy, cause: isHealthy ? '' : 'refused' },
-      breaker: state && { state, cause: 'status 503' },
-    }
-  }
   const targets = [
     target('http://a', true, 'open'),
     target('http://a', false, 'closed'),
