@@ -65,6 +65,22 @@ test('a start recovers what the last run left and then writes AUDIT_START', (t) 
   assert.deepEqual([lines[1]?.version, lines[1]?.locked, lines[1]?.recovered], ['2', true, 0])
 })
 
+test('a start after a crash is told from one after a stop, with its seal or not, and from the first', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  let crashes = 0
+  const onCrash = () => crashes++
+  const open = () => openTrail({ file, ...silent, onCrash })
+  open().close('SIGTERM')
+  fs.appendFileSync(file, '{"type":"AUDIT_SEAL","size":2}\n')
+  open().close('as if killed')
+  assert.equal(crashes, 0)
+  fs.truncateSync(file, fs.readFileSync(file).lastIndexOf('\n', -2) + 1)
+  open().close('SIGTERM')
+  assert.equal(crashes, 1)
+  open().close('SIGTERM')
+  assert.equal(crashes, 1)
+})
+
 test('a second writer of a file is refused while the first lives, also under another name', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')

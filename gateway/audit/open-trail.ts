@@ -8,7 +8,7 @@ import type { Commit } from './commit/commit.ts'
 import { setAside } from './file/foreign-writers.ts'
 import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
-import { type Recovery, recover } from './recovery/recovery.ts'
+import { hasEnded, type Recovery, recover } from './recovery/recovery.ts'
 import type { ForeignWrite } from './seal-records.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
@@ -61,6 +61,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)
+    if (!hasEnded(file)) options.onCrash?.()
     const inode = inodeOf(file) ?? ''
     const foreign: ForeignWrite | undefined = recovery.foreign && {
       file: setAside(file, now()),

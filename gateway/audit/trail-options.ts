@@ -22,4 +22,6 @@ export interface TrailListeners {
   onRecord(type: string, count: number): void
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
+  /** Called at the start when the process before has not stopped in order. */
+  onCrash?(): void
 }

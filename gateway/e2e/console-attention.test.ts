@@ -213,6 +213,22 @@ function describeAttention(): void {
     await firstLineIs('CountersignNotReady', /^Not ready.*draining/)
   })
 
+  it('credentials that are wrong', async (t) => {
+    const gateway = await started(t, { config: { routes: [{ path: '/*', auth: ['bearer'] }] } })
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    const headers = { authorization: 'Bearer x.y.z' }
+    for (let i = 0; i < 20; i++) await call(gateway.url, { headers })
+    await firstLineIs('CountersignAuthenticationFailures', /^Credentials are wrong: bearer.*100 % of them/)
+  })
+
+  it('a start after a crash', async (t) => {
+    const { dir, end } = await started(t)
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    await end('SIGKILL')
+    await started(t, { dir })
+    await firstLineIs('CountersignRestarting', /^Started again after a crash.*was killed/)
+  })
+
   it('a certificate that expires', async (t) => {
     const tls = await makeTlsSetup()
     const { certPem, keyPem } = await makeServerCertificate(tls.ca, { untilDays: 1 })
@@ -222,7 +238,10 @@ function describeAttention(): void {
       GATEWAY_TLS_KEY: tls.write('k.pem', keyPem),
     }
     await started(t, { env })
-    await firstLineIs('CountersignCertificateExpiresNow', /^The certificate expires.*\d{4}-\d\d-\d\d/)
+    await firstLineIs(
+      'CountersignCertificateExpiresNow',
+      /^The certificate expires.*in 2[34] h, \d{4}-\d\d-\d\d/,
+    )
   })
 
   it('seals that are behind', async (t) => {

@@ -32,6 +32,11 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       metrics.gateway_audit_foreign_bytes_total.add(Math.max(Math.abs(found - at), 1))
       log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },
+    onCrash: () => {
+      const cause = 'the process before was killed, or its machine lost power: the trail has no AUDIT_STOP'
+      metrics.causes.set('process_start_time_seconds', cause)
+      log.warn({ file, cause }, 'started after a crash')
+    },
     onWritable: () => {
       if (fault.cause !== undefined) log.info({ file }, 'the audit trail can be written again')
       fault.end()

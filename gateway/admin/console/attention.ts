@@ -21,12 +21,59 @@ interface Condition {
 const EXPRESSION = /^(\w+)(?:\{\w+(!?)="(\w+)"\})?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
 const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
 const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
-/** The bounds of the alert CountersignLimitSaturated, here over a minute. */
-export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
-/** The bounds of the alert CountersignUpstreamHangs, here over a minute. */
-export const HANGS = { unansweredShare: 0.2, unansweredPerSecond: 0.1 } as const
+/** An alert about a share of what is counted, here over a minute. */
+interface Share {
+  readonly alert: string
+  readonly severity: AttentionLine['severity']
+  readonly of: 'decisions' | 'credentials' | 'answers'
+  readonly isBad: (outcome: string) => boolean
+  readonly isCounted: (outcome: string) => boolean
+  /** The bounds of its rule. */
+  readonly above: { readonly share: number; readonly perSecond: number }
+  readonly says: string
+  readonly what: string
+}
+
+/** Outcomes of credentials that the alert CountersignAuthenticationFailures is not about, as its rule has them. */
+export const NOT_WRONG =
+  'accepted|missing|use_dpop_nonce|.*unavailable|unwritable|full|overloaded|body_too_large|malformed_request'
+const IS_NOT_WRONG = new RegExp(`^(?:${NOT_WRONG})$`)
+export const SHARES: readonly Share[] = [
+  {
+    alert: 'UpstreamHangs',
+    severity: 'page',
+    of: 'answers',
+    isBad: (outcome) => outcome === 'none',
+    isCounted: () => true,
+    above: { share: 0.2, perSecond: 0.1 },
+    says: 'Upstream % hangs',
+    what: 'its clients left without a response',
+  },
+  {
+    alert: 'AuthenticationFailures',
+    severity: 'ticket',
+    of: 'credentials',
+    isBad: (outcome) => !IS_NOT_WRONG.test(outcome),
+    isCounted: (outcome) => outcome !== 'missing',
+    above: { share: 0.2, perSecond: 0.2 },
+    says: 'Credentials are wrong: %',
+    what: 'them',
+  },
+  {
+    alert: 'LimitSaturated',
+    severity: 'ticket',
+    of: 'decisions',
+    isBad: (outcome) => outcome === 'refused',
+    isCounted: () => true,
+    above: { share: 0.2, perSecond: 0.1 },
+    says: 'Limit % is saturated',
+    what: 'its requests were refused',
+  },
+]
 /** The bounds of the alert CountersignUpstreamSlow, here over a minute. */
 const SLOW = { p95Ms: 1000, perSecond: 0.1 } as const
+/** For how long the alert CountersignRestarting looks back. */
+export const RESTARTED_MINUTES = 15
 /** For how long the alert CountersignPaymentUnknown looks back. */
 export const UNKNOWN_MINUTES = 15
 
@@ -90,6 +137,8 @@ interface Look {
 /** What needs attention, and since when; seen only as often as it looks. */
 export class Attention {
   #since: ReadonlyMap<string, number> = new Map()
+  /** Time of the first look. */
+  #startedMs: number | undefined
   /** Requests by route that got 409 `idempotency_unknown`, and when there was last a new one. */
   readonly #unknown = new Map<string, { readonly count: number; readonly atMs: number }>()
 
@@ -99,14 +148,23 @@ export class Attention {
     const found = [
       ...met,
       ...refusalsOf(look, new Set(met.map(({ alert }) => alert))),
-      ...upstreamsWaitedFor(look),
+      ...this.#restarted(look),
+      ...upstreamsSlow(look),
       ...this.#outcomesUnknown(look.totals),
-      ...limitsSaturated(look),
+      ...SHARES.flatMap((share) => [...sharesAbove(look, share)]),
     ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity))
     const since = (key: string) => this.#since.get(key) ?? atMs
     const lines = found.map(({ key, ...line }) => ({ sinceMs: since(key), ...line }))
     this.#since = new Map(found.map(({ key }, i) => [key, lines[i]?.sinceMs ?? atMs]))
     return lines
+  }
+
+  *#restarted({ metrics, totals: { atMs } }: Look): Iterable<Found> {
+    this.#startedMs ??= atMs
+    const cause = metrics.causes.get('process_start_time_seconds')
+    if (cause === undefined || atMs - this.#startedMs >= RESTARTED_MINUTES * 60_000) return
+    const alert = 'CountersignRestarting'
+    yield { key: alert, alert, severity: 'ticket', text: 'Started again after a crash', cause }
   }
 
   *#outcomesUnknown({ keyed, atMs }: Totals): Iterable<Found> {
@@ -147,26 +205,34 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
   }
 }
 
-function* upstreamsWaitedFor({ totals, past }: Look): Iterable<Found> {
-  const ms = totals.atMs - past.atMs
-  for (const [upstream, count] of totals.unanswered) {
-    const gone = perSecond(past.unanswered.get(upstream), count, ms)
-    const [before, after] = [past, totals].map(({ upstreamLatency }) => upstreamLatency.get(upstream))
-    const answered = perSecond(before?.counts.at(-1), after?.counts.at(-1), ms)
-    const share = gone / (gone + answered)
-    if (gone > HANGS.unansweredPerSecond && share > HANGS.unansweredShare) {
-      const alert = 'CountersignUpstreamHangs'
-      const text = `Upstream ${upstream} hangs`
-      const cause = `${Math.round(share * 100)} % of its clients left without a response in the last minute`
-      yield { key: `${alert} ${upstream}`, alert, severity: 'page', text, cause }
-    }
-    const p95Ms = after === undefined ? null : quantileMs(0.95, before, after)
-    if (answered > SLOW.perSecond && p95Ms !== null && p95Ms > SLOW.p95Ms) {
-      const alert = 'CountersignUpstreamSlow'
-      const text = `Upstream ${upstream} is slow`
-      const cause = `its p95 was ${(p95Ms / 1000).toFixed(1)} s in the last minute`
-      yield { key: `${alert} ${upstream}`, alert, severity: 'ticket', text, cause }
-    }
+function* sharesAbove({ totals, past }: Look, share: Share): Iterable<Found> {
+  const { of, isBad, isCounted, above, severity, says, what } = share
+  const alert = `Countersign${share.alert}`
+  for (const [name, counts] of totals[of]) {
+    const rates = [...counts].map(([outcome, count]) => {
+      const before = past[of].get(name)?.get(outcome)
+      return { outcome, rate: perSecond(before, count, totals.atMs - past.atMs) }
+    })
+    const sumOf = (counts: Share['isBad']) =>
+      rates.reduce((sum, { outcome, rate }) => (counts(outcome) ? sum + rate : sum), 0)
+    const bad = sumOf(isBad)
+    const part = bad / sumOf(isCounted)
+    if (bad <= above.perSecond || part <= above.share) continue
+    const cause = `${Math.round(part * 100)} % of ${what} in the last minute`
+    yield { key: `${alert} ${name}`, alert, severity, text: says.replace('%', name), cause }
+  }
+}
+
+function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
+  const alert = 'CountersignUpstreamSlow'
+  for (const [upstream, after] of totals.upstreamLatency) {
+    const before = past.upstreamLatency.get(upstream)
+    const rate = perSecond(before?.counts.at(-1), after.counts.at(-1), totals.atMs - past.atMs)
+    const p95Ms = quantileMs(0.95, before, after) ?? 0
+    if (rate <= SLOW.perSecond || p95Ms <= SLOW.p95Ms) continue
+    const text = `Upstream ${upstream} is slow`
+    const cause = `its p95 was ${(p95Ms / 1000).toFixed(1)} s in the last minute`
+    yield { key: `${alert} ${upstream}`, alert, severity: 'ticket', text, cause }
   }
 }
 
@@ -185,19 +251,6 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
       ...{ key: `${alert} ${code}`, alert, severity, text: `Requests get 503 ${code}` },
       cause: cause.filter(Boolean).join(': '),
     }
-  }
-}
-
-function* limitsSaturated({ totals, past }: Look): Iterable<Found> {
-  const alert = 'CountersignLimitSaturated'
-  for (const [limit, decisions] of totals.decisions) {
-    const rate = (decision: string) =>
-      perSecond(past.decisions.get(limit)?.get(decision), decisions.get(decision), totals.atMs - past.atMs)
-    const refused = rate('refused')
-    const all = [...decisions.keys()].reduce((sum, decision) => sum + rate(decision), 0)
-    if (refused <= SATURATED.refusedPerSecond || refused / all <= SATURATED.refusedShare) continue
-    const cause = `${Math.round((refused / all) * 100)} % of its requests were refused in the last minute`
-    yield { key: `${alert} ${limit}`, alert, severity: 'ticket', text: `Limit ${limit} is saturated`, cause }
   }
 }
 

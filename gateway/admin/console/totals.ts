@@ -16,8 +16,10 @@ export interface Totals {
   readonly routes: ReadonlyMap<string, RouteTotals>
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
-  /** Requests by upstream whose client went away after a wait. */
-  readonly unanswered: ReadonlyMap<string, number>
+  /** Requests by upstream: `some` had a response, of `none` the client went away after a wait. */
+  readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
+  /** Credentials by method and outcome. */
+  readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** What idempotency keys came to, by route and outcome. */
   readonly keyed: ReadonlyMap<string, ReadonlyMap<string, number>>
@@ -36,6 +38,8 @@ interface RouteTotals {
 export function totalsOf(metrics: Metrics, atMs: number): Totals {
   const requests = metrics.gateway_http_requests_total.samples()
   const durations = metrics.gateway_http_request_duration_seconds.samples()
+  const sent = metrics.gateway_upstream_request_duration_seconds.samples()
+  const upstreamLatency = spreadsBy(sent, 'upstream')
   const { user, system } = process.cpuUsage()
   return {
     atMs,
@@ -43,8 +47,14 @@ export function totalsOf(metrics: Metrics, atMs: number): Totals {
     refusals: summed(metrics.gateway_refusals_total.samples(), 'code'),
     routes: routesOf(requests, durations),
     latency: spreadOf(durations),
-    upstreamLatency: spreadsBy(metrics.gateway_upstream_request_duration_seconds.samples(), 'upstream'),
-    unanswered: summed(metrics.gateway_upstream_unanswered_total.samples(), 'upstream'),
+    upstreamLatency,
+    answers: new Map(
+      [...summed(metrics.gateway_upstream_unanswered_total.samples(), 'upstream')].map(([upstream, none]) => {
+        const some = upstreamLatency.get(upstream)?.counts.at(-1) ?? 0
+        return [upstream, new Map(Object.entries({ some, none }))]
+      }),
+    ),
+    credentials: summedBy(metrics.gateway_auth_decisions_total.samples(), 'method', 'outcome'),
     decisions: summedBy(metrics.gateway_rate_limit_decisions_total.samples(), 'limit', 'decision'),
     keyed: summedBy(metrics.gateway_idempotency_total.samples(), 'route', 'outcome'),
     auditRecords: sum(metrics.gateway_audit_records_total.samples()),

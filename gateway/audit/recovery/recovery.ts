@@ -38,6 +38,16 @@ export function recover(file: string): Recovery {
   })
 }
 
+/** True when the last line but its seal is the AUDIT_STOP of an orderly end, or there is no line. */
+export function hasEnded(file: string): boolean {
+  if (!existsSync(file)) return true
+  return withFile(file, 'r', (fd) => {
+    for (const line of linesBackward(fd, endOfLastLine(fd, fstatSync(fd).size)))
+      if (!line.startsWith(SEAL_HEAD)) return isOrderlyStop(line)
+    return true
+  })
+}
+
 /** Files that hold the open requests of a trail in use. @param file its name; it may have been renamed @throws Error that names it */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)

@@ -55,7 +55,7 @@ function showAttention({ attention }) {
     attention.map(({ alert, severity, text, cause, untilMs, sinceMs }) => ({
       href: `/runbook#${alert.toLowerCase()}`,
       link: { text, is: severity === 'page' ? 'bad' : 'warn' },
-      detail: untilMs === undefined ? (cause ?? '') : time(untilMs),
+      detail: untilMs === undefined ? (cause ?? '') : expiry(untilMs / 1000),
       since: time(sinceMs, (since) => `since ${since}`),
     })),
   )
