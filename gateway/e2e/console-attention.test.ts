@@ -213,6 +213,16 @@ function describeAttention(): void {
     await firstLineIs('CountersignNotReady', /^Not ready.*draining/)
   })
 
+  it('a service that fails', async (t) => {
+    const gateway = await started(t)
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    for (let i = 0; i < 20; i++) await call(`${gateway.url}/broken`)
+    await firstLineIs(
+      'CountersignErrorBudgetBurnsFast',
+      /^Requests fail.*100 % got 5xx in the last minute, mostly 503 of the service/,
+    )
+  })
+
   it('credentials that are wrong', async (t) => {
     const gateway = await started(t, { config: { routes: [{ path: '/*', auth: ['bearer'] }] } })
     await page.getByText('Nothing.', { exact: true }).waitFor()

@@ -5,7 +5,15 @@ import fc from 'fast-check'
 import { parse } from 'yaml'
 import { REFUSALS } from '../../refusals.ts'
 import { createMetrics } from '../metrics.ts'
-import { Attention, CONDITIONS, NOT_WRONG, RESTARTED_MINUTES, SHARES, UNKNOWN_MINUTES } from './attention.ts'
+import {
+  Attention,
+  CONDITIONS,
+  FAILING,
+  NOT_WRONG,
+  RESTARTED_MINUTES,
+  SHARES,
+  UNKNOWN_MINUTES,
+} from './attention.ts'
 import { totalsOf } from './totals.ts'
 
 interface Rule {
@@ -127,15 +135,18 @@ test('keys are told of with the fault of the last fetch, since they were last fe
   )
 })
 
-test('what is refused as unavailable is told for a minute, with its cause and the alert that fires', () => {
-  for (const code of Object.keys(REFUSALS).filter((one) => one.endsWith('_unavailable'))) {
+test('what is refused for no fault of the caller is told for a minute, with its cause and the alert that fires', () => {
+  const codes = Object.entries(REFUSALS).filter(([code]) =>
+    /_unavailable$|^overloaded$|^internal_fault$|^loop_detected$/.test(code),
+  )
+  for (const [code, { status }] of codes) {
     const { metrics, lines } = watching()
     assert.deepEqual(lines(0), [])
     metrics.causes.set(`gateway_refusals_total ${code}`, 'connect ECONNREFUSED')
     for (let i = 0; i < 2; i++) metrics.gateway_refusals_total.count(code)
     const [line, ...others] = lines(60_000)
     assert.deepEqual(others, [])
-    assert.equal(line?.text, `Requests get 503 ${code}`)
+    assert.equal(line?.text, `Requests get ${status} ${code}`)
     assert.deepEqual([line?.cause, line?.sinceMs], ['2 in the last minute: connect ECONNREFUSED', 60_000])
     const { expr = '', labels } = ruleOf(line?.alert ?? '') ?? {}
     assert.equal(line?.severity, labels?.severity)
@@ -208,6 +219,38 @@ test('an upstream that does not respond hangs, and one that takes a second for t
       ['CountersignUpstreamSlow', 'Upstream c is slow', 'its p95 was 5.8 s in the last minute'],
     ],
   )
+})
+
+test('requests that fail are told with what most of them got, but for routes closed for maintenance', () => {
+  const { expr = '', labels } = ruleOf('CountersignErrorBudgetBurnsFast') ?? {}
+  assert.ok(expr.includes(`> ${FAILING.share * 1000} * 0.001`) && expr.includes(`> ${FAILING.count}`), expr)
+  const { metrics, lines } = watching()
+  const count = (status: number, times: number, code?: string) => {
+    for (let i = 0; i < times; i++) {
+      metrics.gateway_http_requests_total.count('/*', 'GET', status)
+      if (code !== undefined) metrics.gateway_refusals_total.count(code)
+    }
+  }
+  const found = (atMs: number) =>
+    lines(atMs).map(({ alert, severity, text, cause }) => {
+      assert.equal(severity, labels?.severity)
+      return [alert, text, cause]
+    })
+  const told = (cause: string) => ['CountersignErrorBudgetBurnsFast', 'Requests fail', cause]
+  assert.deepEqual(found(0), [])
+  count(200, 80)
+  count(504, 20, 'upstream_timeout')
+  count(503, 50, 'maintenance')
+  assert.deepEqual(found(60_000), [told('13 % got 5xx in the last minute, mostly upstream_timeout')])
+  count(200, 100)
+  count(500, 60)
+  count(502, 40, 'upstream_broken')
+  assert.deepEqual(found(120_000), [told('50 % got 5xx in the last minute, mostly 500 of the service')])
+  count(200, 1000)
+  count(500, 14)
+  assert.deepEqual(found(180_000), [])
+  count(500, 10)
+  assert.deepEqual(found(240_000), [])
 })
 
 test('wrong credentials are told when they are a fifth of many, and missing ones are none', () => {

@@ -1,3 +1,4 @@
+import { REFUSALS, type RefusalCode } from '../../refusals.ts'
 import type { Families } from '../metric-table.ts'
 import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
@@ -125,7 +126,13 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   upstream_unavailable: 'BreakerOpen',
   limits_unavailable: 'DataNotWritten',
   idempotency_unavailable: 'DataNotWritten',
+  overloaded: 'Overloaded',
+  internal_fault: 'InternalFault',
+  loop_detected: 'InternalFault',
 }
+const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
+/** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
+export const FAILING = { share: 0.0144, count: 10 } as const
 
 interface Look {
   readonly metrics: Metrics
@@ -148,10 +155,11 @@ export class Attention {
     const found = [
       ...met,
       ...refusalsOf(look, new Set(met.map(({ alert }) => alert))),
-      ...this.#restarted(look),
+      ...SHARES.flatMap((share) => [...sharesAbove(look, share)]),
+      ...requestsFail(look),
       ...upstreamsSlow(look),
       ...this.#outcomesUnknown(look.totals),
-      ...SHARES.flatMap((share) => [...sharesAbove(look, share)]),
+      ...this.#restarted(look),
     ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity))
     const since = (key: string) => this.#since.get(key) ?? atMs
     const lines = found.map(({ key, ...line }) => ({ sinceMs: since(key), ...line }))
@@ -240,18 +248,39 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
 function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
   for (const [code, count] of totals.refusals) {
     const lately = count - (past.refusals.get(code) ?? 0)
-    if (lately <= 0 || !code.endsWith('_unavailable')) continue
-    const own = ALERTS_OF_REFUSALS[code] ?? 'AuthenticationUnavailable'
+    const own =
+      ALERTS_OF_REFUSALS[code] ?? (code.endsWith('_unavailable') ? 'AuthenticationUnavailable' : undefined)
+    if (lately <= 0 || own === undefined) continue
     const isOfStore = own === 'DataNotWritten' && metrics.gateway_store_breaker_open.value !== undefined
     const alert = `Countersign${isOfStore ? 'StoreAway' : own}`
     if (told.has(alert)) continue
-    const severity = own === 'BreakerOpen' ? 'ticket' : 'page'
-    const cause = [`${lately} in the last minute`, metrics.causes.get(`gateway_refusals_total ${code}`)]
-    yield {
-      ...{ key: `${alert} ${code}`, alert, severity, text: `Requests get 503 ${code}` },
-      cause: cause.filter(Boolean).join(': '),
-    }
+    const severity = TICKETS.has(own) ? 'ticket' : 'page'
+    const text = `Requests get ${REFUSALS[code as RefusalCode]?.status} ${code}`
+    const causes = [`${lately} in the last minute`, metrics.causes.get(`gateway_refusals_total ${code}`)]
+    yield { key: `${alert} ${code}`, alert, severity, text, cause: causes.filter(Boolean).join(': ') }
   }
+}
+
+/** Requests that get 5xx, whoever caused it, but for routes closed for maintenance. */
+function* requestsFail({ totals, past }: Look): Iterable<Found> {
+  const alert = 'CountersignErrorBudgetBurnsFast'
+  const lately = (of: 'statuses' | 'refusals') =>
+    [...totals[of]]
+      .map(([name, count]) => ({ name, count: count - (past[of].get(name) ?? 0) }))
+      .sort((one, other) => other.count - one.count)
+  const sum = (counts: ReturnType<typeof lately>) => counts.reduce((all, { count }) => all + count, 0)
+  const [statuses, refusals] = [lately('statuses'), lately('refusals')]
+  const failures = statuses.filter(({ name }) => name.startsWith('5') && name !== '501')
+  const failed = sum(failures) - sum(refusals.filter(({ name }) => name === 'maintenance'))
+  const share = failed / sum(statuses)
+  if (failed <= FAILING.count || share <= FAILING.share) return
+  const refused = refusals.find(
+    ({ name }) => name !== 'maintenance' && REFUSALS[name as RefusalCode]?.status >= 500,
+  )
+  const isOurs = refused !== undefined && refused.count > failed / 2
+  const most = isOurs ? refused.name : `${failures[0]?.name} of the service`
+  const cause = `${Math.round(share * 100)} % got 5xx in the last minute, mostly ${most}`
+  yield { key: alert, alert, severity: 'page', text: 'Requests fail', cause }
 }
 
 function rule(severity: Condition['severity'], name: string, expression: string, says: string): Condition {
