@@ -312,6 +312,9 @@ for (const durability of ['written', 'synced'])
         const refused = await pay(next, key, '/waits')
         assert.deepEqual([refused.status, codeOf(refused), calls.get(key)], [409, 'idempotency_unknown', 1])
       }
+      const asked = next.audit().find(({ type }) => type === 'API_REQUEST')
+      const told = `the request ${asked?.requestId} of userId "${asked?.userId}"`
+      await next.process.line(({ cause }) => String(cause).startsWith(told))
     })
 
     it('leaves a key free whose request was never sent', async () => {

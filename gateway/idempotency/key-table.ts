@@ -35,7 +35,9 @@ export interface HeldKey {
 export type Begun<Held = HeldKey> =
   | { readonly outcome: 'begun'; readonly held: Held }
   | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
-  | { readonly outcome: 'in_progress' | 'unknown' | 'reused' | 'too_many' | 'unavailable' }
+  /** The request that began the key, where that is known. */
+  | { readonly outcome: 'unknown'; readonly requestId?: string }
+  | { readonly outcome: 'in_progress' | 'reused' | 'too_many' | 'unavailable' }
 
 /** `free`: the request was not sent. `unknown`: it was, and there is no whole response. */
 export type Finish = KeptResponse | 'free' | 'unknown'
@@ -222,7 +224,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     if (entry.state === 'in_progress') return { outcome: 'in_progress' }
     const { requestId, response } = record
     if (entry.state === 'done' && response !== undefined) return { outcome: 'done', requestId, response }
-    return resolves ? undefined : { outcome: 'unknown' }
+    return resolves ? undefined : { outcome: 'unknown', requestId }
   }
 
   #begin(held: HeldKey, { keepMs, isAtTurnEnd }: KeyedRequest, run: (begun: Begun) => void): void {

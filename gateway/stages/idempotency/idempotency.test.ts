@@ -159,7 +159,12 @@ describe('what the first request with a key becomes', () => {
     it(`is unknown with another 5xx: ${status} ${JSON.stringify(headers ?? {})}`, (t) => {
       const { ask, answered } = served(t)
       assert.equal(answered(status, headers).res.status, status)
-      assert.equal(ask().refused?.code, 'idempotency_unknown')
+      const { refused } = ask({ requestId: 'second' })
+      assert.equal(refused?.code, 'idempotency_unknown')
+      assert.equal(
+        refused?.cause,
+        'the request first of userId "user-1", clientId "app-1" has no whole response',
+      )
     })
 
   for (const kind of ['broken', 'timeout', 'malformed', 'unread'] satisfies UpstreamFaultKind[])

@@ -1,3 +1,4 @@
+import { quote } from '../../auth/tokens/quote.ts'
 import type { IdempotencyTerms } from '../../config/settings.ts'
 import { filterResponseHead } from '../../edge/rules/response-headers.ts'
 import { Field } from '../../edge/syntax/field.ts'
@@ -23,7 +24,6 @@ const CALLERS = new WeakMap<Principal, string>()
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')
 const REUSED = refusal('idempotency_key_reused')
-const UNKNOWN = refusal('idempotency_unknown', { cause: 'the first request has no whole response' })
 const TOO_MANY = refusal('idempotency_too_many_keys')
 const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After', '1'] })
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
@@ -172,7 +172,7 @@ function outcomeOf(
       return IN_PROGRESS
     case 'unknown':
       count(gateway, exchange, 'unknown')
-      return UNKNOWN
+      return unknown(exchange, begun.requestId)
     case 'reused':
       count(gateway, exchange, 'reused')
       return REUSED
@@ -183,6 +183,16 @@ function outcomeOf(
       count(gateway, exchange, 'unavailable')
       return UNAVAILABLE
   }
+}
+
+/** Names what the trail has of both requests. */
+function unknown({ principal }: Exchange, requestId = 'that began the key'): Refusal {
+  const { subject, client } = { ...principal }
+  const caller = Object.entries({ userId: subject, clientId: client })
+    .filter(([, id]) => id !== undefined)
+    .map(([member, id]) => `${member} ${quote(id)}`)
+  const cause = `the request ${requestId} of ${caller.join(', ')} has no whole response`
+  return refusal('idempotency_unknown', { cause })
 }
 
 function notKept(status: number): Refusal {
