@@ -8,7 +8,7 @@ import type { Commit } from './commit/commit.ts'
 import { setAside } from './file/foreign-writers.ts'
 import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
-import { hasEnded, type Recovery, recover } from './recovery/recovery.ts'
+import { foreignBefore, hasEnded, type Recovery, recover } from './recovery/recovery.ts'
 import type { ForeignWrite } from './seal-records.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
@@ -30,9 +30,10 @@ export function openTrail(options: OpenOptions): Trail {
 
 function begun(options: OpenOptions, isInherited: boolean): ReturnType<typeof open> {
   const opened = open(options)
-  const { trail, recovery, foreign } = opened
+  const { trail, recovery, foreign, told } = opened
   trail.begin({ ...recovery, ...options.clock, continues: foreign?.inode }, isInherited)
   if (foreign !== undefined) trail.sayForeign(foreign)
+  else if (told !== undefined) options.onForeign?.(told)
   return opened
 }
 
@@ -53,7 +54,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   const { file, durability, now = Date.now } = options
   if (!isRegularTrail(file)) {
     if (durability === 'synced') throw unusable(file, 'only a regular file can be synced')
-    return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER, foreign: undefined }
+    return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER, foreign: undefined, told: undefined }
   }
   makeDirectory(file)
   const { fault } = judgePlace(file)
@@ -69,9 +70,10 @@ function open(options: Omit<TrailOptions, 'lock'>) {
       ...recovery.foreign,
       reason: 'behind the end',
     }
+    const told = foreign === undefined ? foreignBefore(file) : undefined
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectoryOf(file)
-    return { trail, recovery, foreign }
+    return { trail, recovery, foreign, told }
   } catch (error) {
     lock.release()
     throw error

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { after, before, beforeEach, describe, it, type TestContext } from 'node:test'
@@ -237,6 +237,19 @@ function describeAttention(): void {
     await end('SIGKILL')
     await started(t, { dir })
     await firstLineIs('CountersignRestarting', /^Started again after a crash.*was killed/)
+  })
+
+  it('others who write to the trail, also after a restart', async (t) => {
+    const { dir, url, auditFile, end } = await started(t)
+    await call(url)
+    appendFileSync(auditFile, 'note to self\n')
+    await call(url)
+    const says =
+      /^Others wrote to the trail.*audit\.ndjson\.\d+T\d+Z \(grown\): the gateway had left \d+ bytes and found/
+    await firstLineIs('CountersignAuditForeign', says)
+    await end()
+    await started(t, { dir })
+    await firstLineIs('CountersignAuditForeign', says)
   })
 
   it('a certificate that expires', async (t) => {

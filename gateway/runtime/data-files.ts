@@ -30,6 +30,8 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
     onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
       // A file that was overwritten in place, or renamed, has the size at which the gateway left it.
       metrics.gateway_audit_foreign_bytes_total.add(Math.max(Math.abs(found - at), 1))
+      const cause = `${name} (${reason}): the gateway had left ${at} bytes and found ${found}`
+      metrics.causes.set('gateway_audit_foreign_bytes_total', cause)
       log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },
     onCrash: () => {

@@ -275,3 +275,19 @@ test('what was appended behind an orderly end before a start is set aside, and m
   assert.match(readFileSync(join(directory, aside), 'utf8'), /no newline$/)
   next.close('end')
 })
+
+test('what others have written is told at each start, until the file that began with it is rotated', async (t) => {
+  const { file, foreign, open, trail } = trailOf(t)
+  await endOf(trail.append(requestLine('a')))
+  appendFileSync(file, 'note to self\n')
+  await endOf(trail.append(requestLine('b')))
+  trail.close('end')
+  const next = open()
+  const [first, again] = foreign
+  assert.deepEqual({ ...again, ...first }, again)
+  renameSync(file, `${file}.1`)
+  next.reopen()
+  next.close('end')
+  open().close('end')
+  assert.equal(foreign.length, 2)
+})

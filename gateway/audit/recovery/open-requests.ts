@@ -118,7 +118,7 @@ function keyOf(line: string): string | undefined {
   return line.endsWith('}') ? pairKeyOf(line) : undefined
 }
 
-function parsed(text: string): object | undefined {
+export function parsed(text: string): object | undefined {
   if (text.length > RECORD_MAX_BYTES) return undefined
   try {
     return JSON.parse(text)

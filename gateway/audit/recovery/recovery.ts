@@ -1,4 +1,4 @@
-import { existsSync, fstatSync } from 'node:fs'
+import { existsSync, fstatSync, readSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { naming, realPathOf } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
@@ -8,8 +8,11 @@ import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord, START_HEAD, STOP_HEAD } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
-import { SEAL_HEAD } from '../seal-records.ts'
-import { OpenRequests } from './open-requests.ts'
+import { FOREIGN_HEAD, type ForeignWrite, SEAL_HEAD } from '../seal-records.ts'
+import { OpenRequests, parsed } from './open-requests.ts'
+
+/** Where AUDIT_FOREIGN stands in a file that begins with it. */
+const HEAD_BYTES = 65_536
 
 export interface Recovery {
   /** API_RESPONSE lines to append first, in the order of their requests. */
@@ -45,6 +48,17 @@ export function hasEnded(file: string): boolean {
     for (const line of linesBackward(fd, endOfLastLine(fd, fstatSync(fd).size)))
       if (!line.startsWith(SEAL_HEAD)) return isOrderlyStop(line)
     return true
+  })
+}
+
+/** What AUDIT_FOREIGN says among the first lines: the file began because others had written to the one before. */
+export function foreignBefore(file: string): ForeignWrite | undefined {
+  if (!existsSync(file)) return undefined
+  return withFile(file, 'r', (fd) => {
+    const head = Buffer.alloc(HEAD_BYTES)
+    const lines = head.toString('utf8', 0, readSync(fd, head, 0, HEAD_BYTES, 0)).split('\n')
+    const line = lines.slice(0, -1).find((one) => one.startsWith(FOREIGN_HEAD))
+    return line === undefined ? undefined : (parsed(line) as ForeignWrite | undefined)
   })
 }
 
