@@ -191,10 +191,12 @@ async function beginBlocked(): Promise<Begun> {
   // Its counter is a table of callers, which is measured on its own.
   const counter = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 60 }) }
   const throttle = new AuthThrottle({ counter, clock: () => START_MS })
+  // The first one makes the room for all.
+  throttle.failed('first')
   return {
     textOf: (index) => `2001:db8:${(index >>> 16).toString(16)}:${(index & 0xffff).toString(16)}::1`,
     take: (address) => throttle.failed(limitKey('address', undefined, address)),
-    held: () => throttle.blocked().length,
+    held: () => throttle.blocked().filter(([name]) => name !== 'first').length,
   }
 }
 
