@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { FlattenedSign } from 'jose'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
 import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
@@ -154,7 +155,7 @@ describe('what a client has signed', () => {
   }
 
   /** @returns the check that fails, with its cause; undefined: proven. */
-  function failed(
+  async function failed(
     requestId: string,
     message = String(messages.get(requestId)),
     trail = whole,
@@ -163,10 +164,12 @@ describe('what a client has signed', () => {
     writeFileSync(join(home, 'data/audit.ndjson'), trail)
     writeFileSync(join(home, 'message.http'), message)
     if (response !== undefined) writeFileSync(join(home, 'response.http'), response)
-    const { status, stdout, stderr } = run(
-      `countersign audit prove --request "$REQUEST_ID" --message message.http ${response === undefined ? '' : '--response response.http'} --key audit.vkey --json`,
-      requestId,
-    )
+    const at = (name: string) => join(home, name)
+    const { status, stdout, stderr } = await countersign([
+      ...['audit', 'prove', '--request', requestId, '--message', at('message.http')],
+      ...(response === undefined ? [] : ['--response', at('response.http')]),
+      ...['--key', at('audit.vkey'), '--json', at('data/audit.ndjson')],
+    ])
     assert.ok(stdout !== '', stderr)
     const { proven, checks } = JSON.parse(stdout)
     const last = checks.at(-1)
@@ -214,20 +217,23 @@ describe('what a client has signed', () => {
     )
   })
 
-  it('is proven for each of two keys of one name, and not by the other', () => {
-    assert.equal(failed('pay-1'), undefined)
-    assert.equal(failed('pay-3'), undefined)
-    assert.match(String(failed('pay-3', messages.get('pay-1'))), /^signature: the message does not bear/)
+  it('is proven for each of two keys of one name, and not by the other', async () => {
+    assert.equal(await failed('pay-1'), undefined)
+    assert.equal(await failed('pay-3'), undefined)
     assert.match(
-      String(failed('pay-1', signedMessage('pay-1', SECOND))),
+      String(await failed('pay-3', messages.get('pay-1'))),
+      /^signature: the message does not bear/,
+    )
+    assert.match(
+      String(await failed('pay-1', signedMessage('pay-1', SECOND))),
       /^signature: the message does not bear/,
     )
   })
 
-  it('is proven for a detached JWS of UK Open Banking, which covers the body alone', () => {
+  it('is proven for a detached JWS of UK Open Banking, which covers the body alone', async () => {
     const message = String(messages.get('uk-1'))
-    assert.equal(failed('uk-1'), undefined)
-    assert.equal(failed('uk-1', message.replace('/payments', '/others')), undefined)
+    assert.equal(await failed('uk-1'), undefined)
+    assert.equal(await failed('uk-1', message.replace('/payments', '/others')), undefined)
     const { stdout } = run(
       'countersign audit prove --request uk-1 --message message.http --key audit.vkey data/audit.ndjson',
     )
@@ -240,10 +246,10 @@ describe('what a client has signed', () => {
       ['x-jws-signature: e', 'x-jws-signature: f', /^signature: the header in x-jws-signature is not/],
       ['x-jws-signature', 'x-jws', /^signature: the message does not bear/],
     ] as const)
-      assert.match(String(failed('uk-1', message.replace(from, to))), says)
+      assert.match(String(await failed('uk-1', message.replace(from, to))), says)
   })
 
-  it('is not proven when a byte of the message was changed, or its form', () => {
+  it('is not proven when a byte of the message was changed, or its form', async () => {
     const message = String(messages.get('pay-1'))
     for (const [from, to, says] of [
       ['12.50', '92.50', /^body: the digest sha-256 is not that of the body$/],
@@ -254,19 +260,22 @@ describe('what a client has signed', () => {
       [BODY, `${BODY}\n`, /^message: its Content-Length is 18, and 19 bytes follow its head$/],
       [/\r\n/g, '\n', /^message: its head has a line feed without its carriage return$/],
     ] as const)
-      assert.match(String(failed('pay-1', message.replace(from, to))), says)
+      assert.match(String(await failed('pay-1', message.replace(from, to))), says)
   })
 
-  it('is not proven by the message of another client, or for a request without a signature', () => {
+  it('is not proven by the message of another client, or for a request without a signature', async () => {
     assert.match(
-      String(failed('pay-1', signedMessage('pay-1', SHOP))),
+      String(await failed('pay-1', signedMessage('pay-1', SHOP))),
       /^signature: the message does not bear/,
     )
-    assert.match(String(failed('open-1', messages.get('pay-1'))), /^signed: the record has no signature$/)
-    assert.match(String(failed('none', messages.get('pay-1'))), /^record: no record of this id/)
+    assert.match(
+      String(await failed('open-1', messages.get('pay-1'))),
+      /^signed: the record has no signature$/,
+    )
+    assert.match(String(await failed('none', messages.get('pay-1'))), /^record: no record of this id/)
   })
 
-  it('is not proven by a record that was changed', () => {
+  it('is not proven by a record that was changed', async () => {
     const [record = ''] = /^.*"API_REQUEST","requestId":"pay-1".*$/m.exec(whole) ?? []
     for (const changed of [
       record.replace('"clientId":"bank"', '"clientId":"shop"'),
@@ -274,58 +283,61 @@ describe('what a client has signed', () => {
       record.replace('"thumbprint":"', '"thumbprint":"x'),
     ])
       assert.match(
-        String(failed('pay-1', messages.get('pay-1'), whole.replace(record, changed))),
+        String(await failed('pay-1', messages.get('pay-1'), whole.replace(record, changed))),
         /^record: a record is not in the log: it is not sealed yet, or was changed$/,
       )
   })
 
-  it('is not proven without the recorded key, or with one that somebody put into the trail', () => {
+  it('is not proven without the recorded key, or with one that somebody put into the trail', async () => {
     const isKey = (line: string) => line.includes('"SIGNER_KEY"') && line.includes('"bank"')
     const lines = whole.trimEnd().split('\n')
     const key = JSON.parse(lines.find(isKey) ?? '')
     const trailWith = (...added: object[]) =>
       `${[...lines.filter((line) => !isKey(line)), ...added.map((one) => JSON.stringify(one))].join('\n')}\n`
-    const causeOf = (trail: string) => String(failed('pay-1', messages.get('pay-1'), trail))
+    const causeOf = async (trail: string) => String(await failed('pay-1', messages.get('pay-1'), trail))
     assert.match(
-      causeOf(trailWith()),
+      await causeOf(trailWith()),
       /^key: no SIGNER_KEY of bank with the thumbprint \S{43} is in the trail$/,
     )
-    assert.match(causeOf(trailWith({ ...key, jwk: SECOND.jwk })), /^key: no SIGNER_KEY of bank/)
-    assert.match(causeOf(trailWith({ ...key, clientId: 'shop' })), /^key: no SIGNER_KEY of bank/)
+    assert.match(await causeOf(trailWith({ ...key, jwk: SECOND.jwk })), /^key: no SIGNER_KEY of bank/)
+    assert.match(await causeOf(trailWith({ ...key, clientId: 'shop' })), /^key: no SIGNER_KEY of bank/)
     assert.match(
-      causeOf(trailWith({ ...key, timestamp: 'x' })),
+      await causeOf(trailWith({ ...key, timestamp: 'x' })),
       /^key: SIGNER_KEY: a record is not in the log/,
     )
     const injected = `${JSON.stringify({ ...key, jwk: SECOND.jwk })}\n${JSON.stringify({ ...key, timestamp: 'x' })}\n`
-    assert.equal(failed('pay-1', messages.get('pay-1'), injected + whole), undefined)
+    assert.equal(await failed('pay-1', messages.get('pay-1'), injected + whole), undefined)
   })
 
-  it('is answered by what the gateway has signed, which is proven with the message', () => {
+  it('is answered by what the gateway has signed, which is proven with the message', async () => {
     const response = String(responses.get('pay-1'))
-    const causeOf = (changed: string, id = 'pay-1', message = messages.get('pay-1'), trail = whole) =>
-      String(failed(id, message, trail, changed))
-    assert.equal(causeOf(response), 'undefined')
+    const causeOf = async (changed: string, id = 'pay-1', message = messages.get('pay-1'), trail = whole) =>
+      String(await failed(id, message, trail, changed))
+    assert.equal(await causeOf(response), 'undefined')
     assert.match(
-      causeOf(response.replace(' 200 ', ' 201 ')),
+      await causeOf(response.replace(' 200 ', ' 201 ')),
       /^message: the status of the response is not 200$/,
     )
     assert.match(
-      causeOf(response.replace('rent', 'gift')),
+      await causeOf(response.replace('rent', 'gift')),
       /^body: the digest sha-256 is not that of the body$/,
     )
     assert.match(
-      causeOf(response, 'pay-1', messages.get('pay-2')),
+      await causeOf(response, 'pay-1', messages.get('pay-2')),
       /^signature: it is not of what the message has/,
     )
-    assert.match(causeOf(String(responses.get('pay-2'))), /^(body|signature): /)
-    assert.match(causeOf(response, 'open-1', messages.get('pay-1')), /^signed: the record has no signature$/)
+    assert.match(await causeOf(String(responses.get('pay-2'))), /^(body|signature): /)
+    assert.match(
+      await causeOf(response, 'open-1', messages.get('pay-1')),
+      /^signed: the record has no signature$/,
+    )
     const isKey = (line: string) => line.includes('"SIGNER_KEY"') && !line.includes('"clientId"')
     const keyless = whole
       .split('\n')
       .filter((line) => !isKey(line))
       .join('\n')
     assert.match(
-      causeOf(response, 'pay-1', messages.get('pay-1'), keyless),
+      await causeOf(response, 'pay-1', messages.get('pay-1'), keyless),
       /^key: no SIGNER_KEY of the gateway/,
     )
   })
