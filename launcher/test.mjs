@@ -351,8 +351,8 @@ const SOAK_FROM = 5
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
-/** Most files wait for other processes and for timers, so more than the cores keep those busy; coverage and long runs keep them busier. */
-const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 4)
+/** A file waits for other processes and for timers two thirds of its time, so more than the cores keep those busy; coverage and long runs keep them busier. */
+const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
 /** Holds what test processes share for as long as the run lasts. */
