@@ -2,9 +2,10 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { countersign } from '../cli/program.test-support.ts'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { runTool } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const clientOf = (id: string, hmac: object = {}) => ({
@@ -107,8 +108,10 @@ describe('rows and the clients that they name by webhookClient', () => {
     writeClients([ACME, OTHER])
     await logged(again, NEVER)
     const env = { ...SECRETS, GATEWAY_CLIENTS: gateway.clientsFile, GATEWAY_CONFIG: configFile }
-    const { status, stdout, stderr } = await countersign(['validate'], { ...process.env, ...env })
-    assert.deepEqual([status, NEVER.test(stdout + stderr)], [0, true], stdout + stderr)
+    const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
+    const validate = [process.execPath, PROGRAM, 'validate']
+    const { status, output } = await runTool('env', [...assignments, ...validate])
+    assert.deepEqual([status, NEVER.test(output)], [0, true], output)
     const started = await startGateway({
       config: { upstream: upstream.url, routes: [open, { path: '/hooks', auth: ['hmac'] }] },
       clients: [ACME],
