@@ -53,6 +53,7 @@ export async function bundleBackend(directory) {
     ...OPTIONS,
     entryPoints: ['main', 'identity/rotate-keys'].map((name) => join(BACKEND, `${name}.ts`)),
     outdir: directory,
+    inject: [join(BACKEND, 'testing/compile-once.ts')],
     external: BACKEND_PACKAGES,
     plugins: [ownPlaces('ts', (path) => JSON.stringify(pathToFileURL(path).href))],
   })

@@ -1,15 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
-import { setFlagsFromString } from 'node:v8'
 import { Client } from 'pg'
 import type { Database } from '../database/database.ts'
 import { migrate } from '../database/migrations.ts'
 import { openPglite } from '../database/pglite.ts'
 import { openPostgres } from '../database/postgres.ts'
+import './compile-once.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
-
-// PGlite starts in half the time when it is not compiled twice.
-setFlagsFromString('--liftoff-only')
 
 /**
  * Describes the same behaviour on the embedded database and on a PostgreSQL server: `describeBehaviour` is called once

@@ -18,10 +18,7 @@ export interface BackendProcess {
   readonly ended: Promise<number | string | null>
 }
 
-/**
- * Starts `node backend/main.ts` on a free port, with these variables and none of ours. PGlite's WebAssembly is compiled
- * only once, which halves the time to start.
- */
+/** Starts `node backend/main.ts` on a free port, with these variables and none of ours. */
 export function startBackendProcess(
   variables: Record<string, string>,
   options: { readonly ipc?: boolean } = {},
@@ -30,7 +27,7 @@ export function startBackendProcess(
   // What a test run compiles is kept for its other tests, also where coverage of the gateway is measured.
   const NODE_COMPILE_CACHE =
     process.env.NODE_COMPILE_CACHE ?? (TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled'))
-  const child = spawn(process.execPath, ['--liftoff-only', MAIN], {
+  const child = spawn(process.execPath, [MAIN], {
     env: {
       PATH,
       NODE_V8_COVERAGE: '',

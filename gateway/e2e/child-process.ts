@@ -4,8 +4,6 @@ import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster. */
-const BACKEND_FLAGS = ['--liftoff-only']
 /** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
@@ -37,7 +35,7 @@ export function run(script: string, env: Environment): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
   const program = BUNDLES.get(script) || script
-  return startProgram(isBackend ? [...BACKEND_FLAGS, program] : [program], {
+  return startProgram([program], {
     cwd: ROOT,
     env: {
       ...inherited(['PATH', 'HOME']),
