@@ -308,6 +308,24 @@ test('buffered: while the disk is full requests are refused; records of accepted
   assert.deepEqual([linesOf(file)[4]?.refused, linesOf(file)[4]?.open], [1, 2])
 })
 
+test('buffered: a line that ends foreign bytes and cannot be written counts no record twice', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const disk = smallDisk(t)
+  const { file, trail, records } = trailIn(temporaryDirectory(t), { durability: 'buffered' })
+  const append = (id: string) => {
+    trail.append(requestLine(id))
+    t.mock.timers.tick(5)
+  }
+  fs.appendFileSync(file, 'foreign')
+  append('in a new file')
+  append('in the same file')
+  const counted = [...records]
+  fs.appendFileSync(file, 'foreign')
+  disk.roomBytes = 0
+  append('not written')
+  assert.deepEqual(records, counted)
+})
+
 const happening = fc.oneof(
   { weight: 6, arbitrary: fc.record({ what: fc.constant('request' as const), id: fc.nat(2) }) },
   { weight: 5, arbitrary: fc.record({ what: fc.constant('response' as const), which: fc.nat(20) }) },

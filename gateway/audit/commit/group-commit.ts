@@ -1,5 +1,5 @@
 import { fdatasync } from 'node:fs'
-import type { RecordCounts } from '../audit-records.ts'
+import { countsOf, type RecordCounts } from '../audit-records.ts'
 import type { CommitStart, TrailFile } from '../file/trail-file.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
@@ -189,7 +189,7 @@ export class BufferedCommit implements CommitPolicy {
     }
     const error = trailFile.put(lines)
     const count = error === undefined ? lines.length : trailFile.wholeLines
-    outage.written(trailFile.written)
+    outage.written(error === undefined ? trailFile.written : countsOf(lines.slice(0, count)))
     outage.addPending(lines.slice(count))
     if (error !== undefined) outage.start(error)
   }

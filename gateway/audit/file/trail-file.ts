@@ -37,7 +37,7 @@ export class TrailFile {
   open = 0
   /** How many lines of the last failed `put` are whole in the file. */
   wholeLines = 0
-  /** What the last `put` left whole in the file. */
+  /** Records of the last `put` that did not fail. */
   written: RecordCounts = new Map()
   #distrusted = false
   #committing: PromiseWithResolvers<void> | undefined
@@ -140,21 +140,17 @@ export class TrailFile {
     const error = sink.write()
     if (error === undefined) {
       this.#end += bytes.length - tornBefore
-      this.#count(counts)
+      this.written = counts
+      this.open += openChangeIn(counts)
       this.#tell(bytes)
       return undefined
     }
     const written = sink.tornBytes
     this.#end += written - tornBefore
     this.wholeLines = sink.leaveWhole(lines)
-    this.#count(countsOf(lines.slice(0, this.wholeLines)))
+    this.open += openChangeIn(countsOf(lines.slice(0, this.wholeLines)))
     this.#tell(bytes.subarray(0, written - sink.tornBytes))
     return error
-  }
-
-  #count(counts: RecordCounts): void {
-    this.written = counts
-    this.open += openChangeIn(counts)
   }
 
   /** Takes the right to commit. @returns undefined when taken; else a promise that resolves when its holder releases it */
