@@ -35,6 +35,16 @@ it('faults that differ in names of files, or take turns, are logged no more ofte
   assert.equal(logged(letters).length, 4)
 })
 
+it('a kind that comes seldom keeps its count while another comes each second', () => {
+  const causes = Array.from({ length: 70 }, (_, i) => (i % 7 === 6 ? 'EIO: i/o error, fsync' : FULL))
+  assert.deepEqual(logged(causes), [
+    [0, 1],
+    [6, 1],
+    [60, 52],
+    [69, 9],
+  ])
+})
+
 it('the first fault after a recovery is logged at once', () => {
   const fault = new RepeatedFault(60_000, () => 0)
   assert.deepEqual(fault.due(FULL), { cause: FULL })

@@ -14,18 +14,22 @@ export class RepeatedFault {
     this.#now = now
   }
 
-  /** @returns what to log: the first fault of a kind, later how many `times` it has come since then. Names of files make no kind. */
+  /**
+   * Faults that differ only in names of files are of one kind.
+   *
+   * @returns what to log: the first fault of a kind, later how many `times` it has come since it was logged
+   */
   due(cause: string): { readonly cause: string; readonly times?: number } | undefined {
     const nowMs = this.#now()
+    const isRecent = ({ loggedAtMs }: { readonly loggedAtMs: number }) => nowMs - loggedAtMs < this.#repeatMs
     const kind = cause.replaceAll(/'[^']*'/g, '')
-    const before = this.#kinds.get(kind)
-    const times = (before?.times ?? 0) + 1
-    this.cause = cause
-    for (const [each, { loggedAtMs }] of this.#kinds)
-      if (nowMs - loggedAtMs >= this.#repeatMs) this.#kinds.delete(each)
     const last = this.#kinds.get(kind)
+    const times = (last?.times ?? 0) + 1
+    this.cause = cause
     if (last !== undefined) last.times = times
-    if (last !== undefined || this.#kinds.size >= MAX_KINDS) return undefined
+    else if (this.#kinds.size === MAX_KINDS)
+      for (const [each, one] of this.#kinds) if (!isRecent(one)) this.#kinds.delete(each)
+    if (last === undefined ? this.#kinds.size === MAX_KINDS : isRecent(last)) return undefined
     this.#kinds.set(kind, { loggedAtMs: nowMs, times: 0 })
     return times === 1 ? { cause } : { cause, times }
   }
