@@ -1,6 +1,7 @@
 import type { Decision } from '../auth/decisions/decider.ts'
 import type { DecisionTerms } from '../config/settings.ts'
 import { segmentsOf, textOf } from '../edge/rules/path-template.ts'
+import { percentDecoded } from '../edge/syntax/characters.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
@@ -40,13 +41,10 @@ function ask(
 /** Parameters of the path. Undefined where one ends within an octet, or has `;`, at which some services end the value. */
 function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   const segments = segmentsOf(path)
-  const texts = terms.parameters.map((place) => [place.name, textOf(place, segments)] as const)
-  if (texts.some(([, text]) => text.includes(';'))) return undefined
-  try {
-    return Object.fromEntries(texts.map(([name, text]) => [name, decodeURIComponent(text)]))
-  } catch {
-    return undefined
-  }
+  const written = terms.parameters.map((place) => textOf(place, segments))
+  const values = written.map(percentDecoded)
+  if (written.some((text) => text.includes(';')) || values.includes(undefined)) return undefined
+  return Object.fromEntries(terms.parameters.map(({ name }, index) => [name, values[index]]))
 }
 
 /** An evaluation request (section 6.1). Numbers of the body are as written; a member that is not there is left out. */

@@ -7,6 +7,7 @@ import {
   headerLine,
   makeDirectory,
   OWNER_ONLY,
+  parsedJson,
   readLines,
   removeFile,
   replaceFile,
@@ -254,13 +255,7 @@ function linesOf(form: KeyForm, file: string, format: FileFormat): ReturnType<ty
 }
 
 function parseKey(form: KeyForm, line: string): RememberedKey | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch {
-    return undefined
-  }
-  const { [form.key]: key, [form.time]: atMs } = (value ?? {}) as Record<string, unknown>
+  const { [form.key]: key, [form.time]: atMs } = (parsedJson(line) ?? {}) as Record<string, unknown>
   return form.accepts(key) && Number.isFinite(atMs) ? { key, atMs: Number(atMs) } : undefined
 }
 

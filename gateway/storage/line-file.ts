@@ -37,17 +37,23 @@ export function readLines(
   return { lines, firstLine: hasHeader ? 2 : 1, isTorn }
 }
 
+/** The value of a JSON text; undefined when it is none. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** A newer gateway wrote the file. To continue without it would forget what it says. */
 export class NewerFormatError extends Error {}
 
 function isHeader(file: string, line: string, format: FileFormat): boolean {
   if (!line.startsWith('{"format":')) return false
-  let version: unknown
-  try {
-    version = JSON.parse(line).version
-  } catch {
-    return false
-  }
+  const header = parsedJson(line)
+  if (header === undefined) return false
+  const { version } = header as { readonly version?: unknown }
   if (Number.isSafeInteger(version) && Number(version) <= format.version) return true
   throw new NewerFormatError(
     `${file} was written by a newer version of the gateway: its format is ${format.name} ${version}, ` +

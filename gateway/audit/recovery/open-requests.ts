@@ -1,3 +1,4 @@
+import { parsedJson } from '../../storage/line-file.ts'
 import { detached, utf8 } from '../../storage/lines-backward.ts'
 import {
   pairKeyOf,
@@ -119,10 +120,5 @@ function keyOf(line: string): string | undefined {
 }
 
 export function parsed(text: string): object | undefined {
-  if (text.length > RECORD_MAX_BYTES) return undefined
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+  return text.length > RECORD_MAX_BYTES ? undefined : (parsedJson(text) as object | undefined)
 }

@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import schema from '../../../config/schemas/clients.schema.json' with { type: 'json' }
 import { keysOf, type Principal } from '../../principal.ts'
+import { parsedJson } from '../../storage/line-file.ts'
 import { type Fault, keyFaults, type Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import { schemaCheck } from '../json/schema-check.ts'
@@ -277,12 +278,8 @@ function signatureKeysOf(
 
 /** Undefined for any other text. */
 function jwkSetIn(text: string): object | undefined {
-  try {
-    const document = JSON.parse(text)
-    return Array.isArray(document?.keys) ? document : undefined
-  } catch {
-    return undefined
-  }
+  const document = parsedJson(text) as { readonly keys?: unknown } | null | undefined
+  return Array.isArray(document?.keys) ? (document as object) : undefined
 }
 
 /** Adds a fault when another client already uses the value. */

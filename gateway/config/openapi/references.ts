@@ -1,3 +1,4 @@
+import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { pointerSteps } from '../../edge/syntax/json-pointer.ts'
 
 /** A value in a document and where it stands, as a JSON pointer (RFC 6901). */
@@ -28,19 +29,11 @@ export function followed(document: unknown, { value, pointer }: Located): Locate
     if (typeof reference !== 'string' || !reference.startsWith('#/')) {
       return `refers to ${JSON.stringify(reference)}, and only what is in this document is followed ("#/…")`
     }
-    const target = decoded(reference.slice(1))
+    const target = percentDecoded(reference.slice(1))
     if (target === undefined || at(document, target) === undefined) {
       return `refers to ${JSON.stringify(reference)}, which is not in this document`
     }
     found = { value: at(document, target), pointer: target }
   }
   return 'refers to itself'
-}
-
-function decoded(fragment: string): string | undefined {
-  try {
-    return decodeURIComponent(fragment)
-  } catch {
-    return undefined
-  }
 }

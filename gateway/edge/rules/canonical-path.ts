@@ -1,3 +1,5 @@
+import { percentDecoded } from '../syntax/characters.ts'
+
 /** Allows a path more than the edge rules do. */
 export interface PathLeniency {
   /** True allows `%2F` in a path. It is forwarded as it is, and never divides segments here. */
@@ -53,12 +55,7 @@ function rewritten(written: string): string {
 
 /** Overlong and broken sequences can hide a slash from one reader and show it to the next. */
 function isUtf8(path: string): boolean {
-  try {
-    decodeURIComponent(path)
-    return true
-  } catch {
-    return false
-  }
+  return percentDecoded(path) !== undefined
 }
 
 function normalised(path: string): string {

@@ -16,7 +16,6 @@ type UpstreamPart =
   | 'certificate'
   | 'interaction'
 
-/** The rule for request fields of one name. Immutable. */
 interface FieldRule {
   /** A bit of its own when the field must not be repeated, else 0. */
   readonly once: number

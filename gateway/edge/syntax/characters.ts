@@ -34,3 +34,12 @@ export function withoutSpaceAround(text: string): string {
 export function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09
 }
+
+/** Decodes percent-encoded UTF-8; undefined for what is none, such as a part that ends within an octet. */
+export function percentDecoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { type FileFormat, NewerFormatError, readLines } from '../../storage/line-file.ts'
+import { type FileFormat, NewerFormatError, parsedJson, readLines } from '../../storage/line-file.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 
 export const FORMAT: FileFormat = { name: 'limits', version: 1 }
@@ -60,7 +60,7 @@ export function lastTable(file: string): readonly RowRecord[] | undefined {
     for (let end = text.length; end > 0; ) {
       const start = text.lastIndexOf('\n{', end - 1) + 1
       const rows = text.startsWith('{', start)
-        ? tableFrom(parseJson(text.slice(start, lineEnd(text, start))))
+        ? tableFrom(parsedJson(text.slice(start, lineEnd(text, start))))
         : undefined
       if (rows !== undefined) return rows
       end = start - 1
@@ -116,11 +116,11 @@ function lineEnd(text: string, start: number): number {
 /** The values of the lines; undefined for a line that is not JSON. */
 function valuesOf(lines: readonly string[]): unknown[] {
   if (lines.every((line) => line.startsWith('[') && line.endsWith(']'))) {
-    const values = parseJson(`[${lines.join()}]`)
+    const values = parsedJson(`[${lines.join()}]`)
     // Damaged lines can make more or fewer values; then each is parsed alone.
     if (Array.isArray(values) && values.length === lines.length) return values
   }
-  return lines.map(parseJson)
+  return lines.map(parsedJson)
 }
 
 function hitFrom(fields: unknown): Hit | undefined {
@@ -146,12 +146,4 @@ function isRowRecord(value: unknown): value is RowRecord {
     [row.id, row.limit, row.windowMs].every(Number.isSafeInteger) &&
     (row.horizonMs === null || Number.isFinite(row.horizonMs))
   )
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
 }

@@ -2,7 +2,7 @@ import type { RequestParameter, RequestRules } from '../../config/openapi/compil
 import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { segmentsOf, textOf } from '../../edge/rules/path-template.ts'
-import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
+import { percentDecoded, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 
@@ -27,7 +27,8 @@ export function parameterMisfit(
     let texts: readonly string[]
     if (parameter.at !== undefined) {
       segments ??= segmentsOf(path)
-      const text = decoded(textOf(parameter.at, segments))
+      // A template may divide an octet.
+      const text = percentDecoded(textOf(parameter.at, segments))
       if (text === undefined) return { parameter, pointer: '', reason: 'must not end within an octet' }
       texts = [text]
     } else if (parameter.in === 'query') {
@@ -38,15 +39,6 @@ export function parameterMisfit(
     if (misfit !== undefined) return { parameter, ...misfit }
   }
   return undefined
-}
-
-/** A template may divide an octet. */
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return undefined
-  }
 }
 
 function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit | undefined {

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import { percentDecoded } from '../../syntax/characters.ts'
 import { isTemplate, partsOf, segmentsOf, textOf } from '../path-template.ts'
 
 const PSEUDONYM_CHARS = 16
@@ -17,20 +18,11 @@ export function pathMask(template: string, masked: readonly string[], key: strin
       if (!names.some((name) => masked.includes(name))) return segments[at]
       const texts = names.map((name, index) => {
         const text = textOf({ name, at, index, fixed }, segments)
-        return masked.includes(name) ? `{${name}:${pseudonym(decoded(text), key)}}` : text
+        return masked.includes(name) ? `{${name}:${pseudonym(percentDecoded(text) ?? text, key)}}` : text
       })
       return fixed.map((text, index) => text + (texts[index] ?? '')).join('')
     })
     return `/${shown.join('/')}`
-  }
-}
-
-/** A template may divide an octet. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
   }
 }
 
