@@ -16,7 +16,6 @@ export const CONTENT_TYPES: Readonly<Record<Exposition, string>> = {
 export interface Metrics extends Families {
   /** Why a metric says that something is wrong, in the words of the log, by its name and label values with spaces between. */
   readonly causes: Map<string, string>
-  /** The page for Prometheus. */
   expose(format?: Exposition): Promise<string>
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   configReload(file: string, result: 'success' | 'failure'): void

@@ -17,7 +17,6 @@ export const TAG = {
 
 /** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 of them. */
 export class Der {
-  /** The identifier byte. */
   readonly tag: number
   readonly #source: Buffer
   readonly #at: number
@@ -48,7 +47,6 @@ export class Der {
     return this.#source.subarray(this.#contentAt, this.#end)
   }
 
-  /** The content in hex. */
   get hex(): string {
     return this.#source.toString('hex', this.#contentAt, this.#end)
   }

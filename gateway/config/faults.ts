@@ -10,7 +10,6 @@ export interface Fault {
   /** The place: a JSON path such as `$.limits[2].window`, a variable such as `GATEWAY_UPSTREAM[1]` (its second entry), or `line 3 column 7`. */
   readonly path: string
   readonly reason: string
-  /** The place in the text, if it is known. */
   readonly at?: FaultPlace
 }
 

@@ -311,7 +311,6 @@ function defaultJwksUri({ upstream, issuer }: Merged): string {
   return `${base}/.well-known/jwks.json`
 }
 
-/** True when keys can be fetched from this upstream. */
 function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }

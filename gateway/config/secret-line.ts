@@ -12,7 +12,6 @@ const SECRET = /^[\x21-\x7e]{32,256}$/
 export const parseUpstreamSecret = secretLine('the secret of gateway and service')
 /** The secret from which the keys of TLS session tickets are made. */
 export const parseTicketSecret = secretLine('the secret of the session tickets')
-/** The bearer token of the admin listener. */
 export const parseAdminToken = secretLine('the token of the admin listener')
 
 /** The key of the pseudonyms in the audit trail. */

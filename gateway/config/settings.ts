@@ -55,7 +55,6 @@ export interface IdempotencyTerms
 
 type WrittenIdempotency = NonNullable<WrittenGateway['routes'][number]['idempotency']>
 
-/** A member of a JSON text. Immutable. */
 export interface JsonMember {
   /** RFC 6901. */
   readonly pointer: string
@@ -67,7 +66,6 @@ export interface DetailsTerms {
   readonly type: string
   /** Members of the detail; each belongs to the one of `members` at the same index. */
   readonly details: readonly JsonMember[]
-  /** Members of the body. */
   readonly members: readonly JsonMember[]
 }
 
@@ -114,7 +112,6 @@ export interface Route {
   readonly isSigned: boolean
   /** The gateway signs its responses, as `fapi-2` wants it. */
   readonly signsResponses: boolean
-  /** The gateway signs its requests to the service. */
   readonly signsRequests: boolean
   /** Name of the group that its requests go to. */
   readonly upstream: string
@@ -161,7 +158,6 @@ export interface OpenApiSettings {
   readonly skippedPatterns: readonly string[]
 }
 
-/** The signature algorithms that tokens may have. */
 export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
 /** An issuer besides our own. Immutable. */

@@ -7,9 +7,7 @@ import { namedText, type ReadFile } from './load-file.ts'
 import { endpointVariable, parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
 import { urlFault } from './rules/value-rules.ts'
 
-/** The endpoint that spans go to. Immutable. */
 export interface ReceiverSettings {
-  /** The URL that batches are posted to. */
   readonly endpoint: string
   /** Never logged. */
   readonly headers: readonly (readonly [name: string, value: string])[]
@@ -28,13 +26,11 @@ export interface Sampling {
   readonly parents: 'all' | 'trusted' | 'none'
 }
 
-/** Immutable. */
 export interface TracingSettings {
   readonly receiver: ReceiverSettings
   readonly sampling: Sampling
   /** Time that a span waits for others. */
   readonly delayMs: number
-  /** Spans that may wait. */
   readonly maxQueue: number
   /** Attributes of the resource, `service.name` among them. */
   readonly resource: Readonly<Record<string, string>>

@@ -35,7 +35,6 @@ export class Limiter {
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
-  /** The rows, each of one window. */
   #rows: readonly LimitRow[] = []
   #lastId = 0
   #closed = false

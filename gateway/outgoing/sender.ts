@@ -4,7 +4,6 @@ import type { Pool } from 'undici'
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** The receiver of requests, and their bounds. */
 export interface Receiver {
   readonly url: string
   /** PEM of the authorities of its certificate; undefined: those that Node knows. */

@@ -37,7 +37,6 @@ export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   readonly acceptedWebhooks: ReplayMemory
-  /** The memory of signed requests that were accepted. */
   readonly acceptedSignatures: ReplayMemory
   /** Webhooks without a signed time that the service has taken. */
   readonly deliveredWebhooks: ReplayMemory

@@ -24,7 +24,6 @@ export interface GroupObserver {
 
 export interface GroupsOptions extends PoolBounds {
   readonly groups: readonly UpstreamGroup[]
-  /** By the name of the group. */
   readonly tls: UpstreamTlsFiles
   readonly headersMs: number
   /** Monotonic. */
@@ -42,7 +41,6 @@ export interface GroupTarget {
   readonly breaker: Pick<CircuitBreaker, 'state' | 'cause'> | undefined
 }
 
-/** How a target is checked. */
 interface CheckTerms {
   readonly group: string
   readonly url: string

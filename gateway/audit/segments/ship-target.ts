@@ -12,7 +12,6 @@ export interface Digest {
   readonly sha256: string
   /** Hexadecimal; an ETag is often this. */
   readonly md5: string
-  /** Digests of its parts, if it is sent in parts. */
   readonly parts?: readonly Digest[]
 }
 

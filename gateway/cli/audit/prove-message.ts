@@ -23,7 +23,6 @@ const MESSAGE_MAX_BYTES = 64 * 1024 * 1024
 
 interface Recorded {
   readonly segments: readonly Segment[]
-  /** Directory of the log. */
   readonly directory: string
   readonly line: Buffer
   readonly record: AuditLine

@@ -140,7 +140,6 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined
-  /** The introspection endpoint. */
   readonly endpoint?: string | undefined
   readonly cause?: string
 }

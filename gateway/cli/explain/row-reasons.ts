@@ -102,7 +102,6 @@ export type Cells = readonly (readonly [name: string, text: string | false | und
 interface Explanation {
   readonly method: string
   readonly path: string
-  /** The rows that apply. */
   readonly rows: readonly {
     readonly place: string
     readonly path: string

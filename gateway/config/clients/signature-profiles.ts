@@ -61,10 +61,8 @@ const FAPI_2: MessageProfile = {
   algorithms: ['ES256', 'EdDSA', 'PS256', 'ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512'],
 }
 
-/** The trust anchor of UK Open Banking. */
 export const OPEN_BANKING = 'openbanking.org.uk'
 
-/** Makes a valid profile. */
 export function profileOf({ profile, iss = '', tan = OPEN_BANKING }: WrittenSignature): SignatureProfile {
   if (profile === 'fapi-2') return FAPI_2
   if (profile === 'uk-jws') return { form: profile, iss, tan, maxAgeMs: MAX_AGE_MS }

@@ -1,7 +1,6 @@
 import type { DialectPreset, WrittenTokens } from '../keys/token-keys.ts'
 import { windowToMs } from '../rules/window-rule.ts'
 
-/** A claim, and the values that it may have. */
 export interface ClaimTerm {
   readonly claim: string
   readonly values: readonly ClaimValue[]

@@ -16,7 +16,6 @@ const HEADERS = /"headers"\s*:\s*(?=[{[])/g
 const PARTS = /"((?:[^"\\\r\n]|\\.)*)"?(\s*:)?|([{[])|([}\]])|[^\s"{}[\],:]+/y
 const BETWEEN = /[\s,:]*/y
 
-/** Parts of a text. */
 export type Spans = readonly (readonly [from: number, until: number])[]
 
 /** Finds everything but the names below `headers`, which may hold keys in `tracing`. The text need not be JSON. */

@@ -19,7 +19,6 @@ export interface ScannedJson extends JsonScan {
   readonly value: unknown
 }
 
-/** The first fault of a text that is not JSON. */
 export interface JsonSyntaxFault {
   /** In UTF-16 code units; a fault within a text has the place where the text begins. */
   readonly offset: number

@@ -1,4 +1,3 @@
-/** A place in a text. */
 export interface Place {
   /** From 1. */
   readonly line: number

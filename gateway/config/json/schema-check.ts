@@ -1,7 +1,6 @@
 import { closestTo } from './did-you-mean.ts'
 import { childPath } from './json-path.ts'
 
-/** A fault in a value. */
 export interface Problem {
   /** JSON path. */
   readonly path: string

@@ -54,7 +54,6 @@ const keyOf =
     key(type, description, options)
 
 export const flag = keyOf(Type.Boolean())
-/** A text that is not empty. */
 export const TEXT = Type.String({ minLength: 1 })
 export const text = keyOf(TEXT)
 export const share = keyOf(Type.Number({ minimum: 0, maximum: 1 }))

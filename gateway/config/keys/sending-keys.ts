@@ -1,7 +1,6 @@
 import { Type } from 'typebox'
 import { byName, choice, key, keys, list, TEXT, text } from './key-types.ts'
 
-/** Values of header fields by their names. */
 export const FIELD_VALUES = byName(
   Type.String({
     maxLength: 4096,

@@ -3,7 +3,6 @@ import type { Fault, Parsed } from '../faults.ts'
 import { type LoadedFile, type ParseFile, unreadable } from '../load-file.ts'
 import { type Disk, FileWatch } from './watch.ts'
 
-/** The result of one edit. */
 export type Reload<T> = Accepted<T> | { readonly result: 'failure'; readonly faults: readonly Fault[] }
 
 export interface Accepted<T> {

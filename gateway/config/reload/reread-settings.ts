@@ -29,7 +29,6 @@ export interface Reread {
 /** The files that settings were read from, with their texts; undefined: it could not be read. */
 export type SettingsTexts = ReadonlyMap<string, string | undefined>
 
-/** Reads the settings at the start. */
 export function readSettings(env: Environment): {
   readonly parsed: Parsed<Settings>
   readonly texts: SettingsTexts

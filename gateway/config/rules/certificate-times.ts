@@ -3,7 +3,6 @@ import type { Fault } from '../faults.ts'
 
 /** A certificate or a revocation list of a file. */
 export interface Dated {
-  /** The file that it stands in. */
   readonly file: string
   /** The name of its owner; '' for the certificate of a server or client. A replacement has the same. */
   readonly owner: string
@@ -11,7 +10,6 @@ export interface Dated {
   readonly isSpare: boolean
   /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
-  /** Its place, for a fault. */
   readonly place: Pick<Fault, 'file' | 'path'>
   /** The reason why it is not valid at that time; undefined: it is valid. */
   readonly reasonAt: (nowMs: number) => string | undefined

@@ -24,7 +24,6 @@ export interface StoreSettings {
   readonly hashKey: string | undefined
 }
 
-/** The variables that begin with `GATEWAY_STORE`. */
 export const STORE_VARIABLES = [
   'GATEWAY_STORE',
   'GATEWAY_STORE_CA',

@@ -35,7 +35,6 @@ export function parseTracingVariables(env: Environment) {
   const caVariable = exporterVariable(env, 'CERTIFICATE')
   const endpoint = exporterVariable(env, 'ENDPOINT')
   const variables = {
-    /** Tracing is switched off. */
     isOff: env.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER === 'none',
     endpoint: read(endpoint, (text) =>
       endpoint === TRACES_ENDPOINT ? url(text) : `${url(text).replace(/\/$/, '')}/v1/traces`,

@@ -42,7 +42,6 @@ export function loadUpstreamTls({
   return faults.length > 0 ? { faults } : { value: files }
 }
 
-/** Every certificate of the groups. */
 export function upstreamCertificates({
   configFile,
   upstreams,

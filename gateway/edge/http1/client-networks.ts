@@ -143,7 +143,6 @@ export class ClientNetworks {
     this.#refusedStreams--
   }
 
-  /** Counts a stream that has begun or ended. */
   countStream(network: ClientNetwork, by: 1 | -1): void {
     this.#streams += by
     const hasConnections = network.connections.size > 0

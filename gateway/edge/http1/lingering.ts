@@ -13,7 +13,6 @@ const MAX_BYTES = 64 * 1024 * 1024
 export class Lingering {
   readonly #socket: Socket
   readonly #endMs: number
-  /** Bytes read before. */
   readonly #fromBytes: number
   /** When to call {@link timeUp}. */
   deadlineMs: number

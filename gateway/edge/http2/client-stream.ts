@@ -53,7 +53,6 @@ const NO_PLACE: RequestFault = {
   cause: 'more streams than a connection, or an address, may have',
 }
 
-/** The connection of a stream. */
 export interface StreamCarrier<E> extends Origin {
   readonly terms: ConnectionTerms<E>
   readonly guard: ConnectionGuard

@@ -73,7 +73,6 @@ export function isWithoutPlace(place: StreamPlace): boolean {
   return place === 'beyond share' || place === 'beyond settings'
 }
 
-/** The places of one connection's streams. */
 export class StreamPlaces {
   readonly #networks: ClientNetworks
   readonly #network: ClientNetwork

@@ -80,7 +80,6 @@ export class BodyFrames {
     return this.#state === WHOLE
   }
 
-  /** True when data is next. */
   get hasData(): boolean {
     return this.#state === DATA
   }

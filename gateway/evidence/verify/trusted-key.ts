@@ -18,7 +18,6 @@ import { checkpointFile } from '../../audit/seals/tiles.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import type { Finding } from './finding.ts'
 
-/** The log keys that an auditor trusts. */
 export interface TrustedKey {
   /** @param logName origin of the checkpoint @throws NoteFault when no key is for it */
   verifiersOf(logName: string): readonly NoteVerifier[]

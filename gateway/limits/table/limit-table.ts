@@ -4,7 +4,6 @@ import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
 import { isTemplate } from '../../edge/rules/path-template.ts'
 import { isAllowed, plannedLimit, type Take } from '../windows/window.ts'
 
-/** limits.json. Immutable. */
 export interface Limits {
   /** In the order of the file. */
   readonly rows: readonly LimitRow[]
@@ -53,7 +52,6 @@ export function passes({ mode, beside }: LimitRow, take: Take): boolean {
 /** What is counted for a client, which may have a plan. */
 export const PLANNED: ReadonlySet<LimitRow['per']> = new Set(['caller', 'client', 'client+user'])
 
-/** The windows of a row, as rows of one window. */
 export function windowsOf(row: LimitRow): LimitRow[] {
   return row.next === undefined ? [row] : [row, ...windowsOf(row.next)]
 }

@@ -1,4 +1,3 @@
-/** What one window decided. */
 export interface Take {
   readonly allowed: boolean
   /** Hits that are left now; 0 on refusal, although a request of a smaller cost might pass. */
@@ -48,7 +47,6 @@ export function windowRule(
   return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY, sliceMs, factor }
 }
 
-/** The limit under a plan. */
 export function plannedLimit(limit: number, factor: number): number {
   // Rounded first: 100 times 0.29 is 28.999999999999996.
   return Math.max(1, Math.floor(Number((limit * factor).toPrecision(15))))

@@ -30,7 +30,6 @@ export function readScope(issuingPoint: Der): ListScope | undefined {
   return points?.size === 0 ? undefined : { key: issuingPoint.hex, points, only }
 }
 
-/** True when a list of the certificate's issuer covers the certificate. */
 export function covers({ scope }: { readonly scope: ListScope | undefined }, certificate: X509Certificate) {
   if (scope === undefined) return true
   const kind = certificate.ca ? 'authorities' : 'users'

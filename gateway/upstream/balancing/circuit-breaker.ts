@@ -1,6 +1,5 @@
 import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
 
-/** Parts of the window. */
 const SLOTS = 10
 
 export type BreakerState = 'closed' | 'half-open' | 'open'

@@ -9,7 +9,6 @@ import type { RetryOutcome } from './retry-budget.ts'
 /** A target that has just recovered gets this part of its requests. */
 const SMALLEST_SHARE = 0.1
 
-/** Times in milliseconds. */
 export interface UpstreamsOptions {
   /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port`, not mixed with those. */
   readonly urls: readonly string[]
