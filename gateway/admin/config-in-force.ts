@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { ClientTable } from '../config/clients/clients-file.ts'
 import { describeFault, type Fault } from '../config/faults.ts'
+import { sortedKeys } from '../config/json/json-path.ts'
 import { fingerprint } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
@@ -159,10 +160,4 @@ export class ConfigInForce {
     this.#parts = { ...this.#parts, [part]: inForce }
     this.#report = undefined
   }
-}
-
-/** A replacer for JSON.stringify: the hash does not depend on the order of keys. */
-function sortedKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }

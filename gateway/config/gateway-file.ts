@@ -23,7 +23,7 @@ import {
   tidyUpstream,
   upstreamFault,
 } from './rules/value-rules.ts'
-import { windowToMs } from './rules/window-rule.ts'
+import { windowAtMost, windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
 import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
 
@@ -42,7 +42,7 @@ const ROUTE_DEFAULTS = Object.fromEntries(
 
 const checkSchema = schemaCheck(schema)
 const NEVER = Number.POSITIVE_INFINITY
-const MAX_WINDOW_MS = 86_400_000
+const windowFault = windowAtMost('24h')
 
 /** Parses config/gateway.json. @param file its name, for the faults @param readFile reads the API's description that it names */
 export function parseGatewayFile(
@@ -169,10 +169,6 @@ function checkTexts(json: JsonFile<unknown>, written: WrittenGateway): void {
     if (typeof value === 'object') json.checkEach(`$.${key}`, value, faultOf)
     else json.check(`$.${key}`, value, faultOf)
   }
-}
-
-function windowFault(window: string): string | undefined {
-  return windowToMs(window) <= MAX_WINDOW_MS ? undefined : `must be at most "24h", but is "${window}"`
 }
 
 function checkUpstreams(json: JsonFile<unknown>, { upstream }: WrittenGateway): void {

@@ -20,3 +20,9 @@ export function pathOfPointer(pointer: string): string {
   for (const step of pointerSteps(pointer)) path = childPath(path, /^\d+$/.test(step) ? Number(step) : step)
   return path
 }
+
+/** A replacer for JSON.stringify: objects with the same members become the same text, whatever their order. */
+export function sortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+}

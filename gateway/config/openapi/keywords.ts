@@ -1,4 +1,5 @@
 import type { Ajv2020 } from 'ajv/dist/2020.js'
+import { sortedKeys } from '../json/json-path.ts'
 import { COUNTED } from './openapi-schemas.ts'
 import { takeSteps } from './schema-fits.ts'
 
@@ -52,11 +53,6 @@ function areUnique(items: readonly unknown[]): boolean {
     seen.add(text)
   }
   return true
-}
-
-function sortedKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
 /** Divides decimals, as 19.99 and 0.01 are no exact binary fractions. Exact up to 15 digits. @throws TooComplex */

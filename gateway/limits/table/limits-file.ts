@@ -8,7 +8,7 @@ import type { LIMITS_FILE } from '../../config/keys/limits-keys.ts'
 import { methodSet } from '../../config/rules/method-rules.ts'
 import { routePathFault } from '../../config/rules/path-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
-import { windowToMs } from '../../config/rules/window-rule.ts'
+import { windowAtMost, windowToMs } from '../../config/rules/window-rule.ts'
 import type { Settings } from '../../config/settings.ts'
 import { isTemplate } from '../../edge/rules/path-template.ts'
 import { plannedLimit } from '../windows/window.ts'
@@ -17,8 +17,7 @@ import { type LimitRow, type Limits, PLANNED } from './limit-table.ts'
 type WrittenLimits = Written<typeof LIMITS_FILE>
 type WrittenRow = WrittenLimits['limits'][number]
 
-const MAX_WINDOW = '366d'
-const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
+const windowFault = windowAtMost('366d')
 const ROW_KEYS = schema.properties.limits.items.properties
 const NAME = new RegExp(ROW_KEYS.name.pattern, 'u')
 
@@ -154,12 +153,6 @@ function checkWindows(json: JsonFile<WrittenLimits>, entries: readonly Entry[]):
       )
     }
   }
-}
-
-function windowFault(window: string): string | undefined {
-  return windowToMs(window) <= MAX_WINDOW_MS
-    ? undefined
-    : `must be at most "${MAX_WINDOW}", but is "${window}"`
 }
 
 /** Names identify rows in RateLimit fields and metrics. */

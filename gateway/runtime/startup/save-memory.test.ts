@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { MemorySaver } from './save-memory.ts'
+import { memorySaver } from './save-memory.ts'
 
 it('trims buffers at every tick, and collects garbage once after each busy time', () => {
   const did: string[] = []
   let share = 0
-  const saver = new MemorySaver({
+  const tick = memorySaver({
     utilization: () => share,
     trim: () => did.push('trim'),
     collect: () => did.push('collect'),
   })
   const ticksAt = (utilization: number, ticks: number): string[] => {
     share = utilization
-    for (let i = 0; i < ticks; i++) saver.tick()
+    for (let i = 0; i < ticks; i++) tick()
     return did.splice(0)
   }
   // A start is work, too.

@@ -18,21 +18,15 @@ interface SaverParts {
   readonly collect: (() => void) | undefined
 }
 
-export class MemorySaver {
-  readonly #parts: SaverParts
-  #wasBusy = true
-
-  constructor(parts: SaverParts) {
-    this.#parts = parts
-  }
-
-  tick(): void {
-    const { utilization, trim, collect } = this.#parts
+/** @returns what to call at every tick */
+export function memorySaver({ utilization, trim, collect }: SaverParts): () => void {
+  let wasBusy = true
+  return () => {
     trim()
     const isBusy = utilization() >= IDLE_SHARE
     // Collects once after each busy time. V8 itself collects only when there is something new, so never in an idle gateway.
-    if (this.#wasBusy && !isBusy) collect?.()
-    this.#wasBusy = isBusy
+    if (wasBusy && !isBusy) collect?.()
+    wasBusy = isBusy
   }
 }
 
@@ -40,7 +34,7 @@ export class MemorySaver {
 export function saveMemory(profile: MemoryProfile): void {
   boundLargeBuffers(LARGE_BUFFERS[profile])
   let [lastMs, lastCpu] = [performance.now(), process.threadCpuUsage()]
-  const saver = new MemorySaver({
+  const tick = memorySaver({
     // Not the utilization of the event loop, in which a thread that waits for its turn on a busy machine seems to work.
     utilization: () => {
       const { user, system } = process.threadCpuUsage(lastCpu)
@@ -52,7 +46,7 @@ export function saveMemory(profile: MemoryProfile): void {
     trim: trimBuffers,
     collect: profile === 'small' ? collectGarbage : undefined,
   })
-  setInterval(() => saver.tick(), TICK_MS).unref()
+  setInterval(tick, TICK_MS).unref()
   // V8 would learn to make some objects of a socket among the old ones, which keep all that they point to alive until the next full
   // collection. Set before anything is compiled; as an option at the start it would cost the code cache, as those below.
   setFlagsFromString('--no-allocation-site-pretenuring')
