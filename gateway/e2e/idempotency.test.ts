@@ -312,7 +312,7 @@ for (const durability of ['written', 'synced'])
         const refused = await pay(next, key, '/waits')
         assert.deepEqual([refused.status, codeOf(refused), calls.get(key)], [409, 'idempotency_unknown', 1])
       }
-      const asked = next.audit().find(({ type }) => type === 'API_REQUEST')
+      const asked = next.audit().find(({ path }) => path === '/waits')
       const told = `the request ${asked?.requestId} of userId "${asked?.userId}"`
       await next.process.line(({ cause }) => String(cause).startsWith(told))
     })
