@@ -13,6 +13,7 @@ const PATCHED = [
   'renameSync',
   'mkdirSync',
   'rmSync',
+  'unlinkSync',
   'writeSync',
   'writeFileSync',
   'ftruncateSync',
@@ -111,11 +112,7 @@ export class PowerDisk {
         system.closeSync(fd)
       },
       linkSync: (from: string, to: string) => this.#link(from, to),
-      renameSync: (from: string, to: string) => {
-        const { ino } = fs.statSync(from)
-        system.renameSync(from, to)
-        this.#rename(to, ino, from)
-      },
+      renameSync: (from: string, to: string) => this.#move(from, to),
       mkdirSync: (path: string, options?: { readonly recursive?: boolean } | number) => {
         const made: string[] = []
         for (let at = path; !fs.existsSync(at); at = dirname(at)) made.unshift(at)
@@ -128,6 +125,7 @@ export class PowerDisk {
         return first
       },
       rmSync: (path: string, options?: fs.RmOptions) => this.#remove(path, options),
+      unlinkSync: (path: string) => this.#unlink(path),
       writeSync: (fd: number, data: Buffer | string, start = 0, length?: number, place?: number) => {
         const bytes =
           typeof data === 'string' ? Buffer.from(data) : data.subarray(start, start + (length ?? data.length))
@@ -152,6 +150,17 @@ export class PowerDisk {
   #link(from: string, to: string): void {
     this.#system.linkSync(from, to)
     this.#rename(to, fs.statSync(to).ino)
+  }
+
+  #move(from: string, to: string): void {
+    const { ino } = fs.statSync(from)
+    this.#system.renameSync(from, to)
+    this.#rename(to, ino, from)
+  }
+
+  #unlink(path: string): void {
+    this.#system.unlinkSync(path)
+    this.#rename(path, undefined)
   }
 
   /** A directory keeps its inode, too. */
