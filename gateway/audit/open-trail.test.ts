@@ -15,7 +15,7 @@ const silent = { onFault: assert.fail, onRecord: () => {} }
 /** Environment of processes that are killed or limited. They would leave half a coverage report, which the runner cannot read. */
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
-/** What programs of processes import. In one file it costs each process a fifth of the sources. */
+/** Sources that the processes import, in one file: that costs each process a fifth. */
 const [BUNDLE] = buildSync({
   stdin: {
     contents: `
@@ -74,6 +74,9 @@ test('a start after a crash is told from one after a stop, with its seal or not,
   fs.appendFileSync(file, '{"type":"AUDIT_SEAL","size":2}\n')
   open().close('as if killed')
   assert.equal(crashes, 0)
+  fs.appendFileSync(file, '{"type":"AUDIT_SEAL","size":2}\nnote to self\n')
+  open().close('as if killed')
+  assert.equal(crashes, 0, 'others have written behind the end')
   fs.truncateSync(file, fs.readFileSync(file).lastIndexOf('\n', -2) + 1)
   open().close('SIGTERM')
   assert.equal(crashes, 1)

@@ -62,7 +62,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)
-    if (!hasEnded(file)) options.onCrash?.()
+    if (recovery.foreign === undefined && !hasEnded(file)) options.onCrash?.()
     const inode = inodeOf(file) ?? ''
     const foreign: ForeignWrite | undefined = recovery.foreign && {
       file: setAside(file, now()),

@@ -18,9 +18,9 @@ export interface TrailOptions extends TrailListeners {
 
 export interface TrailListeners {
   onFault(error: Error): void
-  /** Called when so many records of a type are in the operating system; with `synced`, on the disk. */
+  /** Called when `count` records of a type are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called at the start too, as long as the file is the one that was begun for that. */
+  /** Called again at each start, until the file that was begun because of it is rotated. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
   /** Called at the start when the process before has not stopped in order. */

@@ -11,7 +11,7 @@ import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { FOREIGN_HEAD, type ForeignWrite, SEAL_HEAD } from '../seal-records.ts'
 import { OpenRequests, parsed } from './open-requests.ts'
 
-/** Where AUDIT_FOREIGN stands in a file that begins with it. */
+/** Bytes at the beginning of a file among which AUDIT_FOREIGN is looked for. */
 const HEAD_BYTES = 65_536
 
 export interface Recovery {
@@ -41,7 +41,7 @@ export function recover(file: string): Recovery {
   })
 }
 
-/** True when the last line but its seal is the AUDIT_STOP of an orderly end, or there is no line. */
+/** True when the last line is the AUDIT_STOP of an orderly end, seals aside, or there is no line. */
 export function hasEnded(file: string): boolean {
   if (!existsSync(file)) return true
   return withFile(file, 'r', (fd) => {
@@ -51,7 +51,7 @@ export function hasEnded(file: string): boolean {
   })
 }
 
-/** What AUDIT_FOREIGN says among the first lines: the file began because others had written to the one before. */
+/** Finds AUDIT_FOREIGN among the first lines: the file began because others had written to the one before. */
 export function foreignBefore(file: string): ForeignWrite | undefined {
   if (!existsSync(file)) return undefined
   return withFile(file, 'r', (fd) => {
