@@ -10,7 +10,7 @@ import { prepareBackendDirectory } from './testing/prepared-directory.ts'
 import { type BackendProcess, startBackendProcess } from './testing/process.ts'
 
 const SECRET = 'between-gateway-and-backend-0123456789'
-/** Of a gateway; a backend without a secret ignores it. */
+/** Header of a gateway; a backend without a secret ignores it. */
 const OF_GATEWAY = { 'x-gateway-secret': SECRET }
 const JSON_TYPE = { ...OF_GATEWAY, 'content-type': 'application/json' }
 

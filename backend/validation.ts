@@ -10,7 +10,7 @@ const OPTIONS = {
   strict: true,
   strictTypes: false,
   strictRequired: false,
-  // That takes a tenth of a start. The schemas are in the document of the API, which a test validates.
+  // It would take a tenth of a start. A test validates the schemas in the document of the API.
   validateSchema: false,
   // Ours: the field to name when a choice between fields fails.
   keywords: ['choiceOf'],

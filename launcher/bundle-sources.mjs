@@ -23,11 +23,11 @@ const TEST_PACKAGES = [
  */
 export async function bundleSources(directory) {
   const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
-  // Each by itself, or what two of them load would become many small files.
+  // Each is bundled by itself: together, what two of them load would become many small files.
   for (const programs of [['main', 'runtime/run-gateway'], ['start'], ['cli/countersign'], ...alone]) {
     await build({
       ...OPTIONS,
-      // Of undici a test looks at the files that are loaded.
+      // A test looks at which files of undici are loaded.
       external: [...RARE_PACKAGES, 'undici'],
       entryPoints: programs.map((name) => join(GATEWAY, `${name}.ts`)),
       outbase: GATEWAY,
@@ -69,7 +69,7 @@ export async function bundleBackend(directory) {
  * @returns the files, named as `entryPoints`
  */
 export async function bundleTests(directory, entryPoints, gateway) {
-  // That of the file that imports both may get into another file of the bundle, and then comes too late.
+  // Where a file imports both, `reflect-metadata` may get into another file of the bundle, and load too late.
   const reflectFirst = {
     name: 'reflect first',
     setup: ({ onLoad }) =>

@@ -351,7 +351,7 @@ const SOAK_FROM = 5
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
-/** A file waits for other processes and for timers two thirds of its time, so more than the cores keep those busy; coverage and long runs keep them busier. */
+/** Files wait two thirds of their time, for processes and timers, so more of them run than there are cores. With coverage and in long runs they wait less. */
 const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'

@@ -264,7 +264,7 @@ export function typeOf(record: string): string {
 /** Numbers of records by their types. */
 export type RecordCounts = ReadonlyMap<string, number>
 
-/** Counts lines. V8 makes each of them one piece for it, so that joining and reading them later is cheap. */
+/** Counts lines by type. V8 makes each line one piece when it is read, so joining them later is cheap. */
 export function countsOf(lines: readonly string[]): RecordCounts {
   const counts = new Map<string, number>()
   let requests = 0

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { EXISTING, idempotencyKeysOf } from '../config/secret-line.ts'
+import { existingOnly, idempotencyKeysOf } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { type FoundKey, findKeys } from '../idempotency/find-key.ts'
 import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
@@ -97,7 +97,7 @@ async function* shownKeys(settings: Settings, asked: readonly AskedKey[]) {
   const isThere = local.length > 0 && inodeOf(directory) !== undefined
   if (!isThere && store === undefined)
     throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
-  const secrets = secretsOf(idempotencyKeysOf(settings, EXISTING))
+  const secrets = secretsOf(idempotencyKeysOf(settings, existingOnly))
   if (isThere) {
     const idsOf = ({ row, caller, key }: AskedKey) =>
       secrets.map((secret) => secret.idOf(secret.callerOf(caller), row, key))

@@ -47,23 +47,23 @@ export function keyFileFaults(
   })
 }
 
-/** For a command beside a gateway: a key that the command made would be another than the gateway's. */
-export const EXISTING = (file: string): string => file
+/** Stands in the place of `existingOrNew` in commands: a key that a command made would not be the gateway's. */
+export const existingOnly = (file: string): string => file
 
 /** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */
 export function readMaskKey(
   { maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>,
-  made = existingOrNew,
+  fileAt = existingOrNew,
 ): string {
-  return readKey(maskKeyFile ?? made(join(dataDir, 'mask-key')), parseMaskKey)
+  return readKey(maskKeyFile ?? fileAt(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
-/** The idempotency keys of the named file, or of one in the data directory, which is made. @throws Error without a valid key */
+/** Reads the keys of idempotency, or makes one in the data directory. @throws Error when there is no valid key */
 export function idempotencyKeysOf(
   { idempotencyKeys, dataDir }: Pick<Settings, 'idempotencyKeys' | 'dataDir'>,
-  made = existingOrNew,
+  fileAt = existingOrNew,
 ): readonly string[] {
-  return idempotencyKeys ?? readKey(made(join(dataDir, 'idempotency-key')), parseIdempotencyKeys)
+  return idempotencyKeys ?? readKey(fileAt(join(dataDir, 'idempotency-key')), parseIdempotencyKeys)
 }
 
 function readKey<T>(file: string, parse: ParseFile<T>): T {

@@ -31,7 +31,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BIN = join(ROOT, 'gateway', packageJson.bin.countersign)
 /** A line that a shell would pass on word by word. */
 const PLAIN = /^countersign(?: [\w./:@=,%-]+)*$/
-/** Their output is that of a program that they start. */
+/** Commands that start a program, which writes to their output. */
 const STARTS_PROGRAM = /^countersign (keys rotate|run)/
 const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 

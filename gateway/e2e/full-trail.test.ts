@@ -126,11 +126,11 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
       await until(async () => (await status(path)) === 503 || undefined)
       const file = join(disk.dir, 'trail', 'audit.ndjson')
       rmSync(file)
-      // What was removed may take a small record still.
+      // The file that was removed may still take a small record.
       await until(() => existsSync(file) || undefined)
       await until(async () => (await call(`${gateway.adminUrl}/readyz`)).status === 200 || undefined)
       assert.equal(await status('/after'), 200)
-      await until(() => trail().find(({ removed }) => removed === true))
+      await until(() => trail().find(({ type, removed }) => type === 'AUDIT_START' && removed === true))
       await until(async () => (await gateway.metric('gateway_audit_unsealed_records')) === 0 || undefined)
     } finally {
       await gateway.end('SIGKILL')

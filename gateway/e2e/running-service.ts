@@ -32,7 +32,7 @@ export interface TestService {
   end(): Promise<void>
 }
 
-/** Of the webhooks that the client `acme` of {@link commonService} sends. */
+/** Secret of the webhooks that the client `acme` of {@link commonService} sends. */
 export const ACME_SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 let common: Promise<TestService> | undefined
 

@@ -99,7 +99,7 @@ function isJws({ params }: Pick<MessageSignature, 'params'>): boolean {
   return !params.startsWith('(')
 }
 
-/** Finds the signature of the record in the message. That of a detached JWS has no components. */
+/** Finds the signature of the record in the message. A detached JWS has no components. */
 export function signatureBorne(
   { fields }: Sent,
   { label, input, value }: SignatureFacts,

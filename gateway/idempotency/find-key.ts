@@ -19,9 +19,9 @@ export interface FoundKey {
 }
 
 /**
- * Finds keys in files that a gateway may be writing, which are only read.
+ * Finds keys in files that a gateway may be writing. It writes nothing.
  *
- * @param ids what a secret makes of them (`KeySecret.idOf`) @returns those that the files have
+ * @param ids names of the keys under any secret (`KeySecret.idOf`) @returns the keys that the files have
  * @throws Error that names a file which cannot be read
  */
 export function findKeys(
@@ -51,7 +51,7 @@ export function findKeys(
   return found
 }
 
-/** Where the last line of each key begins. What is being written has no end yet. */
+/** Finds where the last line of each key begins. A line without an end is still being written. */
 function lastPlaces(text: Buffer, ids: ReadonlySet<string>): ReadonlyMap<string, number> {
   const last = new Map<string, number>()
   let at = 0

@@ -107,7 +107,7 @@ export class KeyJournal {
     return shifts
   }
 
-  /** The names of secrets that live records are sealed under, and the next record. */
+  /** Names of the secrets that seal live records, or will seal the next record. */
   get secretsInUse(): readonly string[] {
     const newest = this.#segments.at(-1)
     return this.#segments.flatMap((segment) =>
@@ -162,7 +162,7 @@ export class KeyJournal {
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
     const { text, places } = keyLines(puts, seal)
-    // Otherwise the log writes what waits, or the end of a torn line, before them.
+    // A log that failed first writes what waits, or the end of a torn line: then the size of the file is not known.
     this.#isMeasured &&= this.#log.isWritable && !this.#log.isTorn
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false

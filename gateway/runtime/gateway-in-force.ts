@@ -312,7 +312,7 @@ function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
-/** Each certificate is another fault. */
+/** Time between two log lines of a cause, which faults of many certificates share. */
 const OCSP_REPEAT_MS = 1000
 
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {

@@ -15,7 +15,7 @@ export class RepeatedFault {
   }
 
   /**
-   * Faults that differ only in names of files are of one kind.
+   * Counts a fault. Faults that differ only in names of files are of one kind.
    *
    * @returns what to log: the first fault of a kind, later how many `times` it has come since it was logged
    */

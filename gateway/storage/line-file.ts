@@ -90,12 +90,12 @@ export function removeFile(file: string): void {
   }
 }
 
-/** Removes what a fault has left, if that can be done: the fault is what is told. */
+/** Removes a file after a fault, if it can. The caller reports that fault alone. */
 export function discard(file: string): void {
   try {
     unlinkSync(file)
   } catch {
-    // It takes room.
+    // The file stays, and takes room.
   }
 }
 

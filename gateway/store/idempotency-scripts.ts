@@ -12,7 +12,7 @@ export interface Script {
  *
  * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`: epoch milliseconds on the server's clock, the token of the
  * request that began it, a name of the secret, and what became of it: `begun`; `again`, which is begun and was unknown before;
- * `unknown`; `done`, whose rest is the sealed response. The others' is empty or sealed, without a response.
+ * `unknown`; `done`. The rest is sealed: the id of the request, and with `done` its response. Older versions left it empty.
  */
 const COMMON = `
 local call = redis.call

@@ -66,7 +66,7 @@ const MAX_LATE_MS = 5000
 const MAX_UNSURE = 10_000
 /** A command of a connection that is gone may still be carried out after those of the next one. */
 const TAKEN_BACK_TIMES = 3
-/** Beside the id of a request that has none yet. */
+/** Stands beside the id of a request until it has a response. */
 const NO_RESPONSE = statusOf({ status: 0 })
 /** See `idempotency-scripts.ts`. */
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
@@ -269,7 +269,7 @@ function unsealed(bound: Bound & Pick<SharedKey, 'secret'>, rest: string): Retur
 }
 
 /**
- * Finds keys in a store that gateways may be using, which is only read.
+ * Finds keys in a store that gateways may be using. It writes nothing.
  *
  * @returns in the order of `asked`; undefined for one that the store does not have
  * @throws (rejects) when it cannot be asked
@@ -294,7 +294,7 @@ async function findSharedKey(
   const [value, time, leftMs] = await Promise.all([
     send(['GET', key], key),
     send(['TIME'], key),
-    // A right that gateways do not need.
+    // The user of the store may lack the right: gateways do not need it.
     send(['PTTL', key], key).catch(() => undefined),
   ])
   if (value === null) return undefined
@@ -306,7 +306,7 @@ async function findSharedKey(
   const isUnderWay = (state === 'begun' || state === 'again') && nowMs < leaseMs
   const found = {
     state: isUnderWay ? 'begun' : state === 'done' ? 'done' : 'unknown',
-    // The lease of one under way is renewed.
+    // What is under way renews its lease, so that does not tell its beginning.
     ...(!isUnderWay && { sinceMs: leaseMs }),
     ...(Number(leftMs) > 0 && { untilMs: nowMs + Number(leftMs) }),
   }

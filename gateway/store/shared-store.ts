@@ -15,7 +15,7 @@ interface SharedStoreObserver extends BreakerObserver {
 
 const AGREE_AGAIN_MS = 200
 
-/** The names of a store as its gateways have agreed on them, which is only read. @throws (rejects) when they have not, or otherwise */
+/** Reads, without writing, the key on which gateways of a store have agreed. @throws (rejects) when they have not, or the store fails */
 export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send): Promise<StoreKeys> {
   const keys = new StoreKeys(prefix, hashKey ?? '')
   const get = (name: string) => send(['GET', keys.common(name)], keys.common(name))
@@ -51,7 +51,7 @@ export class SharedStore {
   #isShared = true
   /** What stands in the store until it loses its data. */
   #mark: string | undefined
-  /** That of gateways which were given a key, at one that was not. */
+  /** Mark of gateways that have a GATEWAY_STORE_KEY_FILE, where this one has none. */
   #givenMark: StoreReply = null
 
   /** Connects in the background. @param deadlineMs how long a reply is waited for */
@@ -85,7 +85,7 @@ export class SharedStore {
     return this.breaker.wasReached && this.#hasAgreed
   }
 
-  /** False when gateways have, or had, different keys of hashes, so that none finds what another has written. */
+  /** False when gateways have, or had, different keys of hashes: then none finds what another has written. */
   get isShared(): boolean {
     return this.#isShared
   }
@@ -155,7 +155,7 @@ export class SharedStore {
       ? 'different GATEWAY_STORE_KEY_FILEs'
       : 'a GATEWAY_STORE_KEY_FILE, this one has none'
     this.#onFault(
-      `gateways have ${others}, so they share nothing: give all the same. If they have it, remove ${this.#givenMarkKey}`,
+      `gateways have ${others}, so they share nothing: give all the same file. If they have it, remove ${this.#givenMarkKey}`,
     )
   }
 

@@ -11,7 +11,7 @@ export function printable(text: string): string {
   )
 }
 
-/** A text as one word of a command for a shell. */
+/** Quotes a text as one word of a shell, where it needs quotes. */
 export function inShell(text: string): string {
   return /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -14,7 +14,7 @@ interface Condition {
   readonly holds: (value: number, nowSeconds: number) => boolean
   /** True when the metric's value is a time. */
   readonly isTime: boolean
-  /** True when the metric's value is how long it has been so. */
+  /** True when the metric's value is how long the condition has held. */
   readonly isAge: boolean
   readonly says: string
 }
@@ -35,7 +35,7 @@ interface Share {
   readonly what: string
 }
 
-/** Outcomes of credentials that the alert CountersignAuthenticationFailures is not about, as its rule has them. */
+/** Outcomes of credentials that the rule of CountersignAuthenticationFailures leaves out. */
 export const NOT_WRONG =
   'accepted|missing|use_dpop_nonce|.*unavailable|unwritable|full|overloaded|body_too_large|malformed_request'
 const IS_NOT_WRONG = new RegExp(`^(?:${NOT_WRONG})$`)
@@ -120,7 +120,7 @@ export const CONDITIONS: readonly Condition[] = [
 
 /** The worst first. */
 const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket']
-/** Alerts of refusals by their codes; of others that end with `_unavailable` it is CountersignAuthenticationUnavailable. */
+/** Alerts by the code of the refusal. For other codes that end with `_unavailable` it is CountersignAuthenticationUnavailable. */
 const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   audit_unavailable: 'AuditNotWritten',
   upstream_unavailable: 'BreakerOpen',
@@ -244,7 +244,7 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-/** Refusals of the last minute, unless the alert of their cause is told already. */
+/** Tells of refusals of the last minute, unless the alert of their cause is told already. */
 function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
   for (const [code, count] of totals.refusals) {
     const lately = count - (past.refusals.get(code) ?? 0)
@@ -261,7 +261,7 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
   }
 }
 
-/** Requests that get 5xx, whoever caused it, but for routes closed for maintenance. */
+/** Tells of requests that get 5xx, whoever causes it. Routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals') =>

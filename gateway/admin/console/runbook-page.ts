@@ -47,7 +47,7 @@ export type RunbookSettings = Pick<
   | 'upstream'
 >
 
-/** What this gateway has in the place of the runbook's examples, each as a word of a shell. @param at the socket that asks */
+/** Values of this gateway for the variables of the runbook, each as one word of a shell. @param at the socket that asks */
 export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'localAddress' | 'localPort'>) {
   const { adminTokenFile, audit, configFile, dataDir, jwksUri, limitsFile, store, tls, upstream } = settings
   const host = (at.localAddress ?? '').replace(/^::ffff:/, '')

@@ -16,7 +16,7 @@ export interface Totals {
   readonly routes: ReadonlyMap<string, RouteTotals>
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
-  /** Requests by upstream: `some` had a response, of `none` the client went away after a wait. */
+  /** Requests by upstream: `some` had a response; the clients of `none` went away after a wait. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Credentials by method and outcome. */
   readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>

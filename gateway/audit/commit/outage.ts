@@ -71,7 +71,7 @@ export class Outage {
     this.#pause(error)
   }
 
-  /** @param counts of what is in the file now */
+  /** Reports records that are in the file. */
   written(counts: RecordCounts): void {
     for (const [type, count] of counts) this.#options.listeners.onRecord(type, count)
   }

@@ -51,8 +51,8 @@ export class ClientKeys {
   }
 
   /**
-   * The clients that have a key of this name: one, if none has taken a name or a key from another. The key whose thumbprint it is
-   * comes first, then the order is that of `rank`.
+   * Clients with a key of this name, in the order in which their keys are tried: first the key whose thumbprint is the name, then by
+   * `rank`. There is one, unless a client has taken the name or the key of another.
    */
   ownersOf(kid: string): readonly KeyOwner[] {
     const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
@@ -72,8 +72,8 @@ export class ClientKeys {
   }
 
   /**
-   * Fetches keys again because a request names an unknown one: of the 8 clients whose last fetch is the longest ago, at most once in
-   * 10 s, as names may be invented. Never rejects.
+   * Fetches keys again because a request names an unknown one. Names may be invented, so it fetches at most once in 10 s, for the 8
+   * clients whose last fetch is the longest ago. Never rejects.
    */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()

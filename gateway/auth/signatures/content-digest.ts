@@ -7,8 +7,9 @@ const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512
 
 /**
  * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, so with its content coding. Every hash that
- * is known must be right, and one must be there. @returns `digest`: the member that says most of the body, sha-256, else sha-512,
- * canonical
+ * is known must be right, and one must be there.
+ *
+ * @returns `digest`: the member sha-256, else sha-512, in canonical form
  */
 export function compareDigest(field: string, body: Buffer): OrFault<{ readonly digest: string }, string> {
   const digests = parseDictionary(field)

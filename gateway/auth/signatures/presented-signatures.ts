@@ -13,7 +13,7 @@ export interface Signer {
   readonly principal: Principal
   readonly profile: SignatureProfile
   readonly keys: KeySet
-  /** Its place where keys have one name: those with a file come first, then the order is that of clients.json. */
+  /** Order among clients whose keys have one name: first those with a file, then as in clients.json. */
   readonly rank: number
 }
 
@@ -31,7 +31,7 @@ export interface UnverifiedRequest {
   /** Target of the request line, or `:path`. */
   readonly target: string
   readonly fields: readonly Field[]
-  /** Header of the idempotency key, in lower case, which must be signed where it is sent. Undefined: the row has none. */
+  /** Header of the row's idempotency key, in lower case: it must be signed where it is sent. Undefined: the row has none. */
   readonly keyHeader: string | undefined
   /** The request at each address by which clients may know this gateway. */
   readonly requests: readonly SignedRequest[]
@@ -131,7 +131,7 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Verifications of one signature, by keys of one name. */
+/** Most verifications of one signature, where clients have keys of one name. */
 const MAX_TRIED = 8
 const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name: give yours another kid')
 
@@ -163,7 +163,7 @@ export function verifyMessage(
       const { head, fault } = verifySignature(signature, owner, presented.nowMs)
       if (head !== undefined) verified.push({ signer: owner.signer, head })
       else faults.push({ ...fault, signer: owner.signer })
-      // Another fault was found without a verification.
+      // Other faults are found without a verification.
       if (fault === undefined || fault.reason === 'mismatch') tried++
     }
   }

@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers'
-import { EXISTING, readMaskKey } from '../../config/secret-line.ts'
+import { existingOnly, readMaskKey } from '../../config/secret-line.ts'
 import { pseudonym } from '../../edge/rules/policy/path-mask.ts'
 import { CONFIG_FLAGS, type Command, CommandFault, EXIT, environmentOf, print } from '../command.ts'
 import { readSettings } from '../explain/row-reasons.ts'
@@ -22,7 +22,7 @@ export const command: Command = {
     if (!settings.routes.some(({ mask }) => mask)) throw new CommandFault('no row masks anything')
     const value = (await text(process.stdin)).replace(/\r?\n$/, '')
     if (value === '') throw new CommandFault('no value came on standard input')
-    print(pseudonym(value, await ableTo(() => readMaskKey(settings, EXISTING))))
+    print(pseudonym(value, await ableTo(() => readMaskKey(settings, existingOnly))))
     return EXIT.good
   },
 }

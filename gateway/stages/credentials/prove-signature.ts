@@ -65,7 +65,7 @@ export function proveSignature(
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const ownersOf = (keyid: string) => {
     if (known === undefined) return signers.ownersOf(keyid)
-    // Whoever publishes the key of another, or its name, must not keep it from what its token says that it has sent.
+    // The token says who has sent the request, even when another client publishes the same key or name.
     const key = known.keys.find(keyid)
     return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }
@@ -132,7 +132,7 @@ export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly 
   const { publicUrls } = settings.dpop
   const addresses = ADDRESSES.getOrInsertComputed(publicUrls, (urls) => urls.map(addressOf))
   const received = exchange.host.toLowerCase()
-  // Who has signed Host has not signed another authority of an absolute target.
+  // A client may have signed Host alone, and the authority of an absolute target takes its place.
   if (received !== exchange.headers.host?.toLowerCase()) return []
   return addresses
     .filter((one) => received === one.host || received === one.longHost || exchange.viaTrustedProxy)

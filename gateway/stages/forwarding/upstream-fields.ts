@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** A Signature that is none of RFC 9421, such as that of the Berlin Group: with it nobody could read that of the gateway. */
+/** Leaves out a Signature of another kind than RFC 9421, such as the Berlin Group's: with it nobody could read the gateway's. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')

@@ -28,11 +28,7 @@ const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
 
-/**
- * For a program that asks a few questions. A command is waited for no longer than a connection, so that it ends although a server hangs.
- *
- * @param name for errors
- */
+/** Sends a few commands, then ends the connection. Each waits for its reply at most as long as a connection. @param name for errors */
 export async function withLink<T>(
   dialled: Promise<StoreLink>,
   name: string,
@@ -142,7 +138,7 @@ async function dial(
   return link
 }
 
-/** Servers that do not know a command repeat it with its arguments: the password is left out. */
+/** Waits until connected. Errors lack the password: a server repeats the arguments of a command that it does not know. */
 async function connected(
   { password }: StoreSettings,
   connecting: Promise<unknown>,

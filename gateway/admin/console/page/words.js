@@ -11,7 +11,7 @@ export function milliseconds(ms) {
   return `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`
 }
 
-/** Marked when the alert CountersignUpstreamSlow would be about it. @param {number | null} ms @returns {Value} */
+/** A latency, marked beyond the bound of the alert CountersignUpstreamSlow. @param {number | null} ms @returns {Value} */
 export function latency(ms) {
   return { text: milliseconds(ms), is: ms !== null && ms > 1000 ? 'number warn' : 'number' }
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Of C2SP tlog-tiles: a tile has 2^8 hashes, a bundle as many entries.
+// C2SP tlog-tiles: a tile has 2^8 hashes, a bundle as many entries.
 const (
 	height = 8
 	width  = 1 << height
@@ -135,7 +135,7 @@ func verifyProofs(verifier note.Verifier, in io.Reader) error {
 	return nil
 }
 
-// Of the lines extra, index and hashes, an empty line and the checkpoint. Returns what stands behind extra.
+// Verifies a proof: the lines extra, index and hashes, an empty line and the checkpoint. Returns what stands behind extra.
 func verifyProof(verifier note.Verifier, text string) ([]byte, error) {
 	head, checkpoint, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
