@@ -351,7 +351,13 @@ describe('the command line', () => {
 
   it('tells what an edit would change, before it is put in force and not after', async () => {
     const text = readFileSync(gateway.limitsFile, 'utf8')
-    const files = `--config ${gateway.dir}/gateway.json --limits ${gateway.limitsFile} --clients ${gateway.clientsFile}`
+    // A line with quotes is left to the shell.
+    const word = (file: string) => (file.includes(' ') ? `'${file}'` : file)
+    const options = { config: join(gateway.dir, 'gateway.json'), clients: gateway.clientsFile }
+    const withLimits = (limits: string) =>
+      Object.entries({ ...options, limits })
+        .flatMap(([name, file]) => [`--${name}`, word(file)])
+        .join(' ')
     const edited = join(dir, 'edited.json')
     writeFileSync(edited, text.replace('"limit":5', '"limit":8'))
     const env = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_ADMIN_HOST: '0.0.0.0' }
@@ -362,9 +368,12 @@ describe('the command line', () => {
       GATEWAY_DRAIN_GRACE_MS: '0',
     }
     const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`
-    const same = await type(`countersign validate ${files} ${against}`, { ...env, ...state })
+    const same = await type(`countersign validate ${withLimits(gateway.limitsFile)} ${against}`, {
+      ...env,
+      ...state,
+    })
     assert.match(same.out, /the same configuration is in force\n$/, same.errors)
-    const other = await type(`countersign validate ${files.replace(gateway.limitsFile, edited)} ${against}`, {
+    const other = await type(`countersign validate ${withLimits(edited)} ${against}`, {
       ...env,
       ...state,
     })
