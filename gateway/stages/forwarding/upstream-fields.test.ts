@@ -280,6 +280,7 @@ describe('upstreamFields of a row', () => {
           shared += Number(next.common === first.common && !isDeepStrictEqual(linesIn(next), linesIn(first)))
         },
       ),
+      { examples: [[{}, { Signature: ['1', '22'] }, undefined, undefined]] },
     )
     assert.ok(shared > 0)
   })
