@@ -197,7 +197,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_unanswered_total: counter(
-    'Requests whose client went away when it had waited for more than a second for the head of the response.',
+    'Requests whose client left after more than a second without the head of the response.',
     'upstream',
   ),
   gateway_upstream_retries_total: counter(
