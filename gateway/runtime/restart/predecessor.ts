@@ -13,7 +13,7 @@ export interface Inheritance {
   readonly predecessor: Predecessor
 }
 
-/** What the requests that the process before has in flight still need here. */
+/** What requests in flight at the process before still need of this one. */
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
@@ -55,7 +55,7 @@ export class Predecessor {
     return this.#send({ type: 'faulty', faults })
   }
 
-  /** This process serves from now on, and does for the requests of the one before what they need. */
+  /** This process serves from now on. It also does what requests in flight at the process before still need. */
   serve(followed: Followed): void {
     this.#followed = followed
     followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })

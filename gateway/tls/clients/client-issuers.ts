@@ -13,7 +13,7 @@ export function areIndependent(certificates: readonly X509Certificate[]): boolea
   const keyOf = ({ publicKey }: X509Certificate) =>
     publicKey.export({ type: 'spki', format: 'der' }).toString('base64')
   const authorities = [...Map.groupBy(certificates, keyOf).values()]
-  // In one line, each has one more above it than the one before. So no two have as many.
+  // In one line, no two have the same number of authorities above them.
   const depths = new Set(authorities.map((authority) => issuersOf(authority, authorities).size))
   return depths.size < authorities.length
 }
@@ -22,7 +22,7 @@ type Authority = readonly X509Certificate[]
 
 function issuersOf(authority: Authority, authorities: readonly Authority[]): ReadonlySet<Authority> {
   const found = new Set([authority])
-  // A set's iterator comes to what is added meanwhile.
+  // The iterator of a set also visits what is added meanwhile.
   for (const issued of found) {
     for (const other of authorities) {
       if (issued.some((certificate) => other.some((issuer) => isIssuer(issuer, certificate))))
@@ -43,7 +43,7 @@ export function isIssuedBy(issuers: readonly string[], authorities: readonly X50
   })
 }
 
-/** A fault for each client that a certificate of any of several independent authorities would match. */
+/** Finds clients that certificates of several independent authorities would match. */
 export function clientIssuerFaults(
   file: string,
   { rows, issuers }: Pick<ClientTable, 'rows' | 'issuers'>,
