@@ -204,7 +204,7 @@ test('a segment that another program compresses at the same time is not lost', a
 /** Syncs, renames and removals while it runs, in order. */
 async function stepsOf(path: string, run: () => Promise<void>): Promise<string[]> {
   const steps: string[] = []
-  const { fsync, fsyncSync, renameSync, rmSync } = fs
+  const { fsync, fsyncSync, renameSync, unlinkSync } = fs
   const { ino } = fs.statSync(path)
   const synced = (fd: number) => {
     const stats = fs.fstatSync(fd)
@@ -225,16 +225,16 @@ async function stepsOf(path: string, run: () => Promise<void>): Promise<string[]
       steps.push(`rename to ${basename(to)}`)
       renameSync(from, to)
     },
-    rmSync: (removed: string, options: fs.RmOptions) => {
+    unlinkSync: (removed: string) => {
       if (fs.existsSync(removed)) steps.push(`remove ${basename(removed)}`)
-      rmSync(removed, options)
+      unlinkSync(removed)
     },
   })
   syncBuiltinESMExports()
   try {
     await run()
   } finally {
-    Object.assign(fs, { fsync, fsyncSync, renameSync, rmSync })
+    Object.assign(fs, { fsync, fsyncSync, renameSync, unlinkSync })
     syncBuiltinESMExports()
   }
   return steps
