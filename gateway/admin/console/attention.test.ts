@@ -29,8 +29,8 @@ const rules = (parse(readFileSync(FILE, 'utf8')).groups as { rules: Rule[] }[]).
 )
 const ruleOf = (alert: string) => rules.find((rule) => rule.alert === alert)
 
-/** The lines at a moment, of metrics that a test sets. */
-function watching() {
+/** The lines at a moment, of metrics that a test sets. Each look counts since the look before, or since the start. */
+function watching({ fromStart = false } = {}) {
   const metrics = createMetrics({ version: '1' })
   const attention = new Attention()
   let past = totalsOf(metrics, 0)
@@ -39,7 +39,7 @@ function watching() {
     lines: (atMs: number) => {
       const totals = totalsOf(metrics, atMs)
       const lines = attention.look({ metrics, totals, past })
-      past = totals
+      if (!fromStart) past = totals
       return lines
     },
   }
@@ -172,6 +172,54 @@ test('what is refused because a store is away is told once, with the store', () 
     lines(120_000).map(({ text }) => text),
     ['The shared store is away'],
   )
+})
+
+test('refusals whose cause is mended are told as past, since the first of them, behind what goes on', () => {
+  const { metrics, lines } = watching({ fromStart: true })
+  const found = (second: number) =>
+    lines(second * 1000).map(({ text, severity, sinceMs, endedMs }) => [
+      ...[text, severity, sinceMs / 1000],
+      endedMs === undefined ? undefined : endedMs / 1000,
+    ])
+  metrics.gateway_audit_writable.set(1)
+  assert.deepEqual(found(0), [])
+  metrics.gateway_audit_writable.set(0)
+  metrics.gateway_refusals_total.count('audit_unavailable')
+  const cause = ['The audit trail cannot be written', 'page', 10, undefined]
+  assert.deepEqual(found(10), [cause])
+  metrics.gateway_refusals_total.count('audit_unavailable')
+  assert.deepEqual(found(30), [cause])
+  metrics.gateway_refusals_total.count('audit_unavailable')
+  metrics.gateway_audit_writable.set(1)
+  metrics.gateway_upstream_healthy.set(0, 'http://a')
+  const live = ['Upstream http://a is down', 'ticket', 31, undefined]
+  const past = ['Requests got 503 audit_unavailable', 'ticket', 10, 31]
+  for (const second of [31, 32, 50]) assert.deepEqual(found(second), [live, past])
+  metrics.gateway_refusals_total.count('audit_unavailable')
+  const again = ['Requests get 503 audit_unavailable', 'page', 10, undefined]
+  assert.deepEqual(found(51), [again, live], 'not mended')
+})
+
+test('what has not happened for ten seconds is told as past, whether its cause is seen or not', () => {
+  const { metrics, lines } = watching({ fromStart: true })
+  const found = (second: number) => {
+    const told = lines(second * 1000)
+    return [...told.map(({ text }) => text), ...told.map(({ endedMs }) => endedMs)]
+  }
+  assert.deepEqual(found(0), [])
+  for (let i = 0; i < 20; i++) {
+    metrics.gateway_refusals_total.count('keys_unavailable')
+    metrics.gateway_http_requests_total.count('/*', 'GET', 503)
+    metrics.gateway_upstream_unanswered_total.count('http://a')
+  }
+  const hangs = 'Upstream http://a hangs'
+  const going = ['Requests get 503 keys_unavailable', hangs, 'Requests fail']
+  assert.deepEqual(found(20), [...going, undefined, undefined, undefined])
+  metrics.gateway_upstream_unanswered_total.count('http://a')
+  assert.deepEqual(found(29), [...going, undefined, undefined, undefined])
+  const over = ['Requests got 503 keys_unavailable', 'Requests failed']
+  assert.deepEqual(found(30), [hangs, ...over, undefined, 20_000, 20_000])
+  assert.deepEqual(found(39), [...[over[0], hangs, over[1]], 20_000, 29_000, 20_000])
 })
 
 test('a limit is saturated when more than a fifth of many requests are refused', () => {

@@ -73,6 +73,8 @@ export const SHARES: readonly Share[] = [
 ]
 /** The bounds of the alert CountersignUpstreamSlow, here over a minute. */
 const SLOW = { p95Ms: 1000, perSecond: 0.1 } as const
+/** What was counted last longer ago than this is no longer told as going on. */
+const QUIET_MS = 10_000
 /** For how long the alert CountersignRestarting looks back. */
 export const RESTARTED_MINUTES = 15
 /** For how long the alert CountersignPaymentUnknown looks back. */
@@ -143,7 +145,7 @@ interface Look {
 
 /** What needs attention, and since when; seen only as often as it looks. */
 export class Attention {
-  #since: ReadonlyMap<string, number> = new Map()
+  #seen: ReadonlyMap<string, Seen> = new Map()
   /** Time of the first look. */
   #startedMs: number | undefined
   /** Requests by route that got 409 `idempotency_unknown`, and when there was last a new one. */
@@ -160,11 +162,11 @@ export class Attention {
       ...upstreamsSlow(look),
       ...this.#outcomesUnknown(look.totals),
       ...this.#restarted(look),
-    ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity))
-    const since = (key: string) => this.#since.get(key) ?? atMs
-    const lines = found.map(({ key, ...line }) => ({ sinceMs: since(key), ...line }))
-    this.#since = new Map(found.map(({ key }, i) => [key, lines[i]?.sinceMs ?? atMs]))
-    return lines
+    ].map((line) => ({ line, seen: seenNow(line, this.#seen.get(line.key), atMs) }))
+    this.#seen = new Map(found.map(({ line, seen }) => [line.key, seen]))
+    return found
+      .flatMap(({ line, seen }) => (line.isTold === true ? [] : [lineOf(line, seen, atMs)]))
+      .sort((one, other) => rankOf(one) - rankOf(other))
   }
 
   *#restarted({ metrics, totals: { atMs } }: Look): Iterable<Found> {
@@ -189,7 +191,48 @@ export class Attention {
   }
 }
 
-type Found = Omit<AttentionLine, 'sinceMs'> & { readonly key: string; readonly sinceMs?: number }
+type Found = Omit<AttentionLine, 'sinceMs' | 'endedMs'> & {
+  readonly key: string
+  readonly sinceMs?: number
+  /** How often it happened since the start, when the line is about what happened lately. */
+  readonly count?: number
+  /** True when the line of its cause is shown instead. */
+  readonly isTold?: boolean
+  /** The text when it is over. */
+  readonly past?: string
+}
+
+interface Seen {
+  readonly count: number | undefined
+  readonly isTold: boolean | undefined
+  readonly sinceMs: number
+  /** When it happened last. */
+  readonly lastMs: number
+  /** True when its cause was told at that time. */
+  readonly isExplained: boolean | undefined
+}
+
+function seenNow({ count, isTold, sinceMs }: Found, before: Seen | undefined, atMs: number): Seen {
+  const isNew = count === undefined || count !== before?.count
+  return {
+    count,
+    isTold,
+    sinceMs: sinceMs ?? before?.sinceMs ?? atMs,
+    lastMs: isNew ? atMs : before.lastMs,
+    isExplained: isTold || (isNew ? before?.isTold : before.isExplained),
+  }
+}
+
+/** What is over wakes nobody. It is over when its cause is, or when it has not happened for a while. */
+function lineOf({ key, count, isTold, past, ...line }: Found, seen: Seen, atMs: number): AttentionLine {
+  const { sinceMs, lastMs } = seen
+  if (seen.isExplained !== true && atMs - lastMs < QUIET_MS) return { ...line, sinceMs }
+  return { ...line, sinceMs, severity: 'ticket', text: past ?? line.text, endedMs: lastMs }
+}
+
+function rankOf({ severity, endedMs }: AttentionLine): number {
+  return endedMs === undefined ? SEVERITIES.indexOf(severity) : SEVERITIES.length
+}
 
 function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
   const told = new Set<string>()
@@ -227,7 +270,8 @@ function* sharesAbove({ totals, past }: Look, share: Share): Iterable<Found> {
     const part = bad / sumOf(isCounted)
     if (bad <= above.perSecond || part <= above.share) continue
     const cause = `${Math.round(part * 100)} % of ${what} in the last minute`
-    yield { key: `${alert} ${name}`, alert, severity, text: says.replace('%', name), cause }
+    const count = [...counts].reduce((sum, [outcome, one]) => (isBad(outcome) ? sum + one : sum), 0)
+    yield { key: `${alert} ${name}`, alert, severity, text: says.replace('%', () => name), cause, count }
   }
 }
 
@@ -244,7 +288,7 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-/** Tells of refusals of the last minute, unless the alert of their cause is told already. */
+/** Tells of refusals of the last minute, and whether the alert of their cause is told already. */
 function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
   for (const [code, count] of totals.refusals) {
     const lately = count - (past.refusals.get(code) ?? 0)
@@ -253,11 +297,16 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
     if (lately <= 0 || own === undefined) continue
     const isOfStore = own === 'DataNotWritten' && metrics.gateway_store_breaker_open.value !== undefined
     const alert = `Countersign${isOfStore ? 'StoreAway' : own}`
-    if (told.has(alert)) continue
     const severity = TICKETS.has(own) ? 'ticket' : 'page'
-    const text = `Requests get ${REFUSALS[code as RefusalCode]?.status} ${code}`
+    const what = `${REFUSALS[code as RefusalCode]?.status} ${code}`
     const causes = [`${lately} in the last minute`, metrics.causes.get(`gateway_refusals_total ${code}`)]
-    yield { key: `${alert} ${code}`, alert, severity, text, cause: causes.filter(Boolean).join(': ') }
+    const line = {
+      alert,
+      severity,
+      text: `Requests get ${what}`,
+      cause: causes.filter(Boolean).join(': '),
+    } as const
+    yield { key: `${alert} ${code}`, ...line, past: `Requests got ${what}`, count, isTold: told.has(alert) }
   }
 }
 
@@ -280,7 +329,8 @@ function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const isOurs = refused !== undefined && refused.count > failed / 2
   const most = isOurs ? refused.name : `${failures[0]?.name} of the service`
   const cause = `${Math.round(share * 100)} % got 5xx in the last minute, mostly ${most}`
-  yield { key: alert, alert, severity: 'page', text: 'Requests fail', cause }
+  const count = failures.reduce((all, { name }) => all + (totals.statuses.get(name) ?? 0), 0)
+  yield { key: alert, alert, severity: 'page', text: 'Requests fail', past: 'Requests failed', cause, count }
 }
 
 function rule(severity: Condition['severity'], name: string, expression: string, says: string): Condition {

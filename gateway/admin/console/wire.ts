@@ -92,6 +92,8 @@ export interface AttentionLine {
   /** When something expires. */
   readonly untilMs?: number
   readonly sinceMs: number
+  /** When it happened last, of what is over. */
+  readonly endedMs?: number
 }
 
 /** The first of some rows, and how many more there are. */

@@ -52,13 +52,18 @@ function showAttention({ attention }) {
   byId('attention-none').hidden = attention.length > 0
   showLines(
     'attention',
-    attention.map(({ alert, severity, text, cause, untilMs, sinceMs }) => ({
+    attention.map(({ alert, severity, text, cause, untilMs, sinceMs, endedMs }) => ({
       href: `/runbook#${alert.toLowerCase()}`,
       link: { text, is: severity === 'page' ? 'bad' : 'warn' },
       detail: untilMs === undefined ? (cause ?? '') : expiry(untilMs / 1000),
-      since: time(sinceMs, (since) => `since ${since}`),
+      since: time(sinceMs, (since) => `since ${since}${until(endedMs)}`),
     })),
   )
+}
+
+/** @param {number | undefined} ms */
+function until(ms) {
+  return ms === undefined ? '' : ` until ${new Date(ms).toLocaleTimeString('sv')}`
 }
 
 /** @param {ConsoleState} state */
