@@ -408,6 +408,46 @@ it('the runbook says what to do where the token is asked for and its file is not
   }
 })
 
+it('the shell of the runbook has all variables of the gateway, files by their whole path', async (t) => {
+  const [settings = ''] = shellBlocks(sections.get('') ?? '')
+  const [loop = ''] = /^\[ -z "\$PID" \].*\ndone [^\n]*$/ms.exec(settings) ?? []
+  const dir = mkdtempSync(join(tmpdir(), 'countersign shell '))
+  writeFileSync(join(dir, 'clients.json'), '{}')
+  const given = {
+    GATEWAY_CLIENTS: 'clients.json',
+    GATEWAY_CONFIG: `${dir}/clients.json`,
+    GATEWAY_STORE: 'rediss://a:1,b:2',
+    GATEWAY_EMPTY: '',
+    GATEWAY_TEXT: '$(id) "a=b"',
+    OTHER: 'x',
+  }
+  const gateway = spawn('cat', { cwd: dir, env: { PATH: process.env.PATH, ...given }, stdio: 'pipe' })
+  t.after(() => {
+    gateway.kill()
+    rmSync(dir, { recursive: true })
+  })
+  gateway.stdin.write('.')
+  await once(gateway.stdout, 'data')
+  for (const shell of SHELLS) {
+    const env = { PATH: process.env.PATH ?? '', PID: `${gateway.pid}` }
+    const { status, stdout, stderr } = await runShell(
+      shell,
+      `${loop}\nenv | grep -E '^(GATEWAY_|OTHER)' | sort`,
+      env,
+    )
+    assert.deepEqual([status, stderr], [0, ''], shell)
+    const { GATEWAY_CLIENTS, GATEWAY_CONFIG, GATEWAY_STORE, GATEWAY_TEXT } = given
+    const shown = { GATEWAY_CLIENTS: join(dir, GATEWAY_CLIENTS), GATEWAY_CONFIG, GATEWAY_STORE, GATEWAY_TEXT }
+    assert.deepEqual(
+      stdout.trim().split('\n'),
+      Object.entries(shown).map((pair) => pair.join('=')),
+      shell,
+    )
+    const none = await runShell(shell, loop, { ...env, PID: '' })
+    assert.deepEqual([none.status, none.stderr], [0, ''], shell)
+  }
+})
+
 it('each chapter of the runbook leads to what sets up the shell, before its first command', () => {
   const [before = ''] = (sections.get('') ?? '').split('```sh')
   assert.match(before, /^# Runbook$/m)
