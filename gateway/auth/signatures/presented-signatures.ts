@@ -207,6 +207,9 @@ export function faultOfAge(
   nowMs: number,
 ): SignatureFault | undefined {
   const ageMs = nowMs - createdMs
-  if (ageMs > maxAgeMs) return plain('stale', `The signature is older than ${maxAgeMs / 1000} seconds`)
-  return ageMs < -AHEAD_MS ? plain('stale', 'The signature was created in the future') : undefined
+  const seconds = Math.ceil(Math.abs(ageMs) / 1000)
+  if (ageMs > maxAgeMs)
+    return plain('stale', `The signature is ${seconds} s old; ${maxAgeMs / 1000} s are allowed`)
+  if (ageMs >= -AHEAD_MS) return undefined
+  return plain('stale', `The signature is ${seconds} s ahead of our clock; ${AHEAD_MS / 1000} s are allowed`)
 }
