@@ -210,7 +210,10 @@ function describeConsole(): void {
     await first.end('SIGKILL')
     const notice = page.locator('#notice')
     await notice
-      .filter({ hasText: /^No answer from .* since \d\d:\d\d:\d\d; the numbers are from then\. / })
+      .filter({
+        hasText:
+          /^No answer from .* since \d\d:\d\d:\d\d; the numbers are from then\. .*CountersignDown.*docs\/operate\/runbook\.md/,
+      })
       .waitFor()
     assert.equal(await page.title(), `no answer · ${hostname()} · Countersign`)
     assert.equal(await page.locator('#health').textContent(), 'unknown')

@@ -137,7 +137,8 @@ function silence() {
   if (last === undefined) return 'No answer from the gateway.'
   const numbers = paused() ? '' : '; the numbers are from then'
   const since = new Date(lastAtMs).toLocaleTimeString('sv')
-  return `No answer from the gateway since ${since}${numbers}. Links work again when it answers.`
+  const help = 'What to do: chapter CountersignDown of the runbook, docs/operate/runbook.md of the release'
+  return `No answer from the gateway since ${since}${numbers}. ${help}. Links work again when it answers.`
 }
 
 /** @param {string} state */
