@@ -150,6 +150,8 @@ export interface Refusal {
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
+  /** For the log only: the configured client that a credential names, proved or not. */
+  readonly client?: string
   /** Public: names of the policies of limits that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
   readonly violatedPolicies?: readonly string[]
 }
@@ -173,12 +175,13 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** @param more `detail` replaces the public sentence, `status` that of the code; `cause` is for the log */
+/** @param more `detail` replaces the public sentence, `status` that of the code; `cause` and `client` are for the log */
 export function refusal(
   code: RefusalCode,
   more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {
     readonly detail?: string
     readonly cause?: string
+    readonly client?: string | undefined
   } = {},
 ): Refusal {
   const kind: RefusalKind = REFUSALS[code]
@@ -189,6 +192,7 @@ export function refusal(
     headers: more.headers ?? NO_HEADERS,
     closes: kind.closes === true,
     cause: more.cause,
+    ...(more.client !== undefined && { client: more.client }),
     ...(more.violatedPolicies && { violatedPolicies: more.violatedPolicies }),
   }
 }

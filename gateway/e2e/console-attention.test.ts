@@ -228,7 +228,30 @@ function describeAttention(): void {
     await page.getByText('Nothing.', { exact: true }).waitFor()
     const headers = { authorization: 'Bearer x.y.z' }
     for (let i = 0; i < 20; i++) await call(gateway.url, { headers })
-    await firstLineIs('CountersignAuthenticationFailures', /^Credentials are wrong: bearer.*100 % of them/)
+    await firstLineIs(
+      'CountersignAuthenticationFailures',
+      /^Credentials are wrong: bearer.*100 % of them in the last minute: \w/,
+    )
+  })
+
+  it('webhooks of a client whose clock is wrong', async (t) => {
+    const gateway = await started(t, {
+      config: { routes: [{ path: '/*', auth: ['hmac'] }] },
+      clients: [{ id: '<b>acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_SECRET' }] } }],
+      env: { ACME_SECRET: `whsec_${Buffer.from('0123456789abcdefghijklmnop').toString('base64')}` },
+    })
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    const headers = {
+      'x-api-key': 'key_acme',
+      'webhook-id': 'msg_1',
+      'webhook-timestamp': String(Math.floor(Date.now() / 1000) - 600),
+      'webhook-signature': `v1,${Buffer.alloc(32).toString('base64')}`,
+    }
+    for (let i = 0; i < 20; i++) await call(gateway.url, { headers })
+    await firstLineIs(
+      'CountersignAuthenticationFailures',
+      /^Credentials are wrong: hmac.*: client "<b>acme": webhook-timestamp is 6\d\d s behind our clock; 300 s/,
+    )
   })
 
   it('a start after a crash', async (t) => {

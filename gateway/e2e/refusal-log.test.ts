@@ -94,6 +94,7 @@ describe('why a caller was refused', () => {
       const route = path.startsWith('/hooks') ? '/hooks/*' : path
       assert.deepEqual([line.level, line.code, line.route], [INFO, code, route], JSON.stringify(line))
       assert.match(String(line.cause), cause)
+      assert.equal(line.clientId, headers['x-api-key'] === 'key_acme' ? 'acme' : undefined)
     }
   })
 

@@ -13,6 +13,7 @@ import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
 import { presentsSignature, proveSignature, proveSigner } from './credentials/prove-signature.ts'
 import { presentsWebhook, proveWebhook } from './credentials/prove-webhook.ts'
+import { countCredential } from './credentials/throttle-guesses.ts'
 
 const TOKEN_IN_QUERY = refusal('token_in_query', {
   headers: challenges({
@@ -70,8 +71,7 @@ function proveCaller(
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {
     if (exchange.query !== '' && hasTokenParameter(exchange.query)) {
-      gateway.metrics.gateway_auth_decisions_total.count('bearer', 'malformed')
-      return TOKEN_IN_QUERY
+      return countCredential(gateway, 'bearer', 'malformed', TOKEN_IN_QUERY)
     }
     const credential = presentedToken(gateway, exchange)
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)

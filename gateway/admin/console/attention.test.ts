@@ -314,14 +314,17 @@ test('wrong credentials are told when they are a fifth of many, and missing ones
   count('expired', 10)
   assert.deepEqual(lines(60_000), [])
   count('accepted', 79)
-  count('invalid', 21)
+  count('invalid', 19)
+  count('expired', 2)
+  metrics.causes.set('gateway_auth_decisions_total bearer invalid', 'the signature does not fit')
+  metrics.causes.set('gateway_auth_decisions_total bearer expired', 'exp was 11 s ago')
   assert.deepEqual(
     lines(120_000).map(({ alert, text, cause }) => [alert, text, cause]),
     [
       [
         'CountersignAuthenticationFailures',
         'Credentials are wrong: bearer',
-        '21 % of them in the last minute',
+        '21 % of them in the last minute: the signature does not fit',
       ],
     ],
   )
@@ -353,13 +356,14 @@ test('an unknown outcome is told for as long as the alert looks back, and again 
   for (const outcome of ['begun', 'replayed', 'in_progress']) count(outcome)
   assert.deepEqual(minutes(0), [])
   count('unknown')
-  assert.deepEqual(minutes(1), [['1 × 409 idempotency_unknown since the start', 1]])
+  assert.deepEqual(minutes(1), [['1 × 409 idempotency_unknown in all, the last one: see the log', 1]])
+  metrics.causes.set('gateway_idempotency_total /transfers unknown', 'the request 1')
   count('unknown')
   for (const at of [10, 24])
-    assert.deepEqual(minutes(at), [['2 × 409 idempotency_unknown since the start', 1]])
+    assert.deepEqual(minutes(at), [['2 × 409 idempotency_unknown in all, the last one: the request 1', 1]])
   assert.deepEqual(minutes(25), [])
   count('unknown')
-  assert.deepEqual(minutes(30), [['3 × 409 idempotency_unknown since the start', 30]])
+  assert.deepEqual(minutes(30), [['3 × 409 idempotency_unknown in all, the last one: the request 1', 30]])
 })
 
 test('one upstream of several that is down is told, and a group without any as worse', () => {

@@ -160,7 +160,7 @@ export class Attention {
       ...SHARES.flatMap((share) => [...sharesAbove(look, share)]),
       ...requestsFail(look),
       ...upstreamsSlow(look),
-      ...this.#outcomesUnknown(look.totals),
+      ...this.#outcomesUnknown(look),
       ...this.#restarted(look),
     ].map((line) => ({ line, seen: seenNow(line, this.#seen.get(line.key), atMs) }))
     this.#seen = new Map(found.map(({ line, seen }) => [line.key, seen]))
@@ -177,7 +177,7 @@ export class Attention {
     yield { key: alert, alert, severity: 'ticket', text: 'Started again after a crash', cause }
   }
 
-  *#outcomesUnknown({ keyed, atMs }: Totals): Iterable<Found> {
+  *#outcomesUnknown({ metrics, totals: { keyed, atMs } }: Look): Iterable<Found> {
     const alert = 'CountersignPaymentUnknown'
     for (const [route, outcomes] of keyed) {
       const count = outcomes.get('unknown') ?? 0
@@ -185,7 +185,8 @@ export class Attention {
       const last = this.#unknown.get(route)
       if (last === undefined || atMs - last.atMs >= UNKNOWN_MINUTES * 60_000) continue
       const text = `Unknown outcome at ${route}`
-      const cause = `${count} × 409 idempotency_unknown since the start`
+      const latest = metrics.causes.get(`gateway_idempotency_total ${route} unknown`)
+      const cause = `${count} × 409 idempotency_unknown in all, the last one: ${latest ?? 'see the log'}`
       yield { key: `${alert} ${route}`, alert, severity: 'ticket', text, cause }
     }
   }
@@ -256,7 +257,7 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
   }
 }
 
-function* sharesAbove({ totals, past }: Look, share: Share): Iterable<Found> {
+function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<Found> {
   const { of, isBad, isCounted, above, severity, says, what } = share
   const alert = `Countersign${share.alert}`
   for (const [name, counts] of totals[of]) {
@@ -269,7 +270,12 @@ function* sharesAbove({ totals, past }: Look, share: Share): Iterable<Found> {
     const bad = sumOf(isBad)
     const part = bad / sumOf(isCounted)
     if (bad <= above.perSecond || part <= above.share) continue
-    const cause = `${Math.round(part * 100)} % of ${what} in the last minute`
+    const [worst] = rates.filter(({ outcome }) => isBad(outcome)).sort((one, other) => other.rate - one.rate)
+    const causes = [
+      `${Math.round(part * 100)} % of ${what} in the last minute`,
+      metrics.causes.get(`gateway_auth_decisions_total ${name} ${worst?.outcome}`),
+    ]
+    const cause = causes.filter(Boolean).join(': ')
     const count = [...counts].reduce((sum, [outcome, one]) => (isBad(outcome) ? sum + one : sum), 0)
     yield { key: `${alert} ${name}`, alert, severity, text: says.replace('%', () => name), cause, count }
   }

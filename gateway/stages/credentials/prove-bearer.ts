@@ -12,7 +12,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { certificateOf, revocationUnavailable } from './prove-certificate.ts'
-import { countGuess, refuseGuessing } from './throttle-guesses.ts'
+import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   headers: ['Retry-After', '5'],
@@ -139,6 +139,5 @@ function refuseToken({ reason, description, cause }: TokenFault, scheme: Scheme)
 }
 
 function decided(gateway: Gateway, outcome: string, refused: Refusal | undefined): Refusal | undefined {
-  gateway.metrics.gateway_auth_decisions_total.count('bearer', outcome)
-  return refused
+  return countCredential(gateway, 'bearer', outcome, refused)
 }

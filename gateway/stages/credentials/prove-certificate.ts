@@ -10,6 +10,7 @@ import { organizationIdentifierOf, subjectOf } from '../../tls/clients/certifica
 import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
 import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
 import { psd2RolesOf } from '../../tls/clients/psd2-roles.ts'
+import { countCredential } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
@@ -37,8 +38,8 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
 }
 
 function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
-  gateway.metrics.gateway_auth_decisions_total.count('mtls', outcome)
-  return refusal('invalid_certificate', { headers: CHALLENGE, cause })
+  const untrusted = refusal('invalid_certificate', { headers: CHALLENGE, cause })
+  return countCredential(gateway, 'mtls', outcome, untrusted)
 }
 
 /** As clients.json could give them. */

@@ -156,6 +156,7 @@ test('an address that guesses is not verified, and a wrong key is a guess', asyn
   assert.deepEqual([refused?.code, measured], ['too_many_failures', [counted('throttled')]])
   const other = await outcomeOf({ jwks: [{ ...freshKey('one').jwk }] })
   assert.deepEqual([other.refused?.code, other.guesses], ['invalid_signature', 1])
+  assert.equal(other.refused?.client, 'bank')
 })
 
 test('a payment that is sent again with a slow body is never accepted twice', async () => {

@@ -17,7 +17,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import { readWholeBody } from '../body/whole-body.ts'
-import { countGuess, refuseGuessing } from './throttle-guesses.ts'
+import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 type Verdict = ReturnType<typeof verifyMessage>
 type Outcome = Refusal | undefined | Promise<Refusal | undefined>
@@ -246,10 +246,10 @@ function unproved(
   const wanted = { fields: req.fields, keyHeader: route?.idempotency?.header, hasBody: req.body !== null }
   const headers = form.challenge(wanted, signer?.profile)
   const sentence = detail === undefined ? {} : { detail: `${detail}.` }
-  return decided(gateway, outcome, refusal(code, { status: form.status, headers, cause, ...sentence }))
+  const forLog = { cause, client: signer?.principal.client }
+  return decided(gateway, outcome, refusal(code, { status: form.status, headers, ...forLog, ...sentence }))
 }
 
 function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {
-  gateway.metrics.gateway_auth_decisions_total.count('signature', outcome)
-  return refused
+  return countCredential(gateway, 'signature', outcome, refused)
 }

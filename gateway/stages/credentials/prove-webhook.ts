@@ -17,7 +17,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { readWholeBody } from '../body/whole-body.ts'
-import { countGuess, refuseGuessing } from './throttle-guesses.ts'
+import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
@@ -62,9 +62,9 @@ export function proveWebhook(
   }
   const headers = headersOf(exchange, key.scheme)
   if (headers === undefined)
-    return decided(gateway, 'malformed', refuseUnproved('a header of the webhook is repeated'))
+    return decided(gateway, 'malformed', refuseUnproved('a header of the webhook is repeated', key))
   const { message, fault } = readWebhookHeaders(headers, key.scheme, gateway.clock())
-  if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
+  if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause, key))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
   const body = readWholeBody(gateway, exchange, { owner: key.name, source })
@@ -73,7 +73,7 @@ export function proveWebhook(
     exchange.bufferedBody = buffered
     // A slow body must not make a webhook outlive the memory of accepted ones.
     const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
-    if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause))
+    if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause, key))
     return accept(gateway, exchange, { key, message, body: buffered })
   }
   return body instanceof Promise ? body.then(check) : check(body)
@@ -120,7 +120,7 @@ function accept(
   const fault = verifyWebhook(message, content)
   if (fault !== undefined) {
     countGuess(gateway, exchange)
-    return decided(gateway, fault.reason, refuseUnproved(fault.cause))
+    return decided(gateway, fault.reason, refuseUnproved(fault.cause, key))
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
@@ -160,11 +160,11 @@ function settle(gateway: Gateway, seen: Seen, name: string, id: string): Refusal
   return decided(gateway, outcome, refusal('webhooks_unavailable', { headers, cause }))
 }
 
-function refuseUnproved(cause: string): Refusal {
-  return refusal('invalid_signature', { detail: `${WEBHOOK_REFUSED}.`, headers: CHALLENGE, cause })
+function refuseUnproved(cause: string, key?: WebhookKey): Refusal {
+  const forLog = { cause, client: key?.principal.client }
+  return refusal('invalid_signature', { detail: `${WEBHOOK_REFUSED}.`, headers: CHALLENGE, ...forLog })
 }
 
 function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {
-  gateway.metrics.gateway_auth_decisions_total.count('hmac', outcome)
-  return refused
+  return countCredential(gateway, 'hmac', outcome, refused)
 }

@@ -2,6 +2,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { causeOf } from '../response/log-refusal.ts'
 
 /** Refuses an address that has presented too many bad credentials. */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
@@ -15,6 +16,19 @@ export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | 
 
 export function countGuess(gateway: Gateway, exchange: Exchange): void {
   gateway.throttle?.failed(addressKey(exchange))
+}
+
+/** Counts a credential that was looked at, and keeps the latest cause of each outcome for the console. */
+export function countCredential<R extends Refusal | undefined>(
+  { metrics }: Gateway,
+  method: 'bearer' | 'hmac' | 'mtls' | 'signature',
+  outcome: string,
+  refused: R,
+): R {
+  metrics.gateway_auth_decisions_total.count(method, outcome)
+  if (refused?.cause !== undefined)
+    metrics.causes.set(`gateway_auth_decisions_total ${method} ${outcome}`, causeOf(refused))
+  return refused
 }
 
 /** Shadow mode must not block an address from the routes that are enforced. */

@@ -247,10 +247,12 @@ describe('the next request with a key', () => {
   })
 
   it('is refused when what became of the first is unknown', (t) => {
-    const { ask, answered, measured } = served(t)
+    const { ask, answered, measured, gateway } = served(t)
     answered(500)
     assert.equal(ask().res.status, 409)
     assert.ok(measured.includes('gateway_idempotency_total /api/* unknown'))
+    const cause = gateway.metrics.causes.get('gateway_idempotency_total /api/* unknown')
+    assert.match(cause ?? '', /^the request \S+ of userId "user-1", clientId "app-1" has no whole response$/)
   })
 
   it('gets the first response again, with what is for it alone written anew', (t) => {

@@ -172,7 +172,7 @@ function outcomeOf(
       return IN_PROGRESS
     case 'unknown':
       count(gateway, exchange, 'unknown')
-      return unknown(exchange, begun.requestId)
+      return unknown(gateway, exchange, begun.requestId)
     case 'reused':
       count(gateway, exchange, 'reused')
       return REUSED
@@ -186,12 +186,17 @@ function outcomeOf(
 }
 
 /** Names what the trail has of both requests. */
-function unknown({ principal }: Exchange, requestId = 'that began the key'): Refusal {
+function unknown(
+  { metrics }: Gateway,
+  { principal, route }: Exchange,
+  requestId = 'that began the key',
+): Refusal {
   const { subject, client } = { ...principal }
   const caller = Object.entries({ userId: subject, clientId: client })
     .filter(([, id]) => id !== undefined)
     .map(([member, id]) => `${member} ${quote(id)}`)
   const cause = `the request ${requestId} of ${caller.join(', ')} has no whole response`
+  metrics.causes.set(`gateway_idempotency_total ${route?.path ?? ''} unknown`, cause)
   return refusal('idempotency_unknown', { cause })
 }
 

@@ -28,6 +28,7 @@ describe('logRefusal', () => {
         traceId: 'a'.repeat(32),
         code: 'invalid_token',
         route: undefined,
+        clientId: undefined,
         cause: 'the signature',
       },
     )

@@ -1,3 +1,4 @@
+import { quote } from '../../auth/tokens/quote.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
@@ -15,13 +16,13 @@ const MAX_CAUSE_LENGTH = 400
  * caller everything. The lines of each code are limited; the next says how many were left out.
  */
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
-  const { code, cause } = refusal
+  const { code, cause, client } = refusal
   const level = REFUSALS[code].source !== 'downstream' ? 'warn' : cause === undefined ? 'debug' : 'info'
-  writeLine(gateway, exchange, { code, cause, level, message: 'refused' })
+  writeLine(gateway, exchange, { code, cause, client, level, message: 'refused' })
 }
 
-export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, cause }: Refusal): void {
-  writeLine(gateway, exchange, { code, cause, level: 'info', message: 'would be refused' })
+export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, cause, client }: Refusal): void {
+  writeLine(gateway, exchange, { code, cause, client, level: 'info', message: 'would be refused' })
 }
 
 /** A browser keeps from its page what the gateway answered. */
@@ -29,19 +30,30 @@ export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: s
   writeLine(gateway, exchange, { code: undefined, cause, level: 'info', message: 'a browser refuses' })
 }
 
+/** The cause with the client that the credential names, as the console shows it. */
+export function causeOf({ cause = '', client }: Refusal): string {
+  return (client === undefined ? cause : `client ${quote(client)}: ${cause}`).slice(0, MAX_CAUSE_LENGTH)
+}
+
 interface Report {
   readonly code: RefusalCode | undefined
   readonly cause: string | undefined
+  readonly client?: string | undefined
   readonly level: 'debug' | 'info' | 'warn'
   readonly message: string
 }
 
-function writeLine(gateway: Gateway, exchange: Exchange, { code, cause, level, message }: Report): void {
+function writeLine(
+  gateway: Gateway,
+  exchange: Exchange,
+  { code, cause, client, level, message }: Report,
+): void {
   const line = {
     requestId: exchange.requestId,
     traceId: traceIdOf(exchange),
     code,
     route: exchange.route?.path,
+    clientId: client,
     cause: cause?.slice(0, MAX_CAUSE_LENGTH),
   }
   const unlogged = level === 'debug' ? undefined : takeLine(gateway, code, BURST[level])
