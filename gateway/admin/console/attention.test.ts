@@ -208,18 +208,22 @@ test('what has not happened for ten seconds is told as past, whether its cause i
   }
   assert.deepEqual(found(0), [])
   for (let i = 0; i < 20; i++) {
+    metrics.gateway_upstream_request_duration_seconds.observe(10, 'http://b')
     metrics.gateway_refusals_total.count('keys_unavailable')
     metrics.gateway_http_requests_total.count('/*', 'GET', 503)
     metrics.gateway_upstream_unanswered_total.count('http://a')
   }
   const hangs = 'Upstream http://a hangs'
-  const going = ['Requests get 503 keys_unavailable', hangs, 'Requests fail']
-  assert.deepEqual(found(20), [...going, undefined, undefined, undefined])
+  const slow = 'Upstream http://b is slow'
+  const going = ['Requests get 503 keys_unavailable', hangs, 'Requests fail', slow]
+  assert.deepEqual(found(20), [...going, ...going.map(() => undefined)])
   metrics.gateway_upstream_unanswered_total.count('http://a')
-  assert.deepEqual(found(29), [...going, undefined, undefined, undefined])
-  const over = ['Requests got 503 keys_unavailable', 'Requests failed']
-  assert.deepEqual(found(30), [hangs, ...over, undefined, 20_000, 20_000])
-  assert.deepEqual(found(39), [...[over[0], hangs, over[1]], 20_000, 29_000, 20_000])
+  metrics.gateway_upstream_request_duration_seconds.observe(0.1, 'http://b')
+  assert.deepEqual(found(29), [...going, ...going.map(() => undefined)])
+  const over = ['Requests failed', slow]
+  const first = 'Requests got 503 keys_unavailable'
+  assert.deepEqual(found(30), [hangs, first, ...over, undefined, 20_000, 20_000, 20_000])
+  assert.deepEqual(found(39), [first, hangs, ...over, 20_000, 29_000, 20_000, 20_000])
 })
 
 test('a limit is saturated when more than a fifth of many requests are refused', () => {

@@ -289,8 +289,10 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
     const p95Ms = quantileMs(0.95, before, after) ?? 0
     if (rate <= SLOW.perSecond || p95Ms <= SLOW.p95Ms) continue
     const text = `Upstream ${upstream} is slow`
+    const atBound = after.boundsSeconds.findLastIndex((bound) => bound * 1000 <= SLOW.p95Ms)
+    const count = (after.counts.at(-1) ?? 0) - (after.counts[atBound] ?? 0)
     const cause = `its p95 was ${(p95Ms / 1000).toFixed(1)} s in the last minute`
-    yield { key: `${alert} ${upstream}`, alert, severity: 'ticket', text, cause }
+    yield { key: `${alert} ${upstream}`, alert, severity: 'ticket', text, cause, count }
   }
 }
 
