@@ -15,7 +15,7 @@ test('a webhook that is sent again with a slow body is never accepted twice', as
   const timestamp = String(NOW_MS / 1000)
   const signature = createHmac('sha256', secret).update(`id.${timestamp}.${body}`).digest('base64')
   const key = {
-    ...{ name: 'key', scheme: schemeOf('standard'), principal: makePrincipal() },
+    ...{ name: 'key', scheme: schemeOf('standard'), principal: makePrincipal({ client: 'acme' }) },
     secrets: [createSecretKey(secret)],
   }
   let nowMs = NOW_MS
@@ -38,10 +38,12 @@ test('a webhook that is sent again with a slow body is never accepted twice', as
       yield Buffer.from(body)
     }
     Object.assign(exchange.req, { body: Readable.from(slow()) })
-    return (await proveWebhook(gateway, exchange))?.code
+    return await proveWebhook(gateway, exchange)
   }
   assert.equal(await sent(0), undefined)
-  assert.equal(await sent(0), 'webhook_replayed')
+  const replayed = await sent(0)
+  assert.deepEqual([replayed?.code, replayed?.client], ['webhook_replayed', 'acme'])
   nowMs = NOW_MS + 300_000
-  assert.equal(await sent(WEBHOOK_LIFETIME_MS - 300_000), 'invalid_signature')
+  const late = await sent(WEBHOOK_LIFETIME_MS - 300_000)
+  assert.deepEqual([late?.code, late?.client], ['invalid_signature', 'acme'])
 })

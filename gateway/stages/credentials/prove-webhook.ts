@@ -124,7 +124,7 @@ function accept(
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const answer = (seen: Seen) => settle(gateway, seen, name, message.id)
+  const answer = (seen: Seen) => settle(gateway, seen, key, message.id)
   if (scheme.replays !== 'delivery') {
     const id = scheme.replays === 'attempt' ? replayKey(name, message) : contentKey(name, message, content)
     return whenSeen(gateway.acceptedWebhooks.take(id, name), answer)
@@ -149,10 +149,15 @@ function whenSeen(
   return seen instanceof Promise ? seen.then(answer) : answer(seen)
 }
 
-function settle(gateway: Gateway, seen: Seen, name: string, id: string): Refusal | undefined {
+function settle(
+  gateway: Gateway,
+  seen: Seen,
+  { name, principal }: WebhookKey,
+  id: string,
+): Refusal | undefined {
   if (seen === 'replayed') {
     const cause = `webhook ${quote(id)} of key ${quote(name)} was accepted before`
-    return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))
+    return decided(gateway, 'replayed', refusal('webhook_replayed', { cause, client: principal.client }))
   }
   if (seen === undefined) return decided(gateway, 'accepted', undefined)
   const [outcome, seconds, cause] = UNAVAILABLE[seen]
