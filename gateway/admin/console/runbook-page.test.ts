@@ -47,12 +47,13 @@ const SETTINGS = {
 
 test('the values of a gateway are words of a shell, its files absolute, and what it does not have is left out', () => {
   const data = `'/var/lib/it'\\''s'`
+  const config = resolve('gateway.json')
   assert.deepEqual(runbookValues(SETTINGS, { localAddress: '::ffff:10.0.0.9', localPort: 9090 }), {
     ADMIN: 'http://10.0.0.9:9090',
     UPSTREAM: 'http://10.0.0.1:3000',
     JWKS: 'https://issuer.example/jwks.json',
     DATA: data,
-    GATEWAY_CONFIG: resolve('gateway.json'),
+    GATEWAY_CONFIG: config.includes(' ') ? `'${config}'` : config,
     GATEWAY_LIMITS: '/etc/limits.json',
     GATEWAY_DATA_DIR: data,
   })
