@@ -20,7 +20,6 @@ describe('OCSP of a client certificate', () => {
   let respond: RequestListener
   let asked = 0
   const server = createServer((req, res) => {
-    asked += 1
     respond(req, res)
   })
   before(async () => {
@@ -69,7 +68,10 @@ describe('OCSP of a client certificate', () => {
       mode,
       clock: () => state.nowMs,
       onAnswer: (outcome) => told.push(outcome),
-      sendTo: (url) => (request) => createSender({ url, timeoutMs: state.timeoutMs })(request),
+      sendTo: (url) => (request) => {
+        asked += 1
+        return createSender({ url, timeoutMs: state.timeoutMs })(request)
+      },
     })
     /** What becomes of a request: waits as one does. */
     const verdict = async (peer: PeerCertificate) => {

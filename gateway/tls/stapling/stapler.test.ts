@@ -20,10 +20,8 @@ describe('what is stapled', () => {
     const { leaf, issuer } = authority.certificate(name)
     return [leaf, issuer]
   }
-  const startMs = Date.now()
-
   function stapler(chain = chainOf('server')) {
-    const state = { nowMs: startMs, staple: undefined as Staple | undefined, verdicts: [] as string[] }
+    const state = { nowMs: Date.now(), staple: undefined as Staple | undefined, verdicts: [] as string[] }
     const one = new Stapler({
       chain,
       clock: () => state.nowMs,
