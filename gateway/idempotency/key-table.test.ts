@@ -34,6 +34,29 @@ const fullDisk = () => {
   throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
 }
 
+/** A disk that takes a part of each line while `tears`. */
+function tearing(disk: { readonly tears: boolean }): Write {
+  return (fd, bytes) => {
+    if (!disk.tears) return realWrite(fd, bytes)
+    if (Buffer.byteLength(bytes) < 100) return fullDisk()
+    return realWrite(fd, Buffer.from(bytes).subarray(0, 50)) + (Buffer.byteLength(bytes) - 99)
+  }
+}
+
+/** A table that syncs the beginning of a key until `endSync` is called. The key is free then. */
+function slowTable(directory: string) {
+  let synced: (error: null) => void = none
+  const sync = ((_fd: number, done: (error: null) => void) => {
+    synced = done
+  }) as never
+  const { table } = openTable(directory, { sync, syncs: true })
+  table.begin(request('slow'), (begun) => {
+    if (begun.outcome === 'begun') table.finish(begun.held, 'free', none)
+  })
+  table.flush()
+  return { table, endSync: () => synced(null) }
+}
+
 describe('a key', () => {
   it('begins once, and is in progress until it is finished', (t) => {
     const { outcome } = openTable(temporaryDirectory(t))
@@ -209,11 +232,7 @@ describe('the files of keys', () => {
   it('are read at the right places behind a torn line that could not be cut off', (t) => {
     const directory = temporaryDirectory(t)
     const disk = { tears: false }
-    const write: Write = (fd, bytes) => {
-      if (!disk.tears) return realWrite(fd, bytes)
-      if (Buffer.byteLength(bytes) < 100) return fullDisk()
-      return realWrite(fd, Buffer.from(bytes).subarray(0, 50)) + (Buffer.byteLength(bytes) - 99)
-    }
+    const write = tearing(disk)
     const { table, finish, time, begin, held, outcome } = openTable(directory, { write })
     const ftruncate = t.mock.method(fs, 'ftruncateSync', fullDisk)
     t.after(syncBuiltinESMExports)
@@ -247,11 +266,7 @@ describe('the files of keys', () => {
 
   it('are read at the right places where the first line since a look ends a torn one', (t) => {
     const disk = { tears: false }
-    const write: Write = (fd, bytes) => {
-      if (!disk.tears) return realWrite(fd, bytes)
-      if (Buffer.byteLength(bytes) < 100) return fullDisk()
-      return realWrite(fd, Buffer.from(bytes).subarray(0, 50)) + (Buffer.byteLength(bytes) - 99)
-    }
+    const write = tearing(disk)
     const { table, finish, time, begin, held, outcome } = openTable(temporaryDirectory(t), { write })
     const a = held('a')
     const ftruncate = t.mock.method(fs, 'ftruncateSync', fullDisk)
@@ -440,21 +455,13 @@ describe('keys whose secret is changed', () => {
 
   it('seal nothing more under the old one, also where the disk is slow while they change', (t) => {
     const directory = temporaryDirectory(t)
-    let synced: (error: null) => void = none
-    const sync = ((_fd: number, done: (error: null) => void) => {
-      synced = done
-    }) as never
-    const { table } = openTable(directory, { sync, syncs: true })
-    table.begin(request('slow'), (begun) => {
-      if (begun.outcome === 'begun') table.finish(begun.held, 'free', none)
-    })
-    table.flush()
+    const { table, endSync } = slowTable(directory)
     table.rekey([NEW, OLD])
     table.maintain()
-    synced(null)
+    endSync()
     table.begin(request('new'), none)
     table.flush()
-    synced(null)
+    endSync()
     table.rekey([NEW])
     table.close()
     assert.equal(openTable(directory, { secrets: [NEW] }).outcome('new'), 'unknown')
@@ -462,20 +469,12 @@ describe('keys whose secret is changed', () => {
 
   it('keep the old one while the newest file is written under it, because a slow disk keeps the next from beginning', (t) => {
     const directory = temporaryDirectory(t)
-    let synced: (error: null) => void = none
-    const sync = ((_fd: number, done: (error: null) => void) => {
-      synced = done
-    }) as never
-    const { table } = openTable(directory, { sync, syncs: true })
-    table.begin(request('slow'), (begun) => {
-      if (begun.outcome === 'begun') table.finish(begun.held, 'free', none)
-    })
-    table.flush()
-    synced(null)
+    const { table, endSync } = slowTable(directory)
+    endSync()
     table.flush()
     table.rekey([NEW, OLD])
     assert.throws(() => table.rekey([NEW]), /bring its line back/)
-    synced(null)
+    endSync()
     table.rekey([NEW])
     table.begin(request('new'), none)
     table.close()
