@@ -880,7 +880,6 @@ describe('the edge', () => {
     })
 
     it('by not reading: broken off when the time of the route is up, with little held in memory', async (t) => {
-      // Enough time for all responses to begin, however busy the machine is.
       const patient = await startGateway({
         env: MEASURABLE,
         config: {
@@ -897,6 +896,8 @@ describe('the edge', () => {
       )
       for (const [index, wire] of wires.entries()) {
         wire.send(`GET /endless HTTP/1.1\r\n${HOST}X-Request-ID: unread-${index}\r\n\r\n`)
+        // Its response has begun, however busy the machine is; more than what has come with that is not read.
+        await once(wire.socket, 'readable')
       }
       const pairs = Promise.all(Array.from(wires.keys(), (index) => patient.pair(`unread-${index}`)))
       let over = false
