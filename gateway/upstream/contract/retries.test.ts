@@ -120,7 +120,9 @@ describe('a connection that is lost after the request was written', () => {
     const malformed = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end('garbage\r\n\r\n') }])
     assert.equal((await send(malformed.upstream).over).fault?.kind, 'malformed')
     assert.equal(malformed.scripted[0].requests.length, 1)
-    const silent = await upstreamsOf(t, [{}], { headersMs: 250 })
+    const time = { nowMs: 0 }
+    const hangs: ScriptedOptions = { onRequest: () => (time.nowMs = 20_000) }
+    const silent = await upstreamsOf(t, [hangs], { headersMs: 20_000, clock: () => time.nowMs })
     assert.equal((await send(silent.upstream).over).fault?.kind, 'timeout')
     assert.equal(silent.scripted[0].requests.length, 1)
   })
