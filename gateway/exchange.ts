@@ -111,6 +111,8 @@ export class Exchange implements Slotted {
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
+  /** refuse: a client that the refused credential names and does not prove. */
+  claimedClient: string | undefined = undefined
   /** forward, forwarding, refuse, open: undefined unless it is a call of gRPC. */
   grpcStatus: number | undefined = undefined
   /** forward: the value that went upstream. */

@@ -44,6 +44,20 @@ test('API_RESPONSE is API_REQUEST followed by status code and duration', () => {
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":12.346}\n`)
 })
 
+test('a refusal names a client that was only claimed, and says whether its address is throttled, before the optional members', () => {
+  const request = requestRecord({ ...facts, clientId: undefined, gatewayId: GATEWAY_ID })
+  for (const [end, members] of [
+    [{ refusalCode: 'limit_exceeded' }, ''],
+    [{ refusalCode: 'too_many_failures' }, ',"throttled":true'],
+    [{ refusalCode: 'invalid_signature', claimedClient: 'a"b' }, ',"claimedClientId":"a\\"b"'],
+    [{ refusalCode: 'too_many_failures', claimedClient: 'a' }, ',"claimedClientId":"a","throttled":true'],
+  ] as const) {
+    const response = responseTo(request, 429, 1, undefined, end)
+    assert.ok(response.endsWith(`,"statusCode":429,"duration":1${members},"gatewayId":"${GATEWAY_ID}"}\n`))
+    assert.equal(pairKeyOf(response), pairKeyOf(request))
+  }
+})
+
 test('a recovered API_RESPONSE has status code and duration 0 and says that it was recovered', () => {
   const line = recoveredRecord(requestRecord(facts))
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)

@@ -1,3 +1,4 @@
+import type { RefusalCode } from '../refusals.ts'
 import { signatureAt } from './signature-records.ts'
 
 /** Lines of the audit trail: NDJSON (one object of RFC 8259 a line), UTF-8. Fields keep one order: recovery compares bytes. */
@@ -27,6 +28,9 @@ export interface RequestFacts {
 
 /** Optional members that only API_RESPONSE has. */
 interface ResponseEnd {
+  readonly refusalCode?: RefusalCode | undefined
+  /** A client that the refused credential names and does not prove. */
+  readonly claimedClient?: string | undefined
   readonly decisionId?: string | undefined
   readonly replayOf?: string | undefined
 }
@@ -158,18 +162,21 @@ export function requestRecord(facts: RequestFacts): string {
  * Made from the request's line, which is five times faster than building the fields again.
  * @param durationMs written with three decimals; 0 when it is not a number at or above 0 @param grpcStatus at most two digits;
  * undefined: no call of gRPC @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that the
- * response was first given to
+ * response was first given to; the others of a refusal, before the optional members
  */
 export function responseTo(
   requestLine: string,
   statusCode: number,
   durationMs: number,
   grpcStatus?: number,
-  { decisionId, replayOf }: ResponseEnd = {},
+  { refusalCode, claimedClient, decisionId, replayOf }: ResponseEnd = {},
 ): string {
   const duration =
     durationMs >= 0 && durationMs < Number.POSITIVE_INFINITY ? Math.round(durationMs * 1000) / 1000 : 0
-  const line = responseLine(requestLine, `,"statusCode":${statusCode | 0},"duration":${duration}`)
+  const refused =
+    (claimedClient === undefined ? '' : `,"claimedClientId":${quoted(claimedClient)}`) +
+    (refusalCode === 'too_many_failures' ? ',"throttled":true' : '')
+  const line = responseLine(requestLine, `,"statusCode":${statusCode | 0},"duration":${duration}${refused}`)
   if (grpcStatus === undefined && decisionId === undefined && replayOf === undefined) return line
   return (
     line.slice(0, endOf(line)) +

@@ -94,7 +94,8 @@ describe('why a caller was refused', () => {
       const route = path.startsWith('/hooks') ? '/hooks/*' : path
       assert.deepEqual([line.level, line.code, line.route], [INFO, code, route], JSON.stringify(line))
       assert.match(String(line.cause), cause)
-      assert.equal(line.clientId, headers['x-api-key'] === 'key_acme' ? 'acme' : undefined)
+      assert.equal(line.clientId, undefined)
+      assert.equal(line.claimedClientId, headers['x-api-key'] === 'key_acme' ? 'acme' : undefined)
     }
   })
 

@@ -638,6 +638,10 @@ describe('a signed webhook', () => {
     const throttled = { status: 429, code: 'too_many_failures', outcome: 'throttled' }
     const response = await refuses(() => deliver({}), throttled)
     assert.ok(Number(response.headers['retry-after']) > 0)
+    const [, { clientId, claimedClientId, throttled: isThrottled }] = await gateway.pair(
+      String(response.headers['x-request-id']),
+    )
+    assert.deepEqual([clientId, claimedClientId, isThrottled], [undefined, 'acme', true])
     await refuses(() => deliver({ key: 'key_nobody' }), throttled)
   })
 

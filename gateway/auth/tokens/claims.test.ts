@@ -266,6 +266,10 @@ test('a token expires at the millisecond at which the tolerance after its exp is
   assert.equal(fault.cause, 'exp was 42 s ago; 10 s are allowed')
   assert.equal(readClaims(claims, rules, NOW_MS + 10_000).fault?.reason, 'expired')
   assert.equal(fault.description, 'The access token expired')
+  assert.equal(
+    readClaims({ ...claims, client_id: 'an app' }, rules, NOW_MS + 10_000).fault?.client,
+    'an%20app',
+  )
 })
 
 test('a token tells what it is bound to', () => {

@@ -70,21 +70,19 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   if (typeof binding === 'string') return invalid(binding)
   if (binding === undefined && rules.boundOnly)
     return invalid('no cnf: this issuer is trusted for bound tokens only')
+  const ids = { sub: named.sub.value, client: named.client.value, session: named.sid.value } as Ids
+  // No issuer contains `#` (RFC 8414 section 2).
+  const realm = rules.own ? '' : `${rules.issuer}#`
+  const isOfSession = ids.client === undefined || (rules.own && ids.client === SESSION_CLIENT)
+  const client = isOfSession ? undefined : realm + visibleId(ids.client as string)
   const expiresAtMs = exp * 1000 + clockToleranceMs
   const agoSeconds = Math.floor((nowMs - exp * 1000) / 1000)
-  if (nowMs >= expiresAtMs)
-    return {
-      fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${clockToleranceMs / 1000} s are allowed`),
-    }
-  const ids = { sub: named.sub.value, client: named.client.value, session: named.sid.value } as Ids
+  const late = `exp was ${agoSeconds} s ago; ${clockToleranceMs / 1000} s are allowed`
+  if (nowMs >= expiresAtMs) return { fault: { ...tokenFault('expired', late), client } }
   const isForNoUser = isMachine(claims, tokens.machine)
   if (isForNoUser && ids.client === undefined)
     return invalid(`it is a machine's, and has no ${named.client.name}`)
-  // No issuer contains `#` (RFC 8414 section 2).
-  const realm = rules.own ? '' : `${rules.issuer}#`
   const sub = realm + visibleId(ids.sub)
-  const isOfSession = ids.client === undefined || (rules.own && ids.client === SESSION_CLIENT)
-  const client = isOfSession ? undefined : realm + visibleId(ids.client as string)
   const session = ids.session && realm + ids.session
   // RFC 9068 section 2.2: without a user, sub is the client itself.
   const isOfClient = client !== undefined && (isForNoUser || client === sub)

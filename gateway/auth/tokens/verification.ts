@@ -31,6 +31,8 @@ export interface TokenFault {
   readonly description: string
   /** For the log. Text from the token is shortened and quoted; never the token itself. */
   readonly cause: string
+  /** The client that the token names. */
+  readonly client?: string | undefined
 }
 
 // One sentence per reason: the failed check would help a forger.

@@ -30,7 +30,7 @@ interface Verified {
 
 const CACHE_SIZE = 10_000
 const MAX_CACHED_CHARS = 16 * 1024 * 1024
-const EXPIRED: Verification = { fault: tokenFault('expired', 'expired since it was first seen') }
+const EXPIRED = tokenFault('expired', 'expired since it was first seen')
 const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
 const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
 
@@ -182,7 +182,7 @@ export class TokenVerifier {
   #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {
     if (this.#options.clock() >= expiresAtMs) {
       this.#verified.delete(text)
-      return EXPIRED
+      return { fault: { ...EXPIRED, client: verification.principal.client } }
     }
     return this.#unlessRevoked(verification)
   }

@@ -130,12 +130,12 @@ function refusePossession(gateway: Gateway, { error, description, cause }: Proof
   return refusal(error, { detail: description, headers, cause })
 }
 
-function refuseToken({ reason, description, cause }: TokenFault, scheme: Scheme): Refusal {
+function refuseToken({ reason, description, cause, client }: TokenFault, scheme: Scheme): Refusal {
   if (reason === 'keys_unavailable' || reason === 'introspection_unavailable') {
     return refusal(reason, { headers: ['Retry-After', '5'], cause })
   }
   const headers = challenges({ error: 'invalid_token', description, scheme })
-  return refusal('invalid_token', { detail: description, headers, cause })
+  return refusal('invalid_token', { detail: description, headers, cause, client })
 }
 
 function decided(gateway: Gateway, outcome: string, refused: Refusal | undefined): Refusal | undefined {

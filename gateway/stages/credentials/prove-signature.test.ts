@@ -154,6 +154,7 @@ test('a message with two good signatures is not accepted again with one of them 
 test('an address that guesses is not verified, and a wrong key is a guess', async () => {
   const { refused, measured } = await outcomeOf({ blockedSeconds: 7 })
   assert.deepEqual([refused?.code, measured], ['too_many_failures', [counted('throttled')]])
+  assert.equal(refused?.client, 'bank')
   const other = await outcomeOf({ jwks: [{ ...freshKey('one').jwk }] })
   assert.deepEqual([other.refused?.code, other.guesses], ['invalid_signature', 1])
   assert.equal(other.refused?.client, 'bank')

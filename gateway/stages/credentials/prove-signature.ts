@@ -61,14 +61,15 @@ export function proveSignature(
     const missing = { code: 'missing_signature', outcome: 'missing', cause: `no ${form.headers[0]}` } as const
     return unproved(gateway, exchange, { ...missing, form, signer: known })
   }
-  const blocked = refuseGuessing(gateway, exchange)
-  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const ownersOf = (keyid: string) => {
     if (known === undefined) return signers.ownersOf(keyid)
     // The token says who has sent the request, even when another client publishes the same key or name.
     const key = known.keys.find(keyid)
     return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }
+  const claimed = known ?? signatures.flatMap(({ keyid }) => ownersOf(keyid))[0]?.signer
+  const blocked = refuseGuessing(gateway, exchange, claimed?.principal.client)
+  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const presented = { signatures, ownersOf, known, nowMs: gateway.clock() }
   const settle = ({ verified, fault }: Verdict) =>
     verified === undefined

@@ -48,12 +48,12 @@ export function proveWebhook(
   gateway: Gateway,
   exchange: Exchange,
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  const blocked = refuseGuessing(gateway, exchange)
-  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const client = exchange.route?.webhookClient
   const { byKeyId, byWebhookClient } = gateway.clients.table
   const keyId = valueIn(exchange.req.fields, API_KEY) ?? ''
   const key = client === undefined ? byKeyId.get(keyId) : byWebhookClient.get(client)
+  const blocked = refuseGuessing(gateway, exchange, key?.principal.client)
+  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   // The value is not logged: other APIs use X-API-Key for the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)

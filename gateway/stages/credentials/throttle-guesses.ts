@@ -4,13 +4,14 @@ import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { causeOf } from '../response/log-refusal.ts'
 
-/** Refuses an address that has presented too many bad credentials. */
-export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+/** Refuses an address that has presented too many bad credentials. @param client the one that the credential names */
+export function refuseGuessing(gateway: Gateway, exchange: Exchange, client?: string): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
   return refusal('too_many_failures', {
     headers: ['Retry-After', String(blockedSeconds)],
     cause: `${exchange.address} has presented too many bad credentials`,
+    client,
   })
 }
 

@@ -28,7 +28,7 @@ describe('logRefusal', () => {
         traceId: 'a'.repeat(32),
         code: 'invalid_token',
         route: undefined,
-        clientId: undefined,
+        claimedClientId: undefined,
         cause: 'the signature',
       },
     )

@@ -53,7 +53,7 @@ function writeLine(
     traceId: traceIdOf(exchange),
     code,
     route: exchange.route?.path,
-    clientId: client,
+    [exchange.principal === undefined ? 'claimedClientId' : 'clientId']: client,
     cause: cause?.slice(0, MAX_CAUSE_LENGTH),
   }
   const unlogged = level === 'debug' ? undefined : takeLine(gateway, code, BURST[level])

@@ -4,7 +4,7 @@ import { Commit } from '../../audit/commit/commit.ts'
 import { refusal } from '../../refusals.ts'
 import { admit } from '../admit.ts'
 import { PendingRecord, record } from '../record.ts'
-import { makeExchange, makeGateway } from '../stage.test-support.ts'
+import { makeExchange, makeGateway, makePrincipal } from '../stage.test-support.ts'
 import { giveUp, refuse } from './refuse.ts'
 
 const NOT_FOUND = refusal('not_found', { headers: ['Retry-After', '3'], cause: 'private' })
@@ -32,6 +32,19 @@ describe('refuse', () => {
     assert.match(res.lines, /Retry-After: 3\r\n/)
     assert.match(res.lines, /X-Request-ID: request-1\r\n/)
     assert.equal(res.body.includes('private'), false)
+  })
+
+  it('records the client that a credential names as claimed, unless the caller was proved', () => {
+    for (const [principal, claimed] of [
+      [undefined, 'acme'],
+      [makePrincipal(), undefined],
+    ] as const) {
+      const { gateway, trail } = makeGateway()
+      const { exchange } = makeExchange()
+      exchange.principal = principal
+      refuse(gateway, exchange, refusal('invalid_signature', { client: 'acme' }))
+      assert.equal(trail.records[1]?.claimedClientId, claimed)
+    }
   })
 
   it('sends a page to a browser', () => {

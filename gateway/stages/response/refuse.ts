@@ -15,6 +15,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = final.code
+  if (exchange.principal === undefined) exchange.claimedClient = final.client
   if (isGrpc(exchange.req)) {
     refuseCall(gateway, exchange, final)
     return
