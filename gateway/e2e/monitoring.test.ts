@@ -10,6 +10,7 @@ import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { FORMS } from '../terminal/operational-log.ts'
 import { call } from './client.ts'
 import { describeWithPrograms } from './other-programs.ts'
 import { adaptedConfig, FILES, NO_PROMETHEUS, type RunningPrometheus, startPrometheus } from './prometheus.ts'
@@ -447,6 +448,38 @@ it('the shell of the runbook has all variables of the gateway, files by their wh
     assert.equal(none.status, 0, shell)
     assert.match(none.stderr, /^no gateway has DATA: export its GATEWAY_… first$/m, shell)
   }
+})
+
+it('the runbook finds the same lines of the log in each of its forms, and shows when they were written', async () => {
+  const patterns = [...runbook.matchAll(/^logged '(.*)'$/gm)].map(([, pattern = '']) => new RegExp(pattern))
+  assert.ok(patterns.length > 20)
+  const time = Date.UTC(2026, 10, 28, 3)
+  const lines = [
+    { level: 30, time, msg: 'started after a crash' },
+    { level: 30, time, msg: 'tls', part: 'certificates' },
+    { level: 40, time, code: 'upstream_timeout', route: '/a', cause: 'an error', msg: 'refused' },
+    { level: 50, time, err: { type: 'Error', message: 'no', stack: 'Error: no' }, msg: 'it failed' },
+    { level: 60, time, faults: ['one fault', 'another'], msg: 'the end' },
+  ].map((line) => JSON.stringify(line))
+  const forms = Object.values(FORMS).map((form) => form({ 'service.name': 'countersign' }))
+  const found = (pattern: RegExp, written: readonly string[]) => written.map((line) => pattern.test(line))
+  for (const pattern of patterns)
+    for (const form of forms)
+      assert.deepEqual(found(pattern, lines.map(form)), found(pattern, lines), String(pattern))
+  for (const line of lines)
+    assert.ok(
+      patterns.some((pattern) => pattern.test(line)),
+      line,
+    )
+  if (spawnSync('jq', ['--version']).error !== undefined) return
+  const [, command = ''] = /`(log \| jq [^`]*)`/.exec(runbook) ?? []
+  const script = `log() { printf '%s\\n' 'not of the gateway' "$LINE"; }\n${command}`
+  const env = {
+    PATH: process.env.PATH ?? '',
+    LINE: `2026-11-28T04:00:00+0100 host countersign[7]: ${lines[4]}`,
+  }
+  const { stdout } = await runShell('bash', script, env)
+  assert.equal(stdout.trim(), lines[4]?.replace(String(time), '"2026-11-28T03:00:00Z"'))
 })
 
 it('each chapter of the runbook leads to what sets up the shell, before its first command', () => {
