@@ -135,6 +135,8 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
 /** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
+/** How many causes are told of requests that fail. */
+const MOST = 3
 
 interface Look {
   readonly metrics: Metrics
@@ -272,7 +274,7 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
     if (bad <= above.perSecond || part <= above.share) continue
     const [worst] = rates.filter(({ outcome }) => isBad(outcome)).sort((one, other) => other.rate - one.rate)
     const causes = [
-      `${Math.round(part * 100)} % of ${what} in the last minute`,
+      `${percentOf(part)} % of ${what} in the last minute`,
       metrics.causes.get(`gateway_auth_decisions_total ${name} ${worst?.outcome}`),
     ]
     const cause = causes.filter(Boolean).join(': ')
@@ -331,14 +333,31 @@ function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const failed = sum(failures) - sum(refusals.filter(({ name }) => name === 'maintenance'))
   const share = failed / sum(statuses)
   if (failed <= FAILING.count || share <= FAILING.share) return
-  const refused = refusals.find(
-    ({ name }) => name !== 'maintenance' && REFUSALS[name as RefusalCode]?.status >= 500,
-  )
-  const isOurs = refused !== undefined && refused.count > failed / 2
-  const most = isOurs ? refused.name : `${failures[0]?.name} of the service`
-  const cause = `${Math.round(share * 100)} % got 5xx in the last minute, mostly ${most}`
+  const refusedWith = (status: number) =>
+    refusals.filter(({ name }) => REFUSALS[name as RefusalCode]?.status === status)
+  const parts = failures
+    .flatMap(({ name, count }) => {
+      const refused = refusedWith(Number(name))
+      return [...refused, { name: `${name} of the service`, count: count - sum(refused) }]
+    })
+    .filter(({ name, count }) => count > 0 && name !== 'maintenance')
+    .sort((one, other) => other.count - one.count)
+    .map(({ name, count }) => ({ name, percent: percentOf(count / failed) }))
+  const [first] = parts
+  const most =
+    first !== undefined && first.percent > 50
+      ? `mostly ${first.name}`
+      : `of these ${parts
+          .slice(0, MOST)
+          .map(({ name, percent }) => `${percent} % ${name}`)
+          .join(', ')}`
+  const cause = `${percentOf(share)} % got 5xx in the last minute, ${most}`
   const count = failures.reduce((all, { name }) => all + (totals.statuses.get(name) ?? 0), 0)
   yield { key: alert, alert, severity: 'page', text: 'Requests fail', past: 'Requests failed', cause, count }
+}
+
+function percentOf(share: number): number {
+  return Math.round(share * 100)
 }
 
 function rule(severity: Condition['severity'], name: string, expression: string, says: string): Condition {
