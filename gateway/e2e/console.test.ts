@@ -236,6 +236,52 @@ function describeConsole(): void {
     await next.end('SIGKILL')
   })
 
+  it('keeps its links where its stream is refused, and says until when what is over went on', async () => {
+    const context = await browser.newContext({ timezoneId: 'Asia/Kolkata' })
+    const page = await context.newPage()
+    page.setDefaultTimeout(PATIENCE_MS)
+    await page.goto(gateway.adminUrl)
+    const { point, state } = await firstMoment(gateway.adminUrl, TOKEN)
+    const over = {
+      ...{ alert: 'CountersignOverloaded', severity: 'ticket', text: 'Requests got 503 overloaded' },
+      ...{ sinceMs: Date.UTC(2026, 10, 28, 3, 4, 5), endedMs: Date.UTC(2026, 10, 28, 3, 5, 7) },
+    }
+    const moment = JSON.stringify({ point, state: { ...state, attention: [over] } })
+    const body = `event: history\ndata: []\n\nevent: moment\ndata: ${moment}\n\n`
+    const answers = [{ contentType: 'text/event-stream', body }]
+    const refused = { status: 503, body: '10 consoles are open, and no more are served\n' }
+    await page.route('**/events', (route) => route.fulfill(answers.pop() ?? refused))
+    await signIn(page, TOKEN)
+    await page.locator('#attention').getByText('since 2026-11-28 08:34:05 until 08:35:07').waitFor()
+    const said = /^Refused: 10 consoles are open, and no more are served\. The numbers are from before\./
+    await page.locator('#notice').filter({ hasText: said }).waitFor()
+    assert.equal(await page.locator('#health').textContent(), 'unknown')
+    await page.locator('#attention a').click()
+    await page.waitForURL('**/runbook#countersignoverloaded')
+    await context.close()
+  })
+
+  it('leads to the runbook while ten others are open, and is live once one of them is closed', async () => {
+    const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
+    const { adminUrl, end } = await startGateway({ config })
+    const others = await Promise.all(Array.from({ length: 10 }, () => fetch(`${adminUrl}/events`)))
+    const page = await browser.newPage()
+    page.setDefaultTimeout(PATIENCE_MS)
+    await page.goto(adminUrl)
+    const said = /^Refused: 10 consoles are open, and no more are served\. Another try follows\.$/
+    await page.locator('#notice').filter({ hasText: said }).waitFor()
+    assert.match(await page.title(), /^refused · /)
+    assert.deepEqual(await accessibilityFindings(page), [])
+    await picture(page, 'refused')
+    const link = page.getByRole('link', { name: 'runbook' })
+    assert.equal(await link.getAttribute('href'), '/runbook')
+    await others[0]?.body?.cancel()
+    await page.getByText('live').waitFor()
+    await link.waitFor({ state: 'hidden' })
+    await page.close()
+    await end('SIGKILL')
+  })
+
   it('shows every text as text, whatever is in it', async () => {
     const { context, page } = await open()
     const moment = await firstMoment(gateway.adminUrl, TOKEN)

@@ -6,6 +6,8 @@ import { follow, TOKEN } from './stream.js'
 import { latency, rate, whole } from './words.js'
 
 const THEME = 'countersign-theme'
+const NO_ANSWER = 'no answer'
+const REFUSED = 'refused'
 const THEMES = ['system', 'light', 'dark']
 const prefersDark = matchMedia('(prefers-color-scheme: dark)')
 const pause = byId('pause')
@@ -34,7 +36,7 @@ pause.addEventListener('click', () => {
 byId('near-limit').addEventListener('change', show)
 byId('console').addEventListener('click', (event) => {
   // Nobody would serve what a link leads to, and this page would be gone.
-  if (isOld()) event.preventDefault()
+  if (byId('link').textContent === NO_ANSWER) event.preventDefault()
 })
 byId('sign-out').addEventListener('click', () => {
   sessionStorage.removeItem(TOKEN)
@@ -75,8 +77,8 @@ function connect() {
       if (!paused()) show()
     },
     fault: (reason) => say(`The gateway could not read its state: ${reason}`),
-    lost: () => age('no answer', silence()),
-    refused: (reason) => age('refused', reason),
+    lost: () => age(NO_ANSWER, silence()),
+    refused: (reason) => age(REFUSED, refusal(reason.trim())),
     unauthorized: askForToken,
   })
 }
@@ -129,8 +131,10 @@ function age(link, why) {
   setText(health, 'unknown')
 }
 
-function isOld() {
-  return byId('console').classList.contains('old')
+/** @param {string} reason */
+function refusal(reason) {
+  const numbers = last === undefined || paused() ? '' : ' The numbers are from before.'
+  return `Refused: ${reason}.${numbers} Another try follows.`
 }
 
 function silence() {
@@ -151,6 +155,7 @@ function showLink(text, is) {
   const link = byId('link')
   link.className = `pill ${is}`
   setText(link, text)
+  byId('served').hidden = text !== REFUSED
   if (is !== 'good') entitle(text)
 }
 
