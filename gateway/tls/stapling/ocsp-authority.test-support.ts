@@ -46,14 +46,11 @@ interface Wish {
 export class OcspAuthority {
   readonly #folder: string
 
-  /** @param folder an empty one; @param kind of the authority's key: words for `openssl genpkey` */
+  /** @param folder an empty one; @param kind of the authority's key: words for `openssl req -newkey` */
   constructor(folder: string, kind = P_256) {
     this.#folder = folder
     writeFileSync(join(folder, 'ca.cnf'), CONFIG)
-    this.#openssl(`genpkey -algorithm ${kind} -out ca-key.pem`)
-    this.#openssl(
-      'req -x509 -new -key ca-key.pem -out ca.pem -subj /CN=OCSP-Root -days 2 -config ca.cnf -extensions ca',
-    )
+    this.#certify('ca', kind, '-subj /CN=OCSP-Root -config ca.cnf -extensions ca')
     this.issue('server', 10)
   }
 
@@ -68,11 +65,8 @@ export class OcspAuthority {
     { section = 'server', more = '' } = {},
   ): { readonly cert: string; readonly key: string } {
     writeFileSync(join(this.#folder, `${name}.cnf`), CONFIG.replace(`[${section}]`, `[${section}]\n${more}`))
-    this.#openssl(`genpkey -algorithm ${P_256} -out ${name}-key.pem`)
-    this.#openssl(`req -new -key ${name}-key.pem -out ${name}.csr -subj /CN=${name} -config ca.cnf`)
-    this.#openssl(
-      `x509 -req -in ${name}.csr -CA ca.pem -CAkey ca-key.pem -set_serial ${serial} -days 2 -extfile ${name}.cnf -extensions ${section} -out ${name}.pem`,
-    )
+    const issuer = `-CA ca.pem -CAkey ca-key.pem -set_serial ${serial}`
+    this.#certify(name, P_256, `-subj /CN=${name} -config ${name}.cnf -extensions ${section} ${issuer}`)
     return this.textsOf(name)
   }
 
@@ -87,26 +81,35 @@ export class OcspAuthority {
   }
 
   /** What `openssl ocsp` says of a certificate, in DER. */
-  respond({ name = 'server', more = '', ...wish }: Wish = {}): Buffer {
-    this.#openssl(`ocsp -issuer ca.pem ${more} -cert ${name}.pem -reqout ${name}.req -no_nonce`)
-    return this.respondTo(readFileSync(join(this.#folder, `${name}.req`)), { name, ...wish })
+  respond({ more = '', ...wish }: Wish = {}): Buffer {
+    return this.#answer(`-issuer ca.pem ${more} -cert ${wish.name ?? 'server'}.pem -no_nonce`, wish)
   }
 
   /** What it says to a request. */
-  respondTo(
-    request: Buffer,
-    { status = 'good', signer = 'ca', minutes = 60, name = 'server', signing = '' }: Wish = {},
+  respondTo(request: Buffer, wish: Wish = {}): Buffer {
+    writeFileSync(join(this.#folder, 'request.der'), request)
+    return this.#answer('-reqin request.der', wish)
+  }
+
+  #answer(
+    question: string,
+    { status = 'good', signer = 'ca', minutes = 60, name = 'server', signing = '' }: Wish,
   ): Buffer {
     const serial = this.certificate(name).leaf.serialNumber
     const revoked = status === 'revoked' ? '250101000000Z' : ''
     const known = `${status === 'revoked' ? 'R' : 'V'}\t401231000000Z\t${revoked}\t${serial}\tunknown\t/CN=${name}\n`
     writeFileSync(join(this.#folder, 'index.txt'), status === 'unknown' ? '' : known)
-    writeFileSync(join(this.#folder, 'request.der'), request)
     const until = minutes === 0 ? '' : ` -nmin ${minutes}`
     this.#openssl(
-      `ocsp -index index.txt -CA ca.pem -rsigner ${signer}.pem -rkey ${signer}-key.pem -reqin request.der -respout response.der${until} ${signing}`,
+      `ocsp -index index.txt -CA ca.pem -rsigner ${signer}.pem -rkey ${signer}-key.pem ${question} -respout response.der${until} ${signing}`,
     )
     return readFileSync(join(this.#folder, 'response.der'))
+  }
+
+  #certify(name: string, kind: string, words: string): void {
+    this.#openssl(
+      `req -x509 -newkey ${kind} -nodes -keyout ${name}-key.pem -days 2 -out ${name}.pem ${words}`,
+    )
   }
 
   #openssl(words: string): void {
