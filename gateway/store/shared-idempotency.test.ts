@@ -33,13 +33,8 @@ import { newStoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK } from './take-script.ts'
 
-/** The scripts by their SHA, with the clock of the test. */
-const CLOCKED = new Map(
-  [BEGIN_SCRIPT, FINISH_SCRIPT].map(({ text, sha }) => [
-    sha,
-    text.replace(READ_CLOCK, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }'),
-  ]),
-)
+/** The scripts by their SHA: the SHA of each with the clock of the test. */
+const CLOCKED = new Map<string, string>()
 const LEASE_MS = 30_000
 const KEEP_MS = 3 * 3_600_000
 const LARGEST_BYTES = 65_536
@@ -56,6 +51,10 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     server = await startRedis()
     client = createClient({ RESP: 2, socket: { host: '127.0.0.1', port: server.port } })
     await client.connect()
+    for (const { text, sha } of [BEGIN_SCRIPT, FINISH_SCRIPT]) {
+      const clocked = text.replace(READ_CLOCK, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }')
+      CLOCKED.set(sha, String(await client.sendCommand(['SCRIPT', 'LOAD', clocked])))
+    }
   })
   after(async () => {
     client.destroy()
@@ -75,7 +74,12 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
 
   async function carryOut([, sha = '', ...operands]: readonly string[]): Promise<StoreReply> {
     const clock = [String(Math.floor(time.nowMs / 1000)), String((time.nowMs % 1000) * 1000)]
-    return (await client.sendCommand(['EVAL', CLOCKED.get(sha) ?? '', ...operands, ...clock])) as StoreReply
+    return (await client.sendCommand([
+      'EVALSHA',
+      CLOCKED.get(sha) ?? '',
+      ...operands,
+      ...clock,
+    ])) as StoreReply
   }
 
   let gateways = 0

@@ -31,10 +31,12 @@ type Step = { readonly stepUs: number; readonly count: number; readonly edit?: R
 describe('the take script', { skip: NO_REDIS }, () => {
   let server: RedisServer
   let client: ReturnType<typeof createClient>
+  let sha: string
   before(async () => {
     server = await startRedis()
     client = createClient({ RESP: 2, socket: { host: '127.0.0.1', port: server.port } })
     await client.connect()
+    sha = String(await client.sendCommand(['SCRIPT', 'LOAD', CLOCKED]))
   })
   after(async () => {
     client.destroy()
@@ -45,14 +47,8 @@ describe('the take script', { skip: NO_REDIS }, () => {
     const keys = new Array<string>(count).fill(key)
     const rules = keys.flatMap(() => [`${limit}`, `${windowMs}`, '1'])
     const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
-    const flat = (await client.sendCommand([
-      'EVAL',
-      CLOCKED,
-      `${count}`,
-      ...keys,
-      ...rules,
-      ...clock,
-    ])) as unknown as number[]
+    const words = ['EVALSHA', sha, `${count}`, ...keys, ...rules, ...clock]
+    const flat = (await client.sendCommand(words)) as unknown as number[]
     return keys.map((_, i) => flat.slice(2 * i, 2 * i + 2))
   }
 
@@ -72,18 +68,24 @@ describe('the take script', { skip: NO_REDIS }, () => {
     room.divide([model])
     let us = 1_000_000_000
     let now = rule
+    // In one write, in this order: no take waits for the reply to the last.
+    const decided: Promise<number[][]>[] = []
+    const expected: number[][][] = []
     for (const { stepUs, count, edit } of steps) {
       if (edit !== undefined) {
         now = edit
         model.edit({ ...record, ...edit })
       }
       us += stepUs
-      const expected = Array.from({ length: count }, () => {
-        const { allowed, remaining, resetSeconds } = model.take('k', us / 1000)
-        return [allowed ? remaining : -1, resetSeconds]
-      })
-      assert.deepEqual(await takeAt(us, 'k', now, count), expected)
+      expected.push(
+        Array.from({ length: count }, () => {
+          const { allowed, remaining, resetSeconds } = model.take('k', us / 1000)
+          return [allowed ? remaining : -1, resetSeconds]
+        }),
+      )
+      decided.push(takeAt(us, 'k', now, count))
     }
+    assert.deepEqual(await Promise.all(decided), expected)
   }
 
   it('decides as the log in memory does', async () => {
@@ -140,6 +142,8 @@ describe('the take script', { skip: NO_REDIS }, () => {
         const limiter = new Limiter({ clock: () => us / 1000 })
         let row = rowWith(first, { cost })
         limiter.replace([row])
+        const decided: Promise<unknown>[] = []
+        const expected: number[][] = []
         for (const { stepUs, count, limits } of taken) {
           if (limits !== null) {
             const limit = (i: number) => (limits[i]?.[0] ?? 1) + cost - 1
@@ -150,9 +154,10 @@ describe('the take script', { skip: NO_REDIS }, () => {
             limiter.replace([row])
           }
           us += stepUs
-          const expected = Array.from({ length: count }, () => figures(limiter.take(row, 'k'))).flat()
-          assert.deepEqual(await takeTogether(us, row, count), expected)
+          expected.push(Array.from({ length: count }, () => figures(limiter.take(row, 'k'))).flat())
+          decided.push(takeTogether(us, row, count))
         }
+        assert.deepEqual(await Promise.all(decided), expected)
       }),
       { numRuns: RUNS },
     )
@@ -167,7 +172,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     const windows = Array.from({ length: count }, () => windowsOf(row)).flat()
     const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
     return client.sendCommand([
-      ...['EVAL', CLOCKED, `${windows.length}`],
+      ...['EVALSHA', sha, `${windows.length}`],
       ...windows.map(({ windowMs }) => (windowMs === longestMs ? '{k}' : `{k}:${windowMs}`)),
       ...windows.flatMap(({ limit, windowMs, cost, next }) => [
         `${next ? '-' : ''}${limit}`,
@@ -186,14 +191,17 @@ describe('the take script', { skip: NO_REDIS }, () => {
       fc.asyncProperty(bounds, steps, async (first, taken) => {
         await client.sendCommand(['FLUSHALL'])
         let [us, windows, forgottenUs] = [1_000_000_000, first, 0]
-        const hits: number[] = []
-        for (const { stepUs, edit } of taken) {
+        const asked = taken.map(({ stepUs, edit }) => {
           us += stepUs
           if (edit !== null) {
             forgottenUs = Math.max(forgottenUs, us - 1000 * Math.max(...windows.map(([, ms]) => ms)))
             windows = edit
           }
-          const reply = (await takeTogether(us, rowWith(windows), 1)) as number[]
+          return { us, windows, forgottenUs, decided: takeTogether(us, rowWith(windows), 1) }
+        })
+        const hits: number[] = []
+        for (const { us, windows, forgottenUs, decided } of asked) {
+          const reply = (await decided) as number[]
           const isFull = (sinceUs: number) =>
             windows.some(
               ([limit, ms]) => hits.filter((at) => at > sinceUs && us - at < 1000 * ms).length >= limit,
@@ -226,7 +234,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
         let us = 0
         const send = async (call: StoreCall) => {
           const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
-          const reply = await client.sendCommand(['EVAL', CLOCKED, ...call.args.slice(2), ...clock])
+          const reply = await client.sendCommand(['EVALSHA', sha, ...call.args.slice(2), ...clock])
           call.done(reply as unknown as StoreReply)
         }
         const takes = new SharedTakes({
@@ -290,13 +298,14 @@ describe('the take script', { skip: NO_REDIS }, () => {
   it('holds at most limit times or a hundred slices of a key, and lets it expire after its window', async () => {
     const log = { limit: 10, windowMs: 2000 }
     const slices = { limit: 1_000_000, windowMs: 2000 }
-    for (let i = 0; i < 500; i++) {
+    const lengths = Array.from({ length: 500 }, async (_, i) => {
       const us = 50_000_000 + i * 12_345
-      await takeAt(us, 'log', log)
-      await takeAt(us, 'slices', slices, 3)
-      assert.ok(Number(await client.sendCommand(['LLEN', 'log'])) <= 10)
-      assert.ok(Number(await client.sendCommand(['LLEN', 'slices'])) <= 102)
-    }
+      const taken = [takeAt(us, 'log', log), takeAt(us, 'slices', slices, 3)]
+      const held = ['log', 'slices'].map((key) => client.sendCommand(['LLEN', key]))
+      await Promise.all(taken)
+      return (await Promise.all(held)).map(Number) as [number, number]
+    })
+    for (const [times, slots] of await Promise.all(lengths)) assert.ok(times <= 10 && slots <= 102)
     for (const key of ['log', 'slices']) {
       const ttlMs = Number(await client.sendCommand(['PTTL', key]))
       assert.ok(ttlMs > 2000 && ttlMs <= 3000, `${ttlMs}`)
