@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('one address that asks for anything', () => {
@@ -12,7 +12,7 @@ describe('one address that asks for anything', () => {
 
   before(async () => {
     upstream = await startUpstream((_req, res) => res.end('whole'))
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         trustedProxies: ['127.0.0.1'],
@@ -22,7 +22,6 @@ describe('one address that asks for anything', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
   })
 

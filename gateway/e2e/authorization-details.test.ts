@@ -10,7 +10,7 @@ import { exportJWK, generateKeyPair } from 'jose'
 import Provider from 'oidc-provider'
 import { AUDIENCE } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRET = 'secret of the app'
@@ -80,7 +80,7 @@ describe('authorization_details of a real issuer', () => {
     provider = await startIssuer()
     upstream = await startUpstream()
     const { issuer } = provider
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         issuers: [
@@ -106,7 +106,6 @@ describe('authorization_details of a real issuer', () => {
     })
   })
   after(async () => {
-    await gateway?.end()
     upstream?.close()
     provider?.server.close()
     provider?.server.closeAllConnections()

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { after, before, describe, it } from 'node:test'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire, statuses, type Wire } from './wire.ts'
 
@@ -95,7 +95,7 @@ describe('a client that takes all it can get', () => {
       held.add(res)
       res.on('close', () => held.delete(res))
     })
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         maxInFlight: MAX_IN_FLIGHT,
@@ -105,7 +105,6 @@ describe('a client that takes all it can get', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
   })
 

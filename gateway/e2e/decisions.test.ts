@@ -10,7 +10,7 @@ import { after, before, describe, it } from 'node:test'
 import { freePort } from '../../backend/testing/free-port.ts'
 import { call } from './client.ts'
 import { describeWithPrograms } from './other-programs.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 interface Question {
@@ -64,7 +64,7 @@ describe('a decider outside', () => {
     await once(decider, 'listening')
     const origin = `http://127.0.0.1:${(decider.address() as AddressInfo).port}`
     const url = `${origin}/access/v1/evaluation`
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         routes: [
@@ -89,7 +89,6 @@ describe('a decider outside', () => {
     token = await upstream.issuer.token({ acr: 'sca' })
   })
   after(async () => {
-    await gateway?.end()
     upstream?.close()
     decider?.close()
     decider?.closeAllConnections()
@@ -144,8 +143,7 @@ describe('a decider outside', () => {
     assert.equal((await pay('/cached/DE1', '{"amount":1.0}')).status, 200)
     assert.equal(asked.length, before + 2)
     const file = join(gateway.dir, 'gateway.json')
-    writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), maxInFlight: 77 }))
-    await until(() => (gateway.audit().some(({ type }) => type === 'CONFIG_CHANGE') ? true : undefined))
+    await gateway.become({ config: { ...JSON.parse(readFileSync(file, 'utf8')), maxInFlight: 77 } })
     assert.equal((await pay('/cached/DE1', '{"amount":1}')).status, 200)
     assert.equal(asked.length, before + 2)
   })

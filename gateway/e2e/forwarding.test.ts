@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test'
 import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
 
@@ -346,7 +346,7 @@ describe('forwarding', () => {
   })
 
   it('believes the forwarded headers of a trusted proxy, and adds its own hop to them', async () => {
-    const behind = await startGateway({
+    const behind = await commonGateway({
       config: {
         upstream: upstream.url,
         trustedProxies: ['127.0.0.0/8'],
@@ -375,7 +375,6 @@ describe('forwarding', () => {
     const token = await upstream.issuer.token()
     const mine = echoOf(await sendBytes(behind.port, bytes('/mine', `Authorization: Bearer ${token}\r\n`)))
     assert.deepEqual(values(mine, 'x-auth-subject'), ['user-1'])
-    await behind.end()
   })
 
   describe('gives back', () => {

@@ -5,7 +5,7 @@ import { connect } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const MAX_CHARS = 32_768
@@ -21,7 +21,7 @@ describe('a head of 65536 bytes and 256 fields, where the operator lets it', () 
     service.maxHeadersCount = 0
     service.listen(0, '127.0.0.1')
     await once(service, 'listening')
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: `http://127.0.0.1:${(service.address() as AddressInfo).port}`,
         jwksUri: `${keys.url}/.well-known/jwks.json`,
@@ -42,7 +42,6 @@ describe('a head of 65536 bytes and 256 fields, where the operator lets it', () 
       longest = await keys.issuer.token({ pad: 'x'.repeat(pad - less) })
   })
   after(async () => {
-    await gateway.end()
     service.close()
     keys.close()
   })

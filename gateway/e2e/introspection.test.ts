@@ -11,7 +11,7 @@ import type { TLSSocket } from 'node:tls'
 import { exportJWK, exportPKCS8, generateKeyPair } from 'jose'
 import Provider from 'oidc-provider'
 import * as client from 'openid-client'
-import { makeAuthorityFiles } from '../testing/test-authority.ts'
+import { type AuthorityFiles, makeAuthorityFiles } from '../testing/test-authority.ts'
 import { AUDIENCE } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
 import { ath, proof } from './proofs.ts'
@@ -91,45 +91,42 @@ describe('opaque tokens of a real issuer', () => {
   const keyFile = join(directory, 'key.pem')
   let provider: OpaqueIssuer
   let upstream: TestUpstream
-  let bySecret: TestGateway
-  const gateways: TestGateway[] = []
+  let gateway: TestGateway
+  let authority: AuthorityFiles
+  const bySecret = { clientId: 'gateway by secret', clientSecretFile: secretFile }
+  const byKey = { clientId: 'gateway by key', keyFile }
   before(async () => {
     const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true })
     writeFileSync(secretFile, `${SECRET}\n`)
     writeFileSync(keyFile, await exportPKCS8(privateKey))
     provider = await startIssuer({ ...(await exportJWK(publicKey)), alg: 'ES256', use: 'sig' })
     upstream = await startUpstream()
-    bySecret = await gatewayBy({ clientId: 'gateway by secret', clientSecretFile: secretFile })
+    authority = await makeAuthorityFiles(directory)
+    const env = { NODE_EXTRA_CA_CERTS: authority.env.GATEWAY_TLS_CLIENT_CA }
+    gateway = await startGateway({ env, config: configBy(bySecret) })
   })
   after(async () => {
-    await Promise.all(gateways.map((one) => one.end()))
+    await gateway.end()
     upstream.close()
     provider.server.close()
     provider.server.closeAllConnections()
     rmSync(directory, { recursive: true })
   })
 
-  async function gatewayBy(introspection: object, env = {}): Promise<TestGateway> {
-    const gateway = await startGateway({
-      env,
-      config: {
-        upstream: upstream.url,
-        dpop: { publicUrls: [PUBLIC] },
-        issuers: [
-          {
-            issuer: provider.issuer,
-            jwksUri: `${provider.issuer}/jwks`,
-            audience: AUDIENCE,
-            scopes: ['accounts:read'],
-            introspection: { url: `${provider.issuer}/token/introspection`, ...introspection },
-          },
-        ],
-        routes: [{ path: '/*', auth: ['bearer'], scopes: ['accounts:read'] }],
+  const configBy = (introspection: object) => ({
+    upstream: upstream.url,
+    dpop: { publicUrls: [PUBLIC] },
+    issuers: [
+      {
+        issuer: provider.issuer,
+        jwksUri: `${provider.issuer}/jwks`,
+        audience: AUDIENCE,
+        scopes: ['accounts:read'],
+        introspection: { url: `${provider.issuer}/token/introspection`, ...introspection },
       },
-    })
-    gateways.push(gateway)
-    return gateway
-  }
+    ],
+    routes: [{ path: '/*', auth: ['bearer'], scopes: ['accounts:read'] }],
+  })
 
   async function grant(dpop?: client.CryptoKeyPair) {
     const allow = { execute: [client.allowInsecureRequests] }
@@ -142,69 +139,63 @@ describe('opaque tokens of a real issuer', () => {
     return { config, token, handle }
   }
 
-  const ask = (gateway: TestGateway, token: string, path = '/api/balance') =>
-    call(gateway.url + path, { headers: { authorization: `Bearer ${token}` } })
+  const ask = (token: string) =>
+    call(`${gateway.url}/api/balance`, { headers: { authorization: `Bearer ${token}` } })
 
-  for (const [how, started] of [
-    ['by its secret', () => bySecret],
-    ['by its key', () => gatewayBy({ clientId: 'gateway by key', keyFile })],
-    [
-      'by its key, with signed answers',
-      () => gatewayBy({ clientId: 'gateway by key', keyFile, signed: true }),
-    ],
+  for (const [how, introspection] of [
+    ['by its secret', bySecret],
+    ['by its key', byKey],
+    ['by its key, with signed answers', { ...byKey, signed: true }],
   ] as const) {
     it(`are accepted when the gateway proves itself ${how}`, async () => {
-      const gateway = await started()
+      await gateway.become({ config: configBy(introspection) })
       const { token } = await grant()
       const before = provider.asked()
-      const responses = await Promise.all(Array.from({ length: 10 }, () => ask(gateway, token)))
+      const responses = await Promise.all(Array.from({ length: 10 }, () => ask(token)))
       assert.deepEqual(
         responses.map(({ status }) => status),
         Array.from({ length: 10 }, () => 200),
         responses[0]?.body ?? '',
       )
       assert.equal(provider.asked() - before, 1)
-      assert.equal((await ask(gateway, `${token}x`)).status, 401)
+      assert.equal((await ask(`${token}x`)).status, 401)
     })
   }
 
   it('name the app in the audit trail, and no user', async () => {
+    await gateway.become({ config: configBy(bySecret) })
     const { token } = await grant()
-    const { headers } = await ask(bySecret, token)
-    const [{ clientId, userId }] = await bySecret.pair(String(headers['x-request-id']))
+    const { headers } = await ask(token)
+    const [{ clientId, userId }] = await gateway.pair(String(headers['x-request-id']))
     assert.deepEqual([clientId, userId], [`${provider.issuer}#app`, undefined])
-    assert.equal(JSON.stringify(bySecret.audit()).includes(token), false)
+    assert.equal(JSON.stringify(gateway.audit()).includes(token), false)
   })
 
   it('that were revoked at the issuer are refused at once where nothing is cached', async () => {
-    const gateway = await gatewayBy({
-      clientId: 'gateway by secret',
-      clientSecretFile: secretFile,
-      cache: 'off',
-    })
+    await gateway.become({ config: configBy({ ...bySecret, cache: 'off' }) })
     const { token, config } = await grant()
-    assert.equal((await ask(gateway, token)).status, 200)
+    assert.equal((await ask(token)).status, 200)
     await client.tokenRevocation(config, token)
-    const response = await ask(gateway, token)
+    const response = await ask(token)
     assert.equal(response.status, 401)
     assert.equal(JSON.parse(response.body).code, 'invalid_token')
   })
 
   it('that are bound to a key need its proof', async () => {
+    await gateway.become({ config: configBy(bySecret) })
     const pair = await client.randomDPoPKeyPair('ES256')
     const { token } = await grant(pair)
-    assert.equal((await ask(bySecret, token)).status, 401)
+    assert.equal((await ask(token)).status, 401)
     const status = async (signer: client.CryptoKeyPair) => {
       const dpop = await proof(signer, { htm: 'GET', htu: `${PUBLIC}/api/balance`, ath: ath(token) })
       const headers = { authorization: `DPoP ${token}`, dpop }
-      return (await call(`${bySecret.url}/api/balance`, { headers })).status
+      return (await call(`${gateway.url}/api/balance`, { headers })).status
     }
     assert.equal(await status(await client.randomDPoPKeyPair('ES256')), 401)
     assert.equal(await status(pair), 200)
   })
 
   it('are asked about by the certificate of the gateway, also by one that was changed', async () => {
-    const authority = await makeAuthorityFiles(directory)
     const {
       GATEWAY_TLS_CERT: cert = '',
       GATEWAY_TLS_KEY: key = '',
@@ -228,10 +219,10 @@ describe('opaque tokens of a real issuer', () => {
     }).listen(0, '127.0.0.1')
     await once(endpoint, 'listening')
     const url = `https://localhost:${(endpoint.address() as AddressInfo).port}`
-    const gateway = await gatewayBy({ url, clientId: 'gateway', ...files }, { NODE_EXTRA_CA_CERTS: ca })
-    assert.equal((await ask(gateway, 'one')).status, 200)
+    await gateway.become({ config: configBy({ url, clientId: 'gateway', ...files }) })
+    assert.equal((await ask('one')).status, 200)
     await proveBy('CN=second')
-    assert.equal((await ask(gateway, 'two')).status, 200)
+    assert.equal((await ask('two')).status, 200)
     assert.deepEqual(names, ['first', 'second'])
     endpoint.close()
     endpoint.closeAllConnections()
@@ -240,13 +231,13 @@ describe('opaque tokens of a real issuer', () => {
   it('get 503 while the gateway has a wrong secret, and 200 once the file has the right one', async () => {
     const file = join(directory, 'wrong')
     writeFileSync(file, 'wrong')
-    const gateway = await gatewayBy({ clientId: 'gateway by secret', clientSecretFile: file })
+    await gateway.become({ config: configBy({ ...bySecret, clientSecretFile: file }) })
     const { token } = await grant()
-    const response = await ask(gateway, token)
+    const response = await ask(token)
     assert.equal(response.status, 503)
     assert.equal(JSON.parse(response.body).code, 'introspection_unavailable')
     assert.equal(response.headers['retry-after'], '5')
     writeFileSync(file, SECRET)
-    assert.equal((await ask(gateway, token)).status, 200)
+    assert.equal((await ask(token)).status, 200)
   })
 })

@@ -8,7 +8,7 @@ import Provider from 'oidc-provider'
 import * as client from 'openid-client'
 import { AUDIENCE } from '../testing/test-issuer.ts'
 import { call, type ReceivedResponse } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 type Algorithm = 'PS256' | 'EdDSA' | 'Ed25519' | 'RS256'
@@ -79,7 +79,7 @@ describe('an issuer that is trusted by configuration only', () => {
     upstream = await startUpstream()
     partner = await startPartner()
     stranger = await startPartner()
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         issuers: [
@@ -99,7 +99,6 @@ describe('an issuer that is trusted by configuration only', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
     for (const { server } of [partner, stranger]) {
       server.close()

@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { type Call, call } from './client.ts'
 import { answered } from './http2-client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const NODE = {
@@ -84,7 +84,7 @@ describe('a gateway that validates requests by a document', () => {
   before(async () => {
     upstream = await startUpstream()
     // The directory is known only when the gateway has started: the document comes with the first edit.
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: { upstream: upstream.url, http2: true, routes: [{ path: '/other', auth: ['none'] }] },
     })
     write(DOCUMENT)
@@ -99,7 +99,6 @@ describe('a gateway that validates requests by a document', () => {
     await until(async () => ((await send('/v1/items?limit=1')).status === 200 ? true : undefined))
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
   })
 

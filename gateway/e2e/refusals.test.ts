@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { REFUSALS } from '../refusals.ts'
 import { sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf } from './wire.ts'
 
@@ -53,7 +53,7 @@ describe('a refusal', () => {
     upstream = await startUpstream((_req, res) => {
       res.socket?.end('secret of the upstream')
     })
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         routes: [
@@ -65,7 +65,6 @@ describe('a refusal', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
   })
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { call, type ReceivedResponse } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { commonGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('routes', () => {
@@ -14,7 +14,7 @@ describe('routes', () => {
       if (hang.has(req.url ?? '')) setTimeout(() => res.end('late'), 600).unref()
       else req.resume().on('end', () => res.end(`${req.method} ${req.url}`))
     })
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         maxBodyBytes: 100,
@@ -36,7 +36,6 @@ describe('routes', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
   })
 
@@ -135,12 +134,11 @@ describe('routes', () => {
 describe('one row for everything', () => {
   it('puts the gateway before any service', async () => {
     const upstream = await startUpstream()
-    const gateway = await startGateway({
+    const gateway = await commonGateway({
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
     })
     for (const path of ['/', '/a', '/A/b/', '/a?b'])
       assert.equal((await call(gateway.url + path)).json().url, path)
-    await gateway.end()
     upstream.close()
   })
 })

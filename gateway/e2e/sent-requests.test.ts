@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
 import { answered, ask } from './http2-client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { headerOf, openWire } from './wire.ts'
 
 const ROUTES = [
@@ -91,7 +91,7 @@ describe('a request on its way to the service', () => {
     await Promise.all([once(service, 'listening'), once(http2, 'listening')])
     upstreamPort = (service.address() as AddressInfo).port
     http2Port = (http2.address() as AddressInfo).port
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         ...configOf(ROUTES),
       },
@@ -108,7 +108,6 @@ describe('a request on its way to the service', () => {
     routes,
   })
   after(async () => {
-    await gateway.end()
     service.close()
     http2.close()
   })

@@ -29,7 +29,7 @@ import { type Call, call, type ReceivedResponse, sendBytes, statusOf } from './c
 import { ask } from './http2-client.ts'
 import { LONGER } from './long-runs.ts'
 import { describeWithPrograms } from './other-programs.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -157,7 +157,7 @@ describe('requests with HTTP message signatures', () => {
       '127.0.0.1',
     )
     await new Promise((resolve) => keys.once('listening', resolve))
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         http2: true,
@@ -203,7 +203,6 @@ describe('requests with HTTP message signatures', () => {
     await until(async () => ((await send(signedCall())).status === 200 ? true : undefined))
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
     keys.close()
     rmSync(DIRECTORY, { recursive: true })
@@ -473,9 +472,10 @@ describe('requests with HTTP message signatures', () => {
   it('as http-message-sig signs them are accepted, with its Ed25519 and RSA-PSS', async () => {
     const rsa = signingKey('PS512', { kid: 'shop-rsa' })
     const file = jwksFile('both', [SHOP.jwk, rsa.jwk])
-    const other = await startGateway({
+    await gateway.become({
       config: {
         upstream: upstream.url,
+        http2: true,
         dpop: { publicUrls: [`https://${HOST}`] },
         routes: [{ path: '/shop', auth: ['signature'] }],
       },
@@ -520,7 +520,7 @@ describe('requests with HTTP message signatures', () => {
           signer,
         },
       )
-      const { status, body } = await call(`${other.url}/shop?id=7&x=a%20b`, {
+      const { status, body } = await call(`${gateway.url}/shop?id=7&x=a%20b`, {
         method: 'POST',
         headers: {
           host: HOST,
@@ -534,7 +534,6 @@ describe('requests with HTTP message signatures', () => {
       })
       assert.equal(status, 200, body)
     }
-    await other.end()
   })
 })
 

@@ -25,7 +25,7 @@ import { call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
 import { LONGER } from './long-runs.ts'
 import { describeWithPrograms } from './other-programs.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -130,8 +130,8 @@ describe('messages that the gateway signs', () => {
     writeFileSync(file('bank.json'), JSON.stringify({ keys: [BANK.jwk] }))
     return [{ id: 'bank', signature: { jwksFile: file('bank.json'), profile: 'fapi-2' } }]
   }
-  const keysOf = async (of = gateway) => {
-    const { status: code, body, headers } = await call(of.url + JWKS)
+  const keysOf = async () => {
+    const { status: code, body, headers } = await call(gateway.url + JWKS)
     assert.deepEqual([code, headers['content-type']], [200, 'application/jwk-set+json'])
     return (JSON.parse(body) as { keys: Jwk[] }).keys
   }
@@ -168,26 +168,22 @@ describe('messages that the gateway signs', () => {
     })
     seen = []
     for (const [name, [, make]] of Object.entries(ALGORITHMS)) keyFile(`${name}.pem`, make().privateKey)
-    gateway = await startGateway({ config: config('ed25519'), clients: clients() })
+    gateway = await commonGateway({ config: config('ed25519'), clients: clients() })
     const headers = await bearer()
     await until(async () =>
       (await call(`${gateway.url}/pay`, { headers })).status === 200 ? true : undefined,
     )
   })
   after(async () => {
-    await gateway.end()
     upstream.close()
     rmSync(directory, { recursive: true })
   })
 
   it('are responses that http-message-sig verifies, with every algorithm, and mutated ones it does not', async () => {
     for (const algorithm of Object.keys(ALGORITHMS) as Algorithm[]) {
-      const own =
-        algorithm === 'ed25519'
-          ? gateway
-          : await startGateway({ config: config(algorithm), clients: clients() })
-      const keys = await keysOf(own)
-      const response = await call(`${own.url}/open?a=%7E`, { headers: { host: HOST } })
+      await gateway.become({ config: config(algorithm) })
+      const keys = await keysOf()
+      const response = await call(`${gateway.url}/open?a=%7E`, { headers: { host: HOST } })
       const message = descriptor(response, { targetUri: `${ORIGIN}/open?a=%7E` })
       const verified = await verify(message, keys, algorithm)
       assert.deepEqual(coveredBy(verified), ['@status', 'content-digest', '@method;req', '@target-uri;req'])
@@ -211,8 +207,8 @@ describe('messages that the gateway signs', () => {
         { ...message, request: { ...request, targetUri: `${ORIGIN}/open?a=~` } },
       ])
         assert.equal(await isValid(verify(mutated, keys, algorithm)), false)
-      if (own !== gateway) await own.end()
     }
+    await gateway.become({ config: config('ed25519') })
   })
 
   it('name the parts of a signed request', async () => {
@@ -408,14 +404,14 @@ describe('messages that the gateway signs', () => {
     (programs) => {
       it('are good, and mutated ones are not, with every algorithm', async () => {
         for (const algorithm of Object.keys(ALGORITHMS) as Algorithm[]) {
-          const own = await startGateway({ config: config(algorithm), clients: clients() })
-          const jwks = (await keysOf(own)).map((jwk) => [
+          await gateway.become({ config: config(algorithm) })
+          const jwks = (await keysOf()).map((jwk) => [
             jwk.kid,
             createPublicKey({ format: 'jwk', key: jwk }).export({ format: 'pem', type: 'spki' }),
           ])
           const headers = { host: HOST }
-          const response = await call(`${own.url}/open?a=%7E`, { method: 'POST', headers, body: BODY })
-          await call(`${own.url}/service/a`, { method: 'POST', headers, body: BODY })
+          const response = await call(`${gateway.url}/open?a=%7E`, { method: 'POST', headers, body: BODY })
+          await call(`${gateway.url}/service/a`, { method: 'POST', headers, body: BODY })
           const { method, url, rawHeaders, body } = seen.at(-1) as SeenRequest
           const messages = [
             {
@@ -441,8 +437,8 @@ describe('messages that the gateway signs', () => {
           const python = programs['http-message-signatures-python']
           const { output } = await runTool(python, [VERIFY], JSON.stringify(asked))
           assert.match(output, /^\[true, true, false, false, false, false\]$/m)
-          await own.end()
         }
+        await gateway.become({ config: config('ed25519') })
       })
     },
   )

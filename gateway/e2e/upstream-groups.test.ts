@@ -5,7 +5,7 @@ import { Agent, type RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { call, type ReceivedResponse } from './client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** A service that can be made slow or ill, and counts what it is asked for. */
@@ -97,11 +97,10 @@ describe('upstream groups', () => {
         ...routes.map(([path, upstream]) => ({ path: `/${path}/*`, auth: ['none'], upstream })),
       ],
     }
-    gateway = await startGateway({ config })
+    gateway = await commonGateway({ config })
   })
   after(async () => {
     agent.destroy()
-    await gateway.end()
     for (const { upstream } of services) upstream.close()
   })
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
 import { answered } from './http2-client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 
 describe('an upstream of HTTP/2', () => {
   let gateway: TestGateway
@@ -44,7 +44,7 @@ describe('an upstream of HTTP/2', () => {
     service.listen(0, '127.0.0.1')
     await once(service, 'listening')
     const { port } = service.address() as AddressInfo
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         http2: true,
         upstreams: {
@@ -55,7 +55,6 @@ describe('an upstream of HTTP/2', () => {
     })
   })
   after(async () => {
-    await gateway.end()
     service.close()
   })
 
