@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -480,6 +480,21 @@ it('the runbook finds the same lines of the log in each of its forms, and shows 
   }
   const { stdout } = await runShell('bash', script, env)
   assert.equal(stdout.trim(), lines[4]?.replace(String(time), '"2026-11-28T03:00:00Z"'))
+})
+
+it('the runbook shows what is behind a link, as the data directory is with DynamicUser of systemd', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  mkdirSync(join(dir, 'private'))
+  symlinkSync('private', join(dir, 'data'))
+  const TRAIL = join(dir, 'data/audit.ndjson')
+  writeFileSync(TRAIL, '')
+  const [, functions = ''] = shellBlocks(sections.get('') ?? '')
+  const [listed = ''] = /^within \d+ ls -lR .*$/m.exec(runbook) ?? []
+  const script = `${functions}\ndisk "$TRAIL"\n${listed}`
+  const { stdout } = await runShell('bash', script, { PATH: process.env.PATH ?? '', TRAIL })
+  assert.match(stdout, new RegExp(`^drwx.* ${dir}/data/\\.$`, 'm'))
+  assert.match(stdout, /^-rw.* audit\.ndjson$/m)
 })
 
 it('each chapter of the runbook leads to what sets up the shell, before its first command', () => {
