@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createHash, createPrivateKey, randomUUID, X509Certificate } from 'node:crypto'
+import { createHash, createPrivateKey, type KeyObject, randomUUID, X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { profileOf } from '../../config/clients/signature-profiles.ts'
@@ -15,16 +15,26 @@ const LONG = { fromDays: -3650, untilDays: 3650, rsaBits: 2048 }
 const SEAL = await makeAuthority({ subject: 'CN=TPP Seal,O=TPP,C=DE', ...LONG })
 const OTHER_SEAL = await makeAuthority({ subject: 'CN=Other,O=Other,C=DE', ...LONG })
 
+/** What is used of each authority, read once. */
+const read = new WeakMap<Authority, { certificate: X509Certificate; key: KeyObject }>()
+
+function readOf(seal: Authority) {
+  return read.getOrInsertComputed(seal, ({ certPem, keyPem }) => ({
+    certificate: new X509Certificate(certPem),
+    key: createPrivateKey(keyPem),
+  }))
+}
+
 /** The keyId of a certificate. */
-function keyIdOf({ certPem }: Authority): string {
-  const { serialNumber, issuer } = new X509Certificate(certPem)
+function keyIdOf(seal: Authority): string {
+  const { serialNumber, issuer } = readOf(seal).certificate
   return `SN=${serialNumber},CA=${issuer.split('\n').reverse().join(',')}`
 }
 
-const derOf = ({ certPem }: Authority) => new X509Certificate(certPem).raw.toString('base64')
+const derOf = (seal: Authority) => readOf(seal).certificate.raw.toString('base64')
 
 function jwkOf(seal: Authority, changes: Record<string, unknown> = {}): object {
-  return publicJwk(createPrivateKey(seal.keyPem), { kid: keyIdOf(seal), x5c: [derOf(seal)], ...changes })
+  return publicJwk(readOf(seal).key, { kid: keyIdOf(seal), x5c: [derOf(seal)], ...changes })
 }
 
 const TPP: TestClient = { id: 'tpp', jwks: [jwkOf(SEAL)], profile: BERLIN }
@@ -50,7 +60,7 @@ function messageOf({
   ...more
 }: Signed = {}): Message {
   const { keyId = keyIdOf(seal), algorithm = 'rsa-sha256', fields = {} } = more
-  const sign = more.sign ?? ((text: string) => signBytes(text, createPrivateKey(seal.keyPem), 'RS256'))
+  const sign = more.sign ?? ((text: string) => signBytes(text, readOf(seal).key, 'RS256'))
   const [method, target] = ['POST', '/v1/payments/sepa-credit-transfers?x=1']
   const sent: Record<string, string> = {
     'X-Request-ID': REQUEST_ID,
