@@ -106,14 +106,15 @@ interface Proved {
 
 function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: Proved): Refusal | undefined {
   if (fault !== undefined) {
+    const { client } = token.principal
     if (GUESSES.has(fault.error) && fault.ofRefusedCertificate !== true) {
-      const blocked = refuseGuessing(gateway, exchange)
+      const blocked = refuseGuessing(gateway, exchange, client)
       countGuess(gateway, exchange)
       if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
     }
     // The cause of a proof may name a path, even one of another row.
     const cause = gateway.maskUnrouted === undefined ? fault.cause : fault.description
-    return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause }, scheme))
+    return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause, client }, scheme))
   }
   exchange.principal = token.principal
   exchange.needsCertificate = token.binding?.thumbprint !== undefined
@@ -122,12 +123,16 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
 
 const GUESSES: ReadonlySet<ProofFault['error']> = new Set(['invalid_dpop_proof', 'invalid_token'])
 
-function refusePossession(gateway: Gateway, { error, description, cause }: ProofFault, scheme: Scheme) {
+interface Unproved extends ProofFault {
+  readonly client: string | undefined
+}
+
+function refusePossession(gateway: Gateway, { error, description, cause, client }: Unproved, scheme: Scheme) {
   if (error === 'proofs_unavailable') return refusal(error, { headers: ['Retry-After', '5'], cause })
   const nonce = gateway.proofs.nonce()
   const headers = [...challenges({ error, description, scheme })]
   if (nonce !== undefined) headers.push('DPoP-Nonce', nonce)
-  return refusal(error, { detail: description, headers, cause })
+  return refusal(error, { detail: description, headers, cause, client })
 }
 
 function refuseToken({ reason, description, cause, client }: TokenFault, scheme: Scheme): Refusal {

@@ -8,7 +8,7 @@ import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../
 
 const FAILURES = 3
 const KNOWN = { principal: makePrincipal(), binding: undefined }
-const BOUND = { principal: makePrincipal(), binding: { jkt: 'key', thumbprint: undefined } }
+const BOUND = { principal: makePrincipal({ client: 'app' }), binding: { jkt: 'key', thumbprint: undefined } }
 const forged = { fault: { reason: 'invalid', description: 'It is invalid', cause: 'signature' } }
 
 /** A gateway that knows the tokens `known`, and two bound ones; an address has guessed too often. */
@@ -71,10 +71,12 @@ describe('an address that has presented too many bad credentials', () => {
     const { ask, failures } = await blocked()
     assert.equal(await ask('DPoP proved', 'good'), undefined)
     const before = failures()
-    assert.equal((await ask('DPoP stolen', 'bad-proof'))?.code, 'too_many_failures')
+    const stolen = await ask('DPoP stolen', 'bad-proof')
+    assert.deepEqual([stolen?.code, stolen?.client], ['too_many_failures', 'app'])
     assert.equal((await ask('Bearer stolen'))?.code, 'too_many_failures')
     assert.equal((await ask('DPoP known'))?.code, 'too_many_failures', 'any key would do')
     assert.equal(failures(), before + 3, 'each is a guess')
-    assert.equal((await ask('DPoP other', 'no-nonce'))?.code, 'use_dpop_nonce')
+    const unproved = await ask('DPoP other', 'no-nonce')
+    assert.deepEqual([unproved?.code, unproved?.client], ['use_dpop_nonce', 'app'])
   })
 })
