@@ -71,7 +71,8 @@ export class TestServer {
   private constructor(material: TlsMaterial) {
     this.material = material
     this.server = createServer(
-      listenerOptions(material, { handshakeMs: 60_000, http2: false }),
+      // No connection ends because a busy machine is slow between two requests of a test.
+      { ...listenerOptions(material, { handshakeMs: 60_000, http2: false }), keepAliveTimeout: 0 },
       (req, res) => {
         const socket = req.socket as TLSSocket
         this.peer = peerOf(socket, this.material.trust, this.clock())
