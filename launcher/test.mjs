@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -342,6 +342,8 @@ const SOAK = [
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5
+/** Several times what a run has in its folders at once. */
+const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
  * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 93 % of
@@ -355,6 +357,8 @@ const isLong = mode === '--long'
 const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
+// With coverage and in long runs, tests meet the disk.
+if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
 /** Holds what test processes share for as long as the run lasts. */
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
@@ -380,6 +384,20 @@ launch([
   ...(withCoverage ? COVERAGE : []),
   ...(bundled || files),
 ])
+
+/** A folder in memory, where files of tests cost a third less CPU. @returns the usual one where there is none that may hold programs */
+function memoryFolder() {
+  const folder = '/dev/shm'
+  try {
+    const { bavail, bsize } = statfsSync(folder)
+    const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n')
+    const mount = mounts.findLast((line) => line.split(' ')[1] === folder)
+    const mayHoldPrograms = mount !== undefined && !/\bnoexec\b/.test(mount)
+    return mayHoldPrograms && bavail * bsize >= MIN_MEMORY_BYTES ? folder : os.tmpdir()
+  } catch {
+    return os.tmpdir()
+  }
+}
 
 function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
