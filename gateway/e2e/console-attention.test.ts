@@ -124,6 +124,14 @@ function describeAttention(): void {
     })
   })
 
+  it('maintenance that is on, though the gateway is ready and no alert fires', async (t) => {
+    const { url } = await started(t, {
+      config: { maintenance: { purpose: 'back at 6', retryAfterSeconds: 60 } },
+    })
+    for (let i = 0; i < 3; i++) assert.equal((await call(`${url}/x`)).status, 503)
+    await firstLineIs('Maintenance', /^Maintenance is on: all routes.*3 requests refused in the last minute/)
+  })
+
   it('the only upstream of one group of two that is down', async (t) => {
     const port = await freePort()
     const gateway = await started(t, {

@@ -36,9 +36,9 @@ function watching({ fromStart = false } = {}) {
   let past = totalsOf(metrics, 0)
   return {
     metrics,
-    lines: (atMs: number) => {
+    lines: (atMs: number, routes: Parameters<Attention['look']>[0]['routes'] = []) => {
       const totals = totalsOf(metrics, atMs)
-      const lines = attention.look({ metrics, totals, past })
+      const lines = attention.look({ metrics, totals, past, routes })
       if (!fromStart) past = totals
       return lines
     },
@@ -312,6 +312,29 @@ test('requests that fail are told with what most of them got, but for routes clo
   assert.deepEqual(failing, told(`67 % got 5xx in the last minute, of these ${shares}`))
   count(500, 10)
   assert.deepEqual(found(240_000), [])
+})
+
+test('maintenance that is on is told last, with its routes and what it refused, until it is off', () => {
+  const { metrics, lines } = watching()
+  const closed = (path: string) => ({ path, screening: { maintenance: {} } })
+  const [open, one, two] = [{ path: '/open' }, closed('/one'), closed('/two/*')]
+  assert.deepEqual(lines(0, [open]), [])
+  for (let i = 0; i < 30; i++) {
+    metrics.gateway_http_requests_total.count('/one', 'GET', 503)
+    metrics.gateway_refusals_total.count('maintenance')
+  }
+  const line = (text: string, refused: number) => ({
+    ...{ alert: 'Maintenance', severity: 'notice', text: `Maintenance is on: ${text}`, sinceMs: 60_000 },
+    cause: `${refused} requests refused in the last minute`,
+  })
+  assert.deepEqual(lines(60_000, [one, two]), [line('all routes', 30)])
+  metrics.gateway_config_last_reload_successful.set(0, 'limits.json')
+  const [worse, ...told] = lines(120_000, [open, one, two])
+  assert.deepEqual([worse?.severity, ...told], ['ticket', line('/one, /two/*', 0)])
+  const many = Array.from({ length: 22 }, (_, i) => closed(`/${i}`))
+  assert.match(lines(180_000, [open, ...many]).at(-1)?.text ?? '', /: \/0, \/1, \/2 and 19 more$/)
+  metrics.gateway_config_last_reload_successful.set(1, 'limits.json')
+  assert.deepEqual(lines(240_000, [open]), [])
 })
 
 test('wrong credentials are told when they are a fifth of many, and missing ones are none', () => {

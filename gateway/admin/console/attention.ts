@@ -1,3 +1,4 @@
+import type { Route } from '../../config/settings.ts'
 import { REFUSALS, type RefusalCode } from '../../refusals.ts'
 import type { Families } from '../metric-table.ts'
 import type { Metrics } from '../metrics.ts'
@@ -121,7 +122,7 @@ export const CONDITIONS: readonly Condition[] = [
 ]
 
 /** The worst first. */
-const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket']
+const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket', 'notice']
 /** Alerts by the code of the refusal. For other codes that end with `_unavailable` it is CountersignAuthenticationUnavailable. */
 const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   audit_unavailable: 'AuditNotWritten',
@@ -135,7 +136,7 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
 /** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
-/** How many causes are told of requests that fail. */
+/** How many causes are told of requests that fail, and how many routes that are closed. */
 const MOST = 3
 
 interface Look {
@@ -143,6 +144,9 @@ interface Look {
   readonly totals: Totals
   /** About a minute ago. */
   readonly past: Totals
+  readonly routes: readonly (Pick<Route, 'path'> & {
+    readonly screening?: { readonly maintenance?: object | undefined } | undefined
+  })[]
 }
 
 /** What needs attention, and since when; seen only as often as it looks. */
@@ -162,6 +166,7 @@ export class Attention {
       ...SHARES.flatMap((share) => [...sharesAbove(look, share)]),
       ...requestsFail(look),
       ...upstreamsSlow(look),
+      ...closedRoutes(look),
       ...this.#outcomesUnknown(look),
       ...this.#restarted(look),
     ].map((line) => ({ line, seen: seenNow(line, this.#seen.get(line.key), atMs) }))
@@ -318,6 +323,19 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
     } as const
     yield { key: `${alert} ${code}`, ...line, past: `Requests got ${what}`, count, isTold: told.has(alert) }
   }
+}
+
+/** Tells of routes closed for maintenance, which is no error, and wakes nobody. */
+function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
+  const closed = routes.filter(({ screening }) => screening?.maintenance !== undefined)
+  if (closed.length === 0) return
+  const paths = closed.slice(0, MOST).map(({ path }) => path)
+  const more = closed.length > MOST ? ` and ${closed.length - MOST} more` : ''
+  const which = closed.length === routes.length ? 'all routes' : `${paths.join(', ')}${more}`
+  const refused = (totals.refusals.get('maintenance') ?? 0) - (past.refusals.get('maintenance') ?? 0)
+  const cause = `${refused} requests refused in the last minute`
+  const alert = 'Maintenance'
+  yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
 /** Tells of requests that get 5xx, whoever causes it. Routes closed for maintenance do not count. */

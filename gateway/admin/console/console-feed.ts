@@ -1,3 +1,4 @@
+import type { Settings } from '../../config/settings.ts'
 import type { Limiter } from '../../limits/limiter.ts'
 import { NearestCallers } from '../../limits/nearest-callers.ts'
 import { Attention } from './attention.ts'
@@ -77,9 +78,10 @@ export class ConsoleFeed {
     if (totals.atMs < (this.#last?.atMs ?? 0)) this.#beginAnew()
     this.#remember(totals)
     const past = this.#past[0] ?? totals
-    const { metrics, readiness } = this.#options
+    const { metrics, readiness, config } = this.#options
     metrics.causes.set('gateway_ready', readiness() ?? '')
-    const attention = this.#attention.look({ metrics, totals, past })
+    const routes = (config().parts.gateway?.rows ?? []) as readonly Settings['routes'][number][]
+    const attention = this.#attention.look({ metrics, totals, past, routes })
     const callers = this.#callers
     if (this.#listeners.size > 0 && callers !== undefined) {
       const point = pointBetween(this.#last ?? past, totals)

@@ -83,9 +83,9 @@ export interface ConsoleState {
 }
 
 export interface AttentionLine {
-  /** Its chapter of the runbook says what to do. */
+  /** Its chapter of the runbook says what to do. No alert fires for a notice. */
   readonly alert: string
-  readonly severity: 'page' | 'ticket'
+  readonly severity: 'page' | 'ticket' | 'notice'
   readonly text: string
   /** In the words of the log. */
   readonly cause?: string | undefined
