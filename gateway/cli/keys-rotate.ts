@@ -11,7 +11,7 @@ const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTE
 export const command: Command = {
   about: [
     'Replaces the signing keys of the demo backend, the issuer in a checkout. Tokens signed before stay valid until they expire. The gateway takes new keys of issuers by itself.',
-    'The gateway reads files of secrets again when they change, those that clients.json names when clients.json changes. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart.',
+    'The gateway reads files of secrets again when they change. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart, as `reload` says.',
   ],
   examples: [['countersign keys rotate', 'the keys of the backend in this checkout']],
   fault: 'there is no backend here, or its keys cannot be written',

@@ -1,10 +1,11 @@
+import { hash } from 'node:crypto'
 import { isIPv4 } from 'node:net'
 import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
 import { ENVIRONMENT, type Fault, keyFaults, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
-import { loadFile, type ReadFile } from './load-file.ts'
+import { loadFile, namedText, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { decisionConflicts } from './rules/decision-rules.ts'
@@ -69,6 +70,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(merged), audience = `${withoutClosingSlash(merged.issuer)}/api` } = merged
   const { publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
+  const { sealKeyFile } = merged.audit
+  const sealKey = sealKeyFile && namedText(sealKeyFile, readFile).text
   const files = { configFile, limitsFile, clientsFile: clientsInUse(env, merged) ? clientsFile : undefined }
   return {
     value: {
@@ -81,6 +84,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       tracing: tracing.value,
       audit: {
         ...merged.audit,
+        sealKey: sealKey && hash('sha256', sealKey),
         witnesses: attestation?.value?.witnesses,
         stamps: attestation?.value?.stamps,
       },
@@ -89,6 +93,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       idempotencyKeys: merged.idempotencyKeyFile
         ? loadFile(merged.idempotencyKeyFile, parseIdempotencyKeys, { readFile }).value?.value
         : undefined,
+      maskKey: merged.maskKeyFile && namedText(merged.maskKeyFile, readFile).text,
       signingKeys: signing?.value ?? [],
       jwksUri,
       audience,

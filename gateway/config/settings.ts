@@ -212,7 +212,10 @@ export type AuditRetention = NonNullable<WrittenAudit['retention']>
 export type AuditBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
 /** `audit` of the file, with the keys and certificates that it names. Immutable. */
-export interface AuditSettings extends Omit<WrittenAudit, keyof AttestationSettings>, AttestationSettings {}
+export interface AuditSettings extends Omit<WrittenAudit, keyof AttestationSettings>, AttestationSettings {
+  /** SHA-256 of the file that `sealKeyFile` names. */
+  readonly sealKey?: string | undefined
+}
 
 /** Settings that the file does not have, or has in another form. */
 interface OwnSettings extends IssuerSettings {
@@ -232,6 +235,8 @@ interface OwnSettings extends IssuerSettings {
   readonly upstreamSecret: string | undefined
   /** The lines of `idempotencyKeyFile`. Undefined: it is not named. Never logged. */
   readonly idempotencyKeys: readonly string[] | undefined
+  /** The text of `maskKeyFile`. Undefined: it is not named. Never logged. */
+  readonly maskKey: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`, so that it is that of the demo. */

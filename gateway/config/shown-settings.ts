@@ -13,6 +13,7 @@ const SHOWN: Readonly<
   upstreamSecret: false,
   upstreamSecretFile: false,
   idempotencyKeys: false,
+  maskKey: false,
   signingKeys: false,
   upstreamTls: false,
   store: false,
@@ -32,7 +33,7 @@ const SHOWN: Readonly<
 /** Makes JSON of the settings. Of a secret it says only whether it is set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret, openapi } = settings
-  const { sealKeyFile: _, ...audit } = settings.audit
+  const { sealKeyFile: _file, sealKey: _key, ...audit } = settings.audit
   const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings] ?? true)
   return plain({
     ...Object.fromEntries(shown),

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -134,5 +135,38 @@ describe('rows and the clients that they name by webhookClient', () => {
     await until(() => other.process.lines.find((line) => /"acme"/.test(String(line.faults))))
     assert.equal((await call(`${other.url}/hooks/acme`)).status, 404)
     await other.end()
+  })
+
+  it('have the secret that their file holds now, without an edit of clients.json; an empty file changes nothing', async (t) => {
+    const secretFile = join(gateway.dir, 'secret')
+    writeFileSync(secretFile, 'the-first-secret-1')
+    const filed = await startGateway({
+      config: { upstream: upstream.url, authThrottle: { failures: 0 }, routes: [hook('filed')] },
+      clients: [clientOf('filed', { secrets: [{ file: secretFile }] })],
+    })
+    t.after(() => filed.end())
+    const reload = async () => {
+      const { body } = await call(`${filed.adminUrl}/reload`, { method: 'POST' })
+      return JSON.parse(body).clients
+    }
+    const send = async (secret: string, body: string) => {
+      const signature = `sha256=${createHmac('sha256', secret).update(body).digest('hex')}`
+      const headers = { 'x-hub-signature-256': signature, 'x-github-delivery': body }
+      return (await call(`${filed.url}/hooks/filed`, { method: 'POST', headers, body })).status
+    }
+    assert.deepEqual([await send('the-first-secret-1', 'a'), (await reload()).result], [200, 'unchanged'])
+    writeFileSync(secretFile, 'the-second-secret')
+    await reload()
+    assert.deepEqual(
+      [await send('the-first-secret-1', 'b'), await send('the-second-secret', 'c')],
+      [401, 200],
+    )
+    const changed = filed.process.lines.filter(({ msg, changed }) => msg === 'clients in force' && changed)
+    assert.equal(changed.length, 1)
+    writeFileSync(secretFile, '')
+    const { result, faults } = await reload()
+    assert.equal(result, 'failure')
+    assert.match(faults[0], /secrets\[0\]: the file .* is empty/)
+    assert.equal(await send('the-second-secret', 'd'), 200)
   })
 })

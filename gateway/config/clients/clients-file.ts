@@ -1,4 +1,4 @@
-import type { KeyObject } from 'node:crypto'
+import { hash, type KeyObject } from 'node:crypto'
 import schema from '../../../config/schemas/clients.schema.json' with { type: 'json' }
 import { keysOf, type Principal } from '../../principal.ts'
 import { parsedJson } from '../../storage/line-file.ts'
@@ -61,6 +61,8 @@ export interface ClientTable {
   readonly plans: ReadonlyMap<string, string>
   /** By client id. */
   readonly signers: ReadonlyMap<string, ClientSigner>
+  /** The files that rows name, with the SHA-256 of each. */
+  readonly files: ReadonlyMap<string, string>
 }
 
 const emptyTables = () => ({
@@ -75,6 +77,7 @@ const emptyTables = () => ({
   issuers: new Map<string, readonly string[]>(),
   plans: new Map<string, string>(),
   signers: new Map<string, ClientSigner>(),
+  files: new Map<string, string>(),
 })
 
 export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
@@ -91,21 +94,28 @@ interface Draft {
   readonly owners: Map<string, string>
 }
 
-/**
- * Parses config/clients.json and reads the secrets that it names. A changed secret file counts from the next change of
- * config/clients.json. No fault contains a secret.
- */
-export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
+/** Parses config/clients.json and reads the files that it names. No fault contains a secret. */
+export function parseClients(
+  file: string,
+  text: string,
+  { env, readFile } = THIS_MACHINE,
+): Parsed<ClientTable> {
   const json = new JsonFile<Written<typeof CLIENTS_FILE>>(file, text, checkSchema, { secret: true })
   const rows = json.value?.clients
   if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
-  const draft: Draft = { json, sources, tables: emptyTables(), owners: new Map() }
+  const tables = emptyTables()
+  const read = (name: string) => {
+    const content = readFile(name)
+    tables.files.set(name, hash('sha256', content))
+    return content
+  }
+  const draft: Draft = { json, sources: { env, readFile: read }, tables, owners: new Map() }
   for (const [index, row] of rows.entries()) {
     if (typeof row === 'object' && row !== null) addClient(draft, `$.clients[${index}]`, row)
   }
   const faults = json.faults()
   if (faults.length > 0) return { faults: withoutSecrets(faults) }
-  return { value: { rows, ...draft.tables } }
+  return { value: { rows, ...tables } }
 }
 
 /** A fault for each row that names a client without webhooks. @param file gateway.json */

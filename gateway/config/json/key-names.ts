@@ -23,7 +23,7 @@ export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
 /** Paths of keys that a running gateway cannot change, and settings of the environment alone that it cannot. */
 const NEED_RESTART: ReadonlySet<string> = new Set([
   ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
-  ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile'],
+  ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile', 'audit.sealKey'],
 ])
 
 function keysBelow(at: string, { properties = {} }: Declared): Key[] {

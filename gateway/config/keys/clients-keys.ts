@@ -149,7 +149,7 @@ const HMAC = keys(
     ),
     secrets: list(
       SECRET,
-      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once. They are read when this file is.',
+      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once. A file is read again when it changes.',
       {
         required: true,
         minItems: 1,

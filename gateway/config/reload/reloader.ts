@@ -99,8 +99,10 @@ export class Reloader<T> {
   }
 
   /** Replaces the dependencies. When one changes, the value is parsed and reported as if it were edited. */
-  follow(texts: ReadonlyMap<string, string | undefined>): void {
+  follow(texts: ReadonlyMap<string, string | undefined>, disk?: Disk): void {
     if (this.#stopped) return
+    // At most 1000 looks a second.
+    const intervalMs = Math.max(250, texts.size)
     for (const [file, watch] of this.#dependencies) {
       if (texts.has(file)) continue
       watch.stop()
@@ -110,7 +112,8 @@ export class Reloader<T> {
       if (this.#dependencies.has(file) || this.#options.files.some((own) => own.file === file)) continue
       const known = text === undefined ? { isGone: true } : { known: text }
       const onChange = () => this.#dependencyChanged()
-      this.#dependencies.set(file, new FileWatch(file, { ...known, onChange, onGone: () => void onChange() }))
+      const options = { ...known, ...(disk && { disk }), intervalMs, onChange, onGone: () => void onChange() }
+      this.#dependencies.set(file, new FileWatch(file, options))
     }
   }
 

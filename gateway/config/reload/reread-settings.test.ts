@@ -6,7 +6,9 @@ import { test } from 'node:test'
 import { makeAuthority, makeCertificate } from '../../tls/demo/throw-away-ca.ts'
 import { describeFault } from '../faults.ts'
 import type { Settings } from '../settings.ts'
+import { shownSettings } from '../shown-settings.ts'
 import { readSettings, rereadSettings } from './reread-settings.ts'
+import { changeOf } from './settings-change.ts'
 
 const DIR = mkdtempSync(join(tmpdir(), 'countersign-reread-'))
 process.on('exit', () => rmSync(DIR, { recursive: true, force: true }))
@@ -66,6 +68,33 @@ test('the other files that the settings depend on are told with their texts, als
   const away = edited(open(), open({ upstreamSecretFile: `${secret}-away` }))
   assert.ok(away.parsed.faults)
   assert.ok(away.texts?.has(`${secret}-away`))
+})
+
+test('another content of a file that a key names is in force or is said to wait, and never shown', () => {
+  const file = join(DIR, 'named')
+  const variables = { GATEWAY_STORE: 'redis://127.0.0.1:6379', GATEWAY_STORE_KEY_FILE: file }
+  const cases: [named: object, env: Record<string, string>, changed: string[], waits: string[]][] = [
+    [{ upstreamSecretFile: file }, {}, ['upstreamSecret'], []],
+    [{ idempotencyKeyFile: file }, {}, ['idempotencyKeys'], []],
+    [{ maskKeyFile: file }, {}, ['maskKey'], []],
+    [{ audit: { sealKeyFile: file } }, {}, [], ['audit.sealKey']],
+    [{ tracing: { endpoint: 'https://spans.example', headers: { a: { file } } } }, {}, [], ['tracing']],
+    [{}, variables, [], ['store']],
+  ]
+  for (const [named, more, changed, waits] of cases) {
+    const env = { GATEWAY_CONFIG: join(DIR, 'gateway.json'), ...more }
+    writeFileSync(env.GATEWAY_CONFIG, open(named))
+    writeFileSync(file, 'a'.repeat(40))
+    const running = readSettings(env).parsed.value as Settings
+    writeFileSync(file, 'b'.repeat(40))
+    const { parsed, texts } = rereadSettings({ env, running, text: open(named) })
+    assert.ok(parsed.value, JSON.stringify(parsed.faults))
+    assert.deepEqual(parsed.value.needsRestart, waits)
+    const change = changeOf(running, parsed.value.settings)
+    assert.deepEqual(change?.keys ?? [], changed)
+    assert.ok(texts?.has(file))
+    assert.doesNotMatch(JSON.stringify([change, shownSettings(parsed.value.wanted)]), /bbbb/)
+  }
 })
 
 test('a valid certificate for upstreams, or of their authority, is not replaced by an expired one, but an expired one is', async () => {

@@ -9,6 +9,7 @@ type PlainSettings = Readonly<Record<string, unknown>>
 const SECRETS: ReadonlySet<string> = new Set([
   'upstreamSecret',
   'idempotencyKeys',
+  'maskKey',
   'signing.*',
   'upstreams.*.tls',
   'store',

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { checkPrivate, checkSize, utf8Text } from '../load-file.ts'
@@ -40,6 +41,12 @@ const DISK: Disk = {
 
 /** For PEM files, which may have comments in any encoding. */
 export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
+
+/** For secrets that need not stay in memory: the content is its SHA-256. */
+export const HASHED_DISK: Disk = {
+  stat: DISK.stat,
+  read: async (file) => hash('sha256', await LENIENT_DISK.read(file)),
+}
 
 /** For bytes, one a character. */
 export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }

@@ -7,6 +7,7 @@ import {
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { oneFile, Reloader } from '../../config/reload/reloader.ts'
+import { HASHED_DISK } from '../../config/reload/watch.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -62,7 +63,9 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
           ...webhookClientFaults(inForce.configFile, inForce.routes, parsed.value),
           ...limitFaults(inForce.limitsFile, limits.inForce(), inForce, parsed.value.rows),
         ]
-        return faults.length > 0 ? { faults } : parsed
+        if (faults.length > 0) return { faults }
+        if (parsed.value !== undefined) clients?.follow(parsed.value.files, HASHED_DISK)
+        return parsed
       }),
       swap: (changed) => {
         enforce.clients(changed)
@@ -74,6 +77,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
         after: after.rows,
       })),
     })
+    clients.follow(loaded.value.files, HASHED_DISK)
   }
   const { clientsFile } = startup.settings
   if (clientsFile !== undefined && startup.clients !== undefined) beginClients(clientsFile, startup.clients)
