@@ -36,7 +36,7 @@ export type Begun<Held = HeldKey> =
   | { readonly outcome: 'begun'; readonly held: Held }
   | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
   /** The request that began the key, where that is known. */
-  | { readonly outcome: 'unknown'; readonly requestId?: string }
+  | { readonly outcome: 'unknown'; readonly requestId?: string | undefined }
   | { readonly outcome: 'in_progress' | 'reused' | 'too_many' | 'unavailable' }
 
 /** `free`: the request was not sent. `unknown`: it was, and there is no whole response. */

@@ -35,7 +35,7 @@ end
 /**
  * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
  * may be begun again, rest.
- * Reply: the outcome of `Begun`, with `done` its rest; or `foreign` for what another secret or version wrote, with its check.
+ * Reply: the outcome of `Begun`, with `done` and `unknown` its rest; or `foreign` for what another secret or version wrote, with its check.
  * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
  */
 export const BEGIN_SCRIPT: Script = script(`
@@ -48,7 +48,7 @@ if value then
   if state ~= 'unknown' and now < tonumber(lease) then return { 'in_progress' } end
   if ARGV[8] ~= '1' then
     if state ~= 'unknown' then put('unknown', token, 0, keep_ms, string.sub(value, from)) end
-    return { 'unknown' }
+    return { 'unknown', string.sub(value, at) }
   end
 else
   -- At most 100 at once, which is more than one request adds.

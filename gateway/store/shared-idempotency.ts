@@ -147,6 +147,8 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
         this.#options.onFault('a response in the store is damaged')
         return { outcome: 'unknown' }
       }
+      case 'unknown':
+        return { outcome, requestId: unsealed(held, rest)?.requestId }
       default:
         return { outcome }
     }
