@@ -178,6 +178,7 @@ const METRICS = {
     'reason',
   ),
   gateway_tunnels_open: gauge('Upgraded connections that are open.'),
+  gateway_upstream_attempts_total: counter('Attempts to send a request, once over.', 'upstream', 'outcome'),
   gateway_upstream_breaker_opened_total: counter(
     'How often the circuit breaker of the upstream opened.',
     'upstream',

@@ -351,7 +351,7 @@ function describeAttention(): void {
     )
     assert.match(
       (await page.locator('#upstreams tbody').innerText()).replaceAll(/\s+/g, ' '),
-      /^Group default http\S+ breaker open .* Group payments http:\/\/localhost\S+ healthy .*\d down /,
+      /^Group default http\S+ breaker open \S+\/s [1-9][\d.]* % .* Group payments http:\/\/localhost\S+ healthy .*\d down /,
     )
     await look('five-faults')
     const rows = page.locator('#limits tbody tr')

@@ -18,6 +18,7 @@ interface UpstreamParts {
   readonly metrics: Gateway['metrics']
 }
 
+const OUTCOMES = ['answered', '5xx', 'failed'] as const
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 
 /** @param before groups in force. Targets that stay keep connections and health, once they hand over. */
@@ -97,7 +98,7 @@ export function observeUpstreams(
 
 const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
-/** Exposes the upstreams in the metrics. For one that is in two groups the worse state counts. */
+/** Exposes the upstreams in the metrics. For one that is in two groups the worse state counts, and the sum of attempts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()
@@ -107,6 +108,13 @@ export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => read
     }
     return healthy
   })
+  metrics.gateway_upstream_attempts_total.read(() =>
+    [...Map.groupBy(targets(), ({ url }) => url)].flatMap(([url, same]) =>
+      OUTCOMES.map(
+        (of) => [url, of, same.reduce((sum, { health }) => sum + health.attempts[of], 0)] as const,
+      ),
+    ),
+  )
   metrics.gateway_upstream_group_healthy.read(() => {
     const healthy = new Map<string, number>()
     for (const { group, url, health } of targets()) {

@@ -37,7 +37,7 @@ export interface GroupsOptions extends PoolBounds {
 export interface GroupTarget {
   readonly group: string
   readonly url: string
-  readonly health: Pick<Health, 'isHealthy' | 'cause'>
+  readonly health: Pick<Health, 'isHealthy' | 'cause' | 'attempts'>
   readonly breaker: Pick<CircuitBreaker, 'state' | 'cause'> | undefined
 }
 

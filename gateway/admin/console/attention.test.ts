@@ -314,6 +314,26 @@ test('requests that fail are told with what most of them got, but for routes clo
   assert.deepEqual(found(240_000), [])
 })
 
+test('requests that fail are told with the upstream that has most of the errors', () => {
+  const { metrics, lines } = watching()
+  const attempt = (upstream: string, outcome: string, times: number) => {
+    for (let i = 0; i < times; i++) metrics.gateway_upstream_attempts_total.count(upstream, outcome)
+  }
+  const causeAt = (atMs: number) => {
+    for (let i = 0; i < 40; i++) metrics.gateway_http_requests_total.count('/*', 'GET', i < 20 ? 200 : 500)
+    return lines(atMs).find(({ text }) => text === 'Requests fail')?.cause
+  }
+  const mostly = '50 % got 5xx in the last minute, mostly 500 of the service'
+  attempt('http://a', 'answered', 20)
+  attempt('http://b', '5xx', 15)
+  attempt('http://b', 'failed', 4)
+  attempt('http://a', '5xx', 1)
+  assert.equal(causeAt(60_000), `${mostly}; 95 % of the errors of upstreams are of http://b`)
+  attempt('http://b', '5xx', 10)
+  attempt('http://a', 'failed', 10)
+  assert.equal(causeAt(120_000), mostly, 'none has most')
+})
+
 test('maintenance that is on is told last, with its routes and what it refused, until it is off', () => {
   const { metrics, lines } = watching()
   const closed = (path: string) => ({ path, screening: { maintenance: {} } })

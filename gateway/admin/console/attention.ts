@@ -341,7 +341,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
 /** Tells of requests that get 5xx, whoever causes it. Routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
-  const lately = (of: 'statuses' | 'refusals') =>
+  const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>
     [...totals[of]]
       .map(([name, count]) => ({ name, count: count - (past[of].get(name) ?? 0) }))
       .sort((one, other) => other.count - one.count)
@@ -369,7 +369,13 @@ function* requestsFail({ totals, past }: Look): Iterable<Found> {
           .slice(0, MOST)
           .map(({ name, percent }) => `${percent} % ${name}`)
           .join(', ')}`
-  const cause = `${percentOf(share)} % got 5xx in the last minute, ${most}`
+  const errors = lately('upstreamErrors')
+  const [worst = { name: '', count: 0 }] = errors
+  const blamed =
+    worst.count * 2 > Math.max(failed, sum(errors))
+      ? `; ${percentOf(worst.count / sum(errors))} % of the errors of upstreams are of ${worst.name}`
+      : ''
+  const cause = `${percentOf(share)} % got 5xx in the last minute, ${most}${blamed}`
   const count = failures.reduce((all, { name }) => all + (totals.statuses.get(name) ?? 0), 0)
   yield { key: alert, alert, severity: 'page', text: 'Requests fail', past: 'Requests failed', cause, count }
 }

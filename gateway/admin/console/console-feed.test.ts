@@ -215,15 +215,19 @@ it('tells the upstreams of each group, the default group first, and one of two g
   metrics.gateway_upstream_breaker_state.set(2, 'http://b')
   const console = listener()
   feed.add(console)
+  const attempts = metrics.gateway_upstream_attempts_total
+  for (const outcome of ['answered', 'answered', '5xx', 'failed']) attempts.count('http://b', outcome)
   tick(1000)
   assert.deepEqual(
-    dataOf<Moment>(console.events.at(-1)).state.upstreams.map(({ group, upstream, healthy, breaker }) => [
-      ...[group, upstream, healthy, breaker],
-    ]),
+    dataOf<Moment>(console.events.at(-1)).state.upstreams.map(
+      ({ group, upstream, healthy, breaker, errorShare }) => [
+        ...[group, upstream, healthy, breaker, errorShare],
+      ],
+    ),
     [
-      ['default', 'http://a', false, undefined],
-      ['pay', 'http://a', false, undefined],
-      ['pay', 'http://b', true, 'open'],
+      ['default', 'http://a', false, undefined, 0],
+      ['pay', 'http://a', false, undefined, 0],
+      ['pay', 'http://b', true, 'open', 0.5],
     ],
   )
   end()

@@ -163,8 +163,10 @@ function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: V
     targets.map((upstream) => {
       const latency = totals.upstreamLatency.get(upstream)
       const before = past.upstreamLatency.get(upstream)
+      const of = (name: 'upstreamAttempts' | 'upstreamErrors') =>
+        rate(past[name].get(upstream), totals[name].get(upstream))
       return {
-        ...{ group, upstream },
+        ...{ group, upstream, errorShare: of('upstreamErrors') / (of('upstreamAttempts') || 1) },
         healthy: health?.get(upstream) !== 0,
         breaker: BREAKERS[breakers?.get(upstream) ?? -1],
         perSecond: rate(before?.counts.at(-1), latency?.counts.at(-1)),

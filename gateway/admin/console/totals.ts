@@ -16,6 +16,8 @@ export interface Totals {
   readonly routes: ReadonlyMap<string, RouteTotals>
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
+  readonly upstreamAttempts: ReadonlyMap<string, number>
+  readonly upstreamErrors: ReadonlyMap<string, number>
   /** Requests by upstream: `some` had a response; the clients of `none` went away after a wait. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Credentials by method and outcome. */
@@ -39,6 +41,7 @@ export function totalsOf(metrics: Metrics, atMs: number): Totals {
   const requests = metrics.gateway_http_requests_total.samples()
   const durations = metrics.gateway_http_request_duration_seconds.samples()
   const sent = metrics.gateway_upstream_request_duration_seconds.samples()
+  const attempts = metrics.gateway_upstream_attempts_total.samples()
   const upstreamLatency = spreadsBy(sent, 'upstream')
   const { user, system } = process.cpuUsage()
   return {
@@ -48,6 +51,11 @@ export function totalsOf(metrics: Metrics, atMs: number): Totals {
     routes: routesOf(requests, durations),
     latency: spreadOf(durations),
     upstreamLatency,
+    upstreamAttempts: summed(attempts, 'upstream'),
+    upstreamErrors: summed(
+      attempts.filter(({ labels }) => labels.outcome !== 'answered'),
+      'upstream',
+    ),
     answers: new Map(
       [...summed(metrics.gateway_upstream_unanswered_total.samples(), 'upstream')].map(([upstream, none]) => {
         const some = upstreamLatency.get(upstream)?.counts.at(-1) ?? 0

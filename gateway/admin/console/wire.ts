@@ -56,6 +56,8 @@ export interface ConsoleState {
     readonly healthy: boolean
     readonly breaker: 'closed' | 'half open' | 'open' | undefined
     readonly perSecond: number
+    /** The share of its attempts that got 5xx or no whole response. */
+    readonly errorShare: number
     readonly p95Ms: number | null
   }[]
   readonly stores: readonly { readonly store: string; readonly writable: boolean }[]

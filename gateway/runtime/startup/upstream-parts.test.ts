@@ -7,7 +7,7 @@ function target(url: string, isHealthy: boolean, state?: 'closed' | 'open', grou
   return {
     group,
     url,
-    health: { isHealthy, cause: isHealthy ? '' : 'refused' },
+    health: { isHealthy, cause: isHealthy ? '' : 'refused', attempts: { answered: 1, '5xx': 2, failed: 0 } },
     breaker: state && { state, cause: 'status 503' },
   }
 }
@@ -43,6 +43,18 @@ it('an upstream in two groups is as ill in the metrics as the worse of them says
     ['http://a', 0],
     ['http://b', 1],
   ])
+  const attempts = metrics.gateway_upstream_attempts_total.samples()
+  assert.deepEqual(
+    attempts.map(({ labels: { upstream, outcome }, value }) => [upstream, outcome, value]),
+    [
+      ['http://a', 'answered', 2],
+      ['http://a', '5xx', 4],
+      ['http://a', 'failed', 0],
+      ['http://b', 'answered', 1],
+      ['http://b', '5xx', 2],
+      ['http://b', 'failed', 0],
+    ],
+  )
   assert.deepEqual([...metrics.causes], [['gateway_upstream_healthy http://a', 'refused']])
   assert.deepEqual(readings(metrics.gateway_upstream_breaker_state), [['http://a', 2]])
   assert.equal(metrics.causes.get('gateway_upstream_breaker_state http://a'), 'last failure: status 503')

@@ -37,6 +37,7 @@ export abstract class CountedAttempts<Pool> {
 
   /** Counts an attempt that found no connection. The pool reports that to the health. */
   protected attemptRefused(): void {
+    this.chosenOrigin.health.attempts.failed += 1
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
   }
 

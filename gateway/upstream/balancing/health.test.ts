@@ -79,6 +79,19 @@ describe('the health of an upstream', () => {
     assert.equal(health.avoided(), false)
   })
 
+  it('counts each attempt by what it came to, one that broke off after a 5xx as that', () => {
+    const health = new Health(
+      () => 0,
+      () => {},
+    )
+    for (const status of [101, 200, 404, 500, 503]) responded(health, status)
+    health.responded(502)
+    health.brokeOff(502)
+    health.brokeOff(200)
+    health.brokeOff(0)
+    assert.deepEqual(health.attempts, { answered: 3, '5xx': 3, failed: 2 })
+  })
+
   it('reports changes only, and begins with the shortest back-off again after a success', () => {
     const changes: boolean[] = []
     const health = new Health(

@@ -13,6 +13,8 @@ const FIRST_AVOIDED_MS = 1000
 export class Health {
   readonly #clock: () => number
   readonly #onChange: (healthy: boolean) => void
+  /** Attempts that are over: with a response, with one of 5xx, or without a whole one. Exchanges count `failed` too. */
+  readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
   #passesChecks = true
   /** Lies in the remote past when the upstream never had to recover. Only this class writes it. */
@@ -73,6 +75,7 @@ export class Health {
 
   /** @param status of its head */
   succeeded(status: number): void {
+    this.attempts[status >= 500 ? '5xx' : 'answered'] += 1
     if (this.#failures > 0 && !isFailure(status)) this.#begin()
   }
 
@@ -86,6 +89,7 @@ export class Health {
 
   /** @param status of its head, which may have been counted; 0: there was none */
   brokeOff(status: number): void {
+    this.attempts[status >= 500 ? '5xx' : 'failed'] += 1
     if (!isFailure(status)) this.exchangeFailed()
   }
 

@@ -155,11 +155,16 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
   )
   showTable(
     'upstreams',
-    ['Upstream', 'State', 'Requests', 'p95'],
-    upstreams.flatMap(({ group, upstream, perSecond, p95Ms, ...state }, i) => [
-      ...(group === upstreams[i - 1]?.group ? [] : [[`Group ${group}`]]),
-      [upstream, upstreamState(state), number(rate(perSecond)), latency(p95Ms)],
-    ]),
+    ['Upstream', 'State', 'Requests', 'Errors', 'p95'],
+    upstreams.flatMap(({ group, upstream, perSecond, errorShare, p95Ms, ...state }, i) => {
+      /** @type {Value} */
+      const errors = {
+        text: `${(errorShare * 100).toFixed(1)} %`,
+        is: errorShare > 0 ? 'number bad' : 'number',
+      }
+      const row = [upstream, upstreamState(state), number(rate(perSecond)), errors, latency(p95Ms)]
+      return group === upstreams[i - 1]?.group ? [row] : [[`Group ${group}`], row]
+    }),
     'No upstream.',
   )
 }
