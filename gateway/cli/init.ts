@@ -110,7 +110,11 @@ function routingFor(file: string | undefined, hasIssuer: boolean): { routing: ob
       `left to the service, as the gateway does not know them: ${unknown.join(', ')} (openapi.schemes)`,
     )
   if (security === undefined)
-    notes.push('anyone may call operations of which the document does not say who may (openapi.auth)')
+    notes.push(
+      hasIssuer
+        ? 'operations of which the document does not say who may call them need a token (openapi.auth)'
+        : 'anyone may call operations of which the document does not say who may (openapi.auth)',
+    )
   const hasTemplate = String(servers?.[0]?.url).includes('{')
   if (hasTemplate) notes.push('the first server is a template, so no base path is known (openapi.basePath)')
   if (!hasIssuer && known.some(({ auth }) => auth === 'bearer'))
@@ -124,7 +128,7 @@ function routingFor(file: string | undefined, hasIssuer: boolean): { routing: ob
     file,
     ...(hasTemplate && { basePath: '' }),
     ...(unknown.length > 0 && { schemes: Object.fromEntries(unknown.map((name) => [name, 'none'])) }),
-    ...(security === undefined && { auth: ['none'] }),
+    ...(security === undefined && { auth: [hasIssuer ? 'bearer' : 'none'] }),
   }
   return { routing: { openapi }, notes }
 }

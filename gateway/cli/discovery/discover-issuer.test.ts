@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import os from 'node:os'
@@ -210,4 +210,33 @@ test('init writes what it has found, every route then wants a token, and validat
   assert.deepEqual(issuerWarnings(value), [
     `"audience" is "CHANGE-ME: the audience of your API": every token of ${origin}/realms/bank is refused`,
   ])
+})
+
+test('init with an issuer wants a token where the document does not say who may call, and says so', async (t) => {
+  const origin = await provider(t, (self) => ({
+    [OIDC]: { issuer: `${self}/realms/bank`, jwks_uri: `${self}/keys` },
+  }))
+  const dir = mkdtempSync(join(os.tmpdir(), 'init-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const openapi = join(dir, 'api.json')
+  writeFileSync(openapi, '{"openapi":"3.1.0","paths":{"/a":{"get":{"responses":{}}}}}')
+  let out = ''
+  t.mock.method(process.stdout, 'write', (text: string) => {
+    out += text
+    return true
+  })
+  const run = async (to: string, more: object) => {
+    const flags = { upstream: 'http://127.0.0.1:3000', openapi, dir: join(dir, to), ...more }
+    out = ''
+    assert.equal(await command.run({ words: [], flags }), 0)
+    return JSON.parse(readFileSync(join(dir, to, 'gateway.json'), 'utf8')).openapi.auth
+  }
+  assert.deepEqual(await run('with', { issuer: `${origin}/realms/bank` }), ['bearer'])
+  assert.match(
+    out,
+    /note: operations of which the document does not say who may call them need a token \(openapi\.auth\)/,
+  )
+  assert.doesNotMatch(out, /anyone may call/)
+  assert.deepEqual(await run('without', {}), ['none'])
+  assert.match(out, /note: anyone may call operations/)
 })
