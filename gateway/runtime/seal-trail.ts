@@ -115,12 +115,12 @@ export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly s
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
-/** Why a gateway that the user of this process starts would refuse the place of its trail and key, one sentence each. */
+/** Why a gateway that the user of this process starts would refuse the place of its trail and key. Root may judge that of another user. */
 export function ownerWarnings({
   file,
   sealKeyFile: key,
 }: Pick<AuditSettings, 'file' | 'sealKeyFile'>): readonly string[] {
-  if (!isRegularTrail(file)) return []
+  if (!isRegularTrail(file) || process.geteuid?.() === 0) return []
   const ofKey = key && ownerFault(key, statSync(key, { throwIfNoEntry: false }))
   return [judgePlace(file).fault, ofKey].flatMap((fault) => fault || [])
 }
