@@ -14,7 +14,7 @@ import type { ClosedSegment } from './trail-segments.ts'
 
 const MIB = 1024 ** 2
 /** S3 takes no smaller parts, but for the last. */
-const CUT = { fromBytes: 8 * MIB, partBytes: 5 * MIB }
+const CUT = { fromBytes: 5 * MIB + 1, partBytes: 5 * MIB }
 const DAY_MS = 86_400_000
 
 function largeSegment(t: TestContext, bytes = 11 * MIB + 1): ClosedSegment {
@@ -192,7 +192,7 @@ test('a source of keys that never answers does not hold up the gateway for longe
 })
 
 test('a server that does not put the parts together, or says so falsely, has no copy', async (t) => {
-  const segment = largeSegment(t)
+  const segment = largeSegment(t, CUT.fromBytes)
   const created =
     '<InitiateMultipartUploadResult><UploadId>up&amp;1</UploadId></InitiateMultipartUploadResult>'
   const cases: [string, string, boolean, RegExp][] = [
@@ -225,7 +225,7 @@ test('a server that does not put the parts together, or says so falsely, has no 
 })
 
 test('where the keys may not see whether it is there, the parts are put together only if it is not', async (t) => {
-  const segment = largeSegment(t)
+  const segment = largeSegment(t, CUT.fromBytes)
   const asked: string[] = []
   const endpoint = await badServer(t, ({ method, url = '', headers }, response) => {
     if (method === 'PUT') response.writeHead(200, { etag: '"x"' }).end()
