@@ -268,7 +268,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     ]
     calling = setInterval(() => {
       for (const [path, headers = {}] of asks) call(gateway.url + path, { headers }).catch(() => undefined)
-    }, 250)
+    }, 1000)
   })
   after(async () => {
     clearInterval(calling)
@@ -364,7 +364,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       ...different.map((command) => `echo '>>>>'\n${command}`),
       `echo '>>>>'\nPID=\n${/^PID=.*$/m.exec(settings)?.[0]}\necho "$PID"`,
     ]
-    for (const shell of SHELLS) {
+    const runIn = async (shell: string) => {
       const all = { ...process.env, ...env } as typeof env
       const { status, stdout, stderr } = await runShell(shell, script.join('\n'), all)
       const outputs = stdout.split('>>>>\n').slice(1)
@@ -375,6 +375,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
       assert.deepEqual(silent, [], `commands that say nothing in ${shell}\n${stderr}`)
     }
+    await Promise.all(SHELLS.map(runIn))
   })
 })
 
