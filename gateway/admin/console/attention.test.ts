@@ -384,6 +384,13 @@ test('wrong credentials are told when they are a fifth of many, and missing ones
       ],
     ],
   )
+  // Who is throttled had wrong credentials before.
+  metrics.causes.set('gateway_auth_decisions_total bearer throttled', 'too many bad credentials')
+  count('throttled', 200)
+  count('expired', 20)
+  assert.equal(lines(180_000)[0]?.cause, '100 % of them in the last minute: exp was 11 s ago')
+  count('throttled', 200)
+  assert.equal(lines(240_000)[0]?.cause, '100 % of them in the last minute: too many bad credentials')
 })
 
 test('a start after a crash is told for as long as the alert about starts looks back', () => {

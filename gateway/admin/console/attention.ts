@@ -277,7 +277,11 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
     const bad = sumOf(isBad)
     const part = bad / sumOf(isCounted)
     if (bad <= above.perSecond || part <= above.share) continue
-    const [worst] = rates.filter(({ outcome }) => isBad(outcome)).sort((one, other) => other.rate - one.rate)
+    // Who is throttled had wrong credentials before: they are the cause.
+    const rank = ({ outcome, rate }: (typeof rates)[number]) => (outcome === 'throttled' ? 0 : rate)
+    const [worst] = rates
+      .filter(({ outcome, rate }) => isBad(outcome) && rate > 0)
+      .sort((one, other) => rank(other) - rank(one))
     const causes = [
       `${percentOf(part)} % of ${what} in the last minute`,
       metrics.causes.get(`gateway_auth_decisions_total ${name} ${worst?.outcome}`),
