@@ -76,7 +76,7 @@ interface Judgement {
   readonly fault?: string | undefined
 }
 
-/** Of the last request: thousands of requests of the same clients follow each other. */
+/** Kept from the last request: thousands of requests of the same clients follow each other. */
 let last: { readonly clients: readonly TestClient[]; readonly nowMs: number; readonly keys: ClientKeys }
 
 function keysOf(clients: readonly TestClient[], nowMs: number): ClientKeys {
