@@ -1,4 +1,13 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -342,7 +351,7 @@ const SOAK = [
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5
-/** Several times what a run has in its folders at once. */
+/** Files in memory leave the rest to the tests. */
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
@@ -363,7 +372,7 @@ if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
-// Programs in Go, such as promtool, collect seldom: a tenth of their CPU.
+// Programs in Go, such as promtool, then collect seldom.
 process.env.GOGC ??= '800'
 // What tests share is compiled once: 9 % of all CPU time. Of functions compiled before, coverage is not known exactly.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
@@ -387,15 +396,17 @@ launch([
   ...(bundled || files),
 ])
 
-/** A folder in memory, where files of tests cost a third less CPU. @returns the usual one where there is none that may hold programs */
+/** A folder in memory, where files of tests cost less CPU. @returns the usual one where there is none that may hold programs */
 function memoryFolder() {
   const folder = '/dev/shm'
   try {
+    accessSync(folder, constants.W_OK | constants.X_OK)
     const { bavail, bsize } = statfsSync(folder)
+    const freeBytes = Math.min(bavail * bsize, os.freemem())
     const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n')
     const mount = mounts.findLast((line) => line.split(' ')[1] === folder)
     const mayHoldPrograms = mount !== undefined && !/\bnoexec\b/.test(mount)
-    return mayHoldPrograms && bavail * bsize >= MIN_MEMORY_BYTES ? folder : os.tmpdir()
+    return mayHoldPrograms && freeBytes >= MIN_MEMORY_BYTES ? folder : os.tmpdir()
   } catch {
     return os.tmpdir()
   }
