@@ -191,6 +191,9 @@ const VERSION = ' HTTP/1.'
 /** The bytes from the space behind the target to the end of the line. */
 const VERSION_LENGTH = VERSION.length + 1
 
+/** Longest text whose request line is kept to be compared with the next. */
+const MAX_KNOWN_CHARS = 4096
+
 /** The request line (RFC 9112 section 3) and the options of Connection. */
 export class RequestLines implements HeadReader {
   readonly noStartLine = 'no HTTP/1 request line'
@@ -203,6 +206,11 @@ export class RequestLines implements HeadReader {
   closes = false
   keeps = false
   upgrades = false
+  /** The last request line, and what it says. Empty behind a long head, which the slice would keep in memory. */
+  #known = ''
+  #knownMethod = ''
+  #knownTarget = ''
+  #knownVersion: '1.0' | '1.1' = '1.1'
 
   begin(): void {
     this.method = '-'
@@ -232,6 +240,13 @@ export class RequestLines implements HeadReader {
   }
 
   startLine(all: string, start: number, end: number): string | undefined {
+    const line = all.length <= MAX_KNOWN_CHARS ? all.slice(start, end) : ''
+    if (line !== '' && line === this.#known) {
+      this.method = this.#knownMethod
+      this.target = this.#knownTarget
+      this.version = this.#knownVersion
+      return undefined
+    }
     const space = all.indexOf(' ', start)
     const method = all.slice(start, Math.max(start, space))
     const versionAt = end - VERSION_LENGTH
@@ -248,6 +263,10 @@ export class RequestLines implements HeadReader {
     this.target = all.slice(space + 1, versionAt)
     // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
     this.version = minor === '0' ? '1.0' : '1.1'
+    this.#known = line
+    this.#knownMethod = this.method
+    this.#knownTarget = this.target
+    this.#knownVersion = this.version
     return undefined
   }
 
