@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { parse } from 'yaml'
-import { REFUSALS } from '../../refusals.ts'
+import { REFUSALS, refusal } from '../../refusals.ts'
 import { createMetrics } from '../metrics.ts'
 import {
   Attention,
@@ -336,16 +336,17 @@ test('requests that fail are told with the upstream that has most of the errors'
 
 test('maintenance that is on is told last, with its routes and what it refused, until it is off', () => {
   const { metrics, lines } = watching()
-  const closed = (path: string) => ({ path, screening: { maintenance: {} } })
+  const ofRoute = refusal('maintenance', { detail: 'Back at 06:00 UTC' })
+  const closed = (path: string) => ({ path, screening: { maintenance: { refusal: ofRoute } } })
   const [open, one, two] = [{ path: '/open' }, closed('/one'), closed('/two/*')]
   assert.deepEqual(lines(0, [open]), [])
   for (let i = 0; i < 30; i++) {
     metrics.gateway_http_requests_total.count('/one', 'GET', 503)
     metrics.gateway_refusals_total.count('maintenance')
   }
-  const line = (text: string, refused: number) => ({
+  const line = (text: string, times: number) => ({
     ...{ alert: 'Maintenance', severity: 'notice', text: `Maintenance is on: ${text}`, sinceMs: 60_000 },
-    cause: `${refused} requests refused in the last minute`,
+    cause: `${times} requests refused in the last minute; its purpose: Back at 06:00 UTC`,
   })
   assert.deepEqual(lines(60_000, [one, two]), [line('all routes', 30)])
   metrics.gateway_config_last_reload_successful.set(0, 'limits.json')
@@ -385,12 +386,13 @@ test('wrong credentials are told when they are a fifth of many, and missing ones
     ],
   )
   // Who is throttled had wrong credentials before.
+  const throttled = '100 % of them in the last minute, mostly throttled for earlier ones'
   metrics.causes.set('gateway_auth_decisions_total bearer throttled', 'too many bad credentials')
   count('throttled', 200)
   count('expired', 20)
-  assert.equal(lines(180_000)[0]?.cause, '100 % of them in the last minute: exp was 11 s ago')
+  assert.equal(lines(180_000)[0]?.cause, `${throttled}: exp was 11 s ago`)
   count('throttled', 200)
-  assert.equal(lines(240_000)[0]?.cause, '100 % of them in the last minute: too many bad credentials')
+  assert.equal(lines(240_000)[0]?.cause, `${throttled}: too many bad credentials`)
 })
 
 test('a start after a crash is told for as long as the alert about starts looks back', () => {

@@ -1,4 +1,4 @@
-import type { Route } from '../../config/settings.ts'
+import type { Maintenance, Route } from '../../config/settings.ts'
 import { REFUSALS, type RefusalCode } from '../../refusals.ts'
 import type { Families } from '../metric-table.ts'
 import type { Metrics } from '../metrics.ts'
@@ -145,7 +145,7 @@ interface Look {
   /** About a minute ago. */
   readonly past: Totals
   readonly routes: readonly (Pick<Route, 'path'> & {
-    readonly screening?: { readonly maintenance?: object | undefined } | undefined
+    readonly screening?: { readonly maintenance?: Pick<Maintenance, 'refusal'> | undefined } | undefined
   })[]
 }
 
@@ -282,8 +282,9 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
     const [worst] = rates
       .filter(({ outcome, rate }) => isBad(outcome) && rate > 0)
       .sort((one, other) => rank(other) - rank(one))
+    const throttled = rates.find(({ outcome }) => outcome === 'throttled')?.rate ?? 0
     const causes = [
-      `${percentOf(part)} % of ${what} in the last minute`,
+      `${percentOf(part)} % of ${what} in the last minute${throttled > bad / 2 ? ', mostly throttled for earlier ones' : ''}`,
       metrics.causes.get(`gateway_auth_decisions_total ${name} ${worst?.outcome}`),
     ]
     const cause = causes.filter(Boolean).join(': ')
@@ -337,7 +338,8 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const more = closed.length > MOST ? ` and ${closed.length - MOST} more` : ''
   const which = closed.length === routes.length ? 'all routes' : `${paths.join(', ')}${more}`
   const refused = (totals.refusals.get('maintenance') ?? 0) - (past.refusals.get('maintenance') ?? 0)
-  const cause = `${refused} requests refused in the last minute`
+  const purpose = closed[0]?.screening?.maintenance?.refusal.detail
+  const cause = `${refused} requests refused in the last minute; its purpose: ${purpose}`
   const alert = 'Maintenance'
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
