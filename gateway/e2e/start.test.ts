@@ -165,17 +165,6 @@ describe('npm start', () => {
     assert.match(log, /gateway ended with SIGKILL, starting it again/)
   })
 
-  const onLinux = { skip: process.platform === 'linux' ? false : 'needs /proc to tell the children apart' }
-  it('starts a backend that was killed again, and no second gateway', onLinux, async () => {
-    const before = gatewayPid()
-    const backendPid = Number(childrenOf(both?.pid).find((child) => child !== before))
-    process.kill(backendPid, 'SIGKILL')
-    await until(() => (log.includes('backend ended with SIGKILL') ? true : undefined))
-    await serving()
-    assert.equal(gatewayPid(), before)
-    assert.equal(childrenOf(both?.pid).length, 2)
-  })
-
   it('on Ctrl-C in its terminal drains the gateway, then ends the backend, and exits with 0', async () => {
     process.kill(-Number(both?.pid), 'SIGINT')
     const code = await ended()
@@ -188,6 +177,7 @@ describe('npm start', () => {
     assert.deepEqual(openToOthers(), [])
   })
 
+  const onLinux = { skip: process.platform === 'linux' ? false : 'needs /proc to tell the children apart' }
   it(
     'whose terminal is closed before the backend responds starts no gateway and exits with 0',
     onLinux,
@@ -236,9 +226,20 @@ describe('npm start', () => {
     },
   )
 
-  it('under npm drains on SIGTERM to npm alone, which waits and exits with 0', onLinux, async () => {
+  it('starts a backend that was killed again, and no second gateway', onLinux, async () => {
     start(WITHOUT_BACKEND, ['npm', 'start'])
     await serving()
+    const before = gatewayPid()
+    const starter = chain()[2]
+    const backendPid = Number(childrenOf(starter).find((child) => child !== before))
+    process.kill(backendPid, 'SIGKILL')
+    await until(() => (log.includes('backend ended with SIGKILL') ? true : undefined))
+    await serving()
+    assert.equal(gatewayPid(), before)
+    assert.equal(childrenOf(starter).length, 2)
+  })
+
+  it('under npm drains on SIGTERM to npm alone, which waits and exits with 0', onLinux, async () => {
     const closed = ended()
     both?.kill('SIGTERM')
     assert.equal(await closed, 0, log)
