@@ -60,21 +60,27 @@ function withDatabase(
   })
 }
 
-/** Engines that no test uses at the moment. Starting one takes a second of CPU, making a schema next to nothing. */
+/** Engines that no test uses at the moment. Starting one takes a second of CPU, and making the tables 0.15 s. */
 const idleEngines: Database[] = []
 // An open engine now and then keeps its process from ending.
 after(() => Promise.all(idleEngines.map((engine) => engine.close())))
 
-/** An embedded database that looks new: a schema of its own in an engine that tests of this process use in turn. */
+/** Leaves tables as the migrations made them. Without triggers: those of the ledger refuse it. */
+const EMPTY_TABLES = `
+SET LOCAL session_replication_role = replica;
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migrations' LOOP
+    EXECUTE format('DELETE FROM %I', name);
+  END LOOP;
+END $$`
+
+/** An embedded database that looks new but for tables without rows: tests of this process use an engine in turn. */
 export async function openTestPglite(): Promise<Database> {
   const engine = idleEngines.pop() ?? (await openPglite())
-  const schema = newSchemaName()
-  await engine.query(`CREATE SCHEMA ${schema}`)
-  await engine.query(`SET search_path = ${schema}`)
   return {
     ...engine,
     close: async () => {
-      await engine.query(`DROP SCHEMA ${schema} CASCADE`)
+      await engine.transaction(({ script }) => script(EMPTY_TABLES))
       idleEngines.push(engine)
     },
   }
