@@ -128,6 +128,8 @@ function describeAttention(): void {
     const { url } = await started(t, {
       config: { maintenance: { purpose: 'back at 6', retryAfterSeconds: 60 } },
     })
+    // What was refused before the first look is not counted.
+    await page.locator('#attention').getByText('0 requests refused').waitFor()
     for (let i = 0; i < 3; i++) assert.equal((await call(`${url}/x`)).status, 503)
     await firstLineIs('Maintenance', /^Maintenance is on: all routes.*3 requests refused in the last minute/)
   })
