@@ -484,6 +484,17 @@ it('the runbook finds the same lines of the log in each of its forms, and shows 
   assert.equal(stdout.trim(), lines.at(-1)?.replace(String(time), '"2026-11-28T03:00:00Z"'))
 })
 
+it('the runbook gives files back to the user of the process, also to one without a name', async () => {
+  const owners = [...runbook.matchAll(/chown (?:-R )?(".*?\)")/g)].map(([, owner = '']) => owner)
+  assert.ok(owners.length > 1)
+  const env = { PATH: process.env.PATH ?? '', PID: `${process.pid}` }
+  for (const owner of owners) {
+    const { stdout } = await runShell('bash', `echo ${owner}`, env)
+    // GNU chown refuses a number with a colon and no group.
+    assert.equal(stdout, `${process.geteuid?.()}:${process.getegid?.()}\n`, owner)
+  }
+})
+
 it('the runbook shows what is behind a link, as the data directory is with DynamicUser of systemd', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   t.after(() => rmSync(dir, { recursive: true }))
