@@ -19,8 +19,6 @@ const BY_PLAYWRIGHT = [
   ...['AimEnabled', 'MediaRouter', 'NetworkTimeServiceQuerying', 'OptimizationHints', 'PreconnectToSearch'],
   'ThirdPartyStoragePartitioning',
 ]
-/** Pages live for seconds: code optimised for hours and memory collected soon cost a tenth of the CPU. */
-const SHORT_LIVED = '--no-turbofan --single-threaded-gc --min-semi-space-size=16 --max-semi-space-size=32'
 
 /** What a test says that is skipped because there is no Chromium; undefined when there is one. */
 export const NO_CHROMIUM = existsSync(PROGRAM)
@@ -34,10 +32,7 @@ after(async () => (await chromiumOfThisProcess)?.close())
 export function launchChromium(): Promise<Browser> {
   chromiumOfThisProcess ??= chromium.launch({
     executablePath: PROGRAM,
-    args: [
-      ...['--no-sandbox', '--disable-gpu', `--js-flags=${SHORT_LIVED}`],
-      `--disable-features=${[...BESIDE, ...BY_PLAYWRIGHT].join(',')}`,
-    ],
+    args: ['--no-sandbox', '--disable-gpu', `--disable-features=${[...BESIDE, ...BY_PLAYWRIGHT].join(',')}`],
   })
   return chromiumOfThisProcess
 }
