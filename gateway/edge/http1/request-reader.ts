@@ -191,7 +191,7 @@ const VERSION = ' HTTP/1.'
 /** The bytes from the space behind the target to the end of the line. */
 const VERSION_LENGTH = VERSION.length + 1
 
-/** Longest text whose request line is kept to be compared with the next. */
+/** Longest text whose request line is kept: the line is a slice, which keeps the whole text in memory. */
 const MAX_KNOWN_CHARS = 4096
 
 /** The request line (RFC 9112 section 3) and the options of Connection. */
@@ -206,7 +206,7 @@ export class RequestLines implements HeadReader {
   closes = false
   keeps = false
   upgrades = false
-  /** The last request line, and what it says. Empty behind a long head, which the slice would keep in memory. */
+  /** The last request line and what it says. Empty when it was not kept. */
   #known = ''
   #knownMethod = ''
   #knownTarget = ''
@@ -264,6 +264,7 @@ export class RequestLines implements HeadReader {
     // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
     this.version = minor === '0' ? '1.0' : '1.1'
     this.#known = line
+    if (line === '') return undefined
     this.#knownMethod = this.method
     this.#knownTarget = this.target
     this.#knownVersion = this.version
