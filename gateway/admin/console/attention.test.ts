@@ -336,19 +336,24 @@ test('requests that fail are told with the upstream that has most of the errors'
 
 test('maintenance that is on is told last, with its routes and what it refused, until it is off', () => {
   const { metrics, lines } = watching()
-  const ofRoute = refusal('maintenance', { detail: 'Back at 06:00 UTC' })
-  const closed = (path: string) => ({ path, screening: { maintenance: { refusal: ofRoute } } })
+  const closed = (path: string, detail = 'Back at 06:00 UTC') => ({
+    path,
+    screening: { maintenance: { refusal: refusal('maintenance', { detail }) } },
+  })
   const [open, one, two] = [{ path: '/open' }, closed('/one'), closed('/two/*')]
   assert.deepEqual(lines(0, [open]), [])
   for (let i = 0; i < 30; i++) {
     metrics.gateway_http_requests_total.count('/one', 'GET', 503)
     metrics.gateway_refusals_total.count('maintenance')
   }
-  const line = (text: string, times: number) => ({
+  const line = (text: string, times: number, purposes = 'Back at 06:00 UTC') => ({
     ...{ alert: 'Maintenance', severity: 'notice', text: `Maintenance is on: ${text}`, sinceMs: 60_000 },
-    cause: `${times} requests refused in the last minute; its purpose: Back at 06:00 UTC`,
+    cause: `${times} requests refused in the last minute; purpose: ${purposes}`,
   })
   assert.deepEqual(lines(60_000, [one, two]), [line('all routes', 30)])
+  assert.deepEqual(lines(90_000, [one, two, closed('/three', 'Gone')]), [
+    line('all routes', 0, 'Back at 06:00 UTC / Gone'),
+  ])
   metrics.gateway_config_last_reload_successful.set(0, 'limits.json')
   const [worse, ...told] = lines(120_000, [open, one, two])
   assert.deepEqual([worse?.severity, ...told], ['ticket', line('/one, /two/*', 0)])
@@ -386,7 +391,7 @@ test('wrong credentials are told when they are a fifth of many, and missing ones
     ],
   )
   // Who is throttled had wrong credentials before.
-  const throttled = '100 % of them in the last minute, mostly throttled for earlier ones'
+  const throttled = '100 % of them in the last minute, most of these only throttled'
   metrics.causes.set('gateway_auth_decisions_total bearer throttled', 'too many bad credentials')
   count('throttled', 200)
   count('expired', 20)

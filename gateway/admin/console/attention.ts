@@ -136,7 +136,7 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
 /** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
-/** How many causes are told of requests that fail, and how many routes that are closed. */
+/** How many causes are told of requests that fail, and how many routes and purposes of maintenance. */
 const MOST = 3
 
 interface Look {
@@ -284,7 +284,7 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
       .sort((one, other) => rank(other) - rank(one))
     const throttled = rates.find(({ outcome }) => outcome === 'throttled')?.rate ?? 0
     const causes = [
-      `${percentOf(part)} % of ${what} in the last minute${throttled > bad / 2 ? ', mostly throttled for earlier ones' : ''}`,
+      `${percentOf(part)} % of ${what} in the last minute${throttled > bad / 2 ? ', most of these only throttled' : ''}`,
       metrics.causes.get(`gateway_auth_decisions_total ${name} ${worst?.outcome}`),
     ]
     const cause = causes.filter(Boolean).join(': ')
@@ -338,8 +338,8 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const more = closed.length > MOST ? ` and ${closed.length - MOST} more` : ''
   const which = closed.length === routes.length ? 'all routes' : `${paths.join(', ')}${more}`
   const refused = (totals.refusals.get('maintenance') ?? 0) - (past.refusals.get('maintenance') ?? 0)
-  const purpose = closed[0]?.screening?.maintenance?.refusal.detail
-  const cause = `${refused} requests refused in the last minute; its purpose: ${purpose}`
+  const purposes = new Set(closed.map(({ screening }) => screening?.maintenance?.refusal.detail))
+  const cause = `${refused} requests refused in the last minute; purpose: ${[...purposes].slice(0, MOST).join(' / ')}`
   const alert = 'Maintenance'
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
