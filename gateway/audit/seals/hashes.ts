@@ -11,7 +11,7 @@ export const NODE_PREFIX = 1
 /** A hash as text has one character (U+0000 to U+00FF) a byte. In Node this is twice as fast to make as a buffer. */
 export type HashText = string
 
-/** With a length Node does not look whether the algorithm needs one: a tenth of the time of a node's hash. */
+/** Without a length, `hash` looks at each call whether the algorithm needs one: a tenth of its time for 65 bytes. */
 const AS_TEXT = { outputEncoding: 'latin1', outputLength: HASH_BYTES } as const
 
 export function sha256(bytes: Uint8Array): HashText {
