@@ -65,7 +65,7 @@ const idleEngines: Database[] = []
 // An open engine now and then keeps its process from ending.
 after(() => Promise.all(idleEngines.map((engine) => engine.close())))
 
-/** Leaves tables as the migrations made them. Without triggers: those of the ledger refuse it. */
+/** Removes the rows of all tables. Triggers are off, because those of the ledger refuse it. */
 const EMPTY_TABLES = `
 SET LOCAL session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -74,7 +74,7 @@ DO $$ DECLARE name text; BEGIN
   END LOOP;
 END $$`
 
-/** An embedded database that looks new but for tables without rows: tests of this process use an engine in turn. */
+/** An embedded database without rows, new or emptied after another test: tests of this process use the engines in turn. */
 export async function openTestPglite(): Promise<Database> {
   const engine = idleEngines.pop() ?? (await openPglite())
   return {
