@@ -1,13 +1,18 @@
+import { openSync, readSync, writeSync } from 'node:fs'
+
 /**
  * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
  * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share, and so
  * does the clock of the seals (`process.hrtime.bigint`);
  * intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
- * Below 1 it runs slower.
+ * Below 1 it runs slower. With `TIME_LAPSE_FILE` the date, and the clock of the seals, are what a {@link SteppedClock} of the test
+ * has last written there.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
+const FILE = process.env.TIME_LAPSE_FILE
 const LONG_MS = 30_000
+const NS_PER_MS = 1e6
 
 if (FACTOR !== 1) speedUp()
 
@@ -19,15 +24,46 @@ export function lapsed(
   return environment.fromMs + (realMs - environment.fromMs) * environment.factor
 }
 
+/** A date that moves when the test says so, in a file that its programs read: a busy machine only makes the test longer. */
+export class SteppedClock {
+  readonly env: Readonly<Record<string, string>>
+  readonly #fd: number
+  #nowMs = 0
+
+  constructor(file: string, startMs: number) {
+    this.env = { TIME_LAPSE_FILE: file }
+    this.#fd = openSync(file, 'w')
+    this.advance(startMs)
+  }
+
+  advance(ms: number): void {
+    this.#nowMs += ms
+    writeSync(this.#fd, new Float64Array([this.#nowMs]), 0, Float64Array.BYTES_PER_ELEMENT, 0)
+  }
+}
+
+function steppedDate(file: string): () => number {
+  const fd = openSync(file, 'r')
+  const date = new Float64Array(1)
+  return () => {
+    readSync(fd, date, 0, date.byteLength, 0)
+    return date[0] as number
+  }
+}
+
 function speedUp(): void {
   const RealDate = Date
-  const now = () => Math.floor(lapsed(RealDate.now(), { factor: FACTOR, fromMs: FROM_MS }))
+  const now = FILE
+    ? steppedDate(FILE)
+    : () => Math.floor(lapsed(RealDate.now(), { factor: FACTOR, fromMs: FROM_MS }))
   globalThis.Date = new Proxy(RealDate, {
     construct: (target, parts) => Reflect.construct(target, parts.length === 0 ? [now()] : parts),
     get: (target, name) => (name === 'now' ? now : Reflect.get(target, name)),
   })
   const steady = process.hrtime.bigint
-  process.hrtime.bigint = () => BigInt(Math.round(Number(steady()) * FACTOR))
+  process.hrtime.bigint = FILE
+    ? () => BigInt(now() * NS_PER_MS)
+    : () => BigInt(Math.round(Number(steady()) * FACTOR))
   for (const name of ['setTimeout', 'setInterval'] as const) {
     const real = globalThis[name]
     const faster = (work: () => void, ms = 0, ...rest: unknown[]) =>
