@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { Agent } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { decodeJwt, decodeProtectedHeader } from 'jose'
@@ -7,16 +10,16 @@ import { run } from './child-process.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
-import { lapsed } from './time-lapse.ts'
+import { SteppedClock } from './time-lapse.ts'
 
-/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in seven seconds. */
+/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in seven seconds, on a busy machine in more. */
 const FACTOR = 90
-const FROM_MS = Date.now()
 const CLIENTS = 4
-/** A token is used until so long before it expires: the second and a third that a response may take here. */
+/** A token is used until so long before it expires: a response may take the time of 130 calls of the other apps. */
 const MARGIN_SECONDS = 120
-/** Between the calls of an app: some four seconds of the schedule. */
+/** Between the calls of an app, each of which moves the date by its share of the pause. */
 const PAUSE_MS = 40
+const CALL_LASTS_MS = (PAUSE_MS * FACTOR) / CLIENTS
 /** Between two looks at the published keys. */
 const LOOK_MS = 50
 /** An app that asks for a new token in good time. */
@@ -29,6 +32,8 @@ interface Session {
 
 /** The schedule as it is in production, both programs in time lapse, requests all the while. */
 describe('a rotation of the signing keys under load', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-rotation-'))
+  const clock = new SteppedClock(join(dir, 'clock'), Date.now())
   let service: TestService
   before(async () => {
     service = await startService({
@@ -36,16 +41,18 @@ describe('a rotation of the signing keys under load', () => {
       limits: 'unlimited',
       env: {
         TIME_LAPSE: String(FACTOR),
-        TIME_LAPSE_FROM: String(FROM_MS),
+        ...clock.env,
         NODE_OPTIONS: `--import ${new URL('time-lapse.ts', import.meta.url).href}`,
       },
     })
   })
-  after(() => service.end())
+  after(async () => {
+    await service.end()
+    rmSync(dir, { recursive: true })
+  })
 
-  const nowSeconds = () => lapsed(Date.now(), { factor: FACTOR, fromMs: FROM_MS }) / 1000
   const kidOf = (token: string) => String(decodeProtectedHeader(token).kid)
-  const usableSeconds = (token: string) => Number(decodeJwt(token).exp) - nowSeconds()
+  const usableSeconds = (token: string) => Number(decodeJwt(token).exp) - clock.nowMs / 1000
   const post = async (path: string, body: object) => {
     const response = await call(service.url + path, { method: 'POST', body })
     assert.equal(response.status, 200, response.body)
@@ -94,6 +101,7 @@ describe('a rotation of the signing keys under load', () => {
         const headers = { authorization: `Bearer ${token}` }
         note(await call(`${service.url}/api/data`, { agent, headers }), token)
         await pause(PAUSE_MS)
+        clock.advance(CALL_LASTS_MS)
       }
     }
     agent.destroy()

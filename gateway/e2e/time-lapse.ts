@@ -16,14 +16,6 @@ const NS_PER_MS = 1e6
 
 if (FACTOR !== 1) speedUp()
 
-/** The time that a program under `environment` sees when it is really `realMs`. */
-export function lapsed(
-  realMs: number,
-  environment: { readonly factor: number; readonly fromMs: number },
-): number {
-  return environment.fromMs + (realMs - environment.fromMs) * environment.factor
-}
-
 /** A date that moves when the test says so, in a file that its programs read: a busy machine only makes the test longer. */
 export class SteppedClock {
   readonly env: Readonly<Record<string, string>>
@@ -34,6 +26,10 @@ export class SteppedClock {
     this.env = { TIME_LAPSE_FILE: file }
     this.#fd = openSync(file, 'w')
     this.advance(startMs)
+  }
+
+  get nowMs(): number {
+    return this.#nowMs
   }
 
   advance(ms: number): void {
@@ -53,9 +49,7 @@ function steppedDate(file: string): () => number {
 
 function speedUp(): void {
   const RealDate = Date
-  const now = FILE
-    ? steppedDate(FILE)
-    : () => Math.floor(lapsed(RealDate.now(), { factor: FACTOR, fromMs: FROM_MS }))
+  const now = FILE ? steppedDate(FILE) : () => Math.floor(FROM_MS + (RealDate.now() - FROM_MS) * FACTOR)
   globalThis.Date = new Proxy(RealDate, {
     construct: (target, parts) => Reflect.construct(target, parts.length === 0 ? [now()] : parts),
     get: (target, name) => (name === 'now' ? now : Reflect.get(target, name)),
