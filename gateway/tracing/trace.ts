@@ -1,6 +1,6 @@
 import { withoutNominated } from '../edge/rules/hop-by-hop.ts'
 import { Field } from '../edge/syntax/field.ts'
-import { randomness } from '../edge/syntax/hex-text.ts'
+import { randomHex } from '../edge/syntax/random-hex.ts'
 import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/traceparent.ts'
 
 const PARENT_ID_AT = 36
@@ -105,12 +105,12 @@ export class Trace {
 }
 
 export function newTraceId(): string {
-  return randomness(16).toString('hex')
+  return randomHex(32)
 }
 
 /** An id of zeros is invalid; its chance is 2^-64. */
 function newSpanId(): string {
-  return randomness(8).toString('hex')
+  return randomHex(16)
 }
 
 export function flagsIn(traceparent: string): number {

@@ -15,6 +15,18 @@ describe('request ids', () => {
     assert.ok(madeMs > fromMs - 1000 && madeMs < Date.now() + 1000, `${madeMs}, asked for at ${fromMs}`)
   })
 
+  it('ascend while the clock stands still or is set back, however many are made', (t) => {
+    const standsMs = Date.now() + 60_000
+    const clock = t.mock.method(Date, 'now', () => standsMs)
+    const ids = Array.from({ length: 40_000 }, () => newRequestId())
+    clock.mock.mockImplementation(() => standsMs - 3_600_000)
+    ids.push(...Array.from({ length: 40_000 }, () => newRequestId()))
+    for (const [at, id] of ids.entries()) {
+      assert.match(id, UUID_V7)
+      assert.ok(at === 0 || id > (ids[at - 1] as string), `${id} after ${ids[at - 1]}`)
+    }
+  })
+
   for (const id of ['a', 'Az09._-:/+=@', 'x'.repeat(128)]) {
     it(`accepts ${id.slice(0, 20)} from a client`, () => assert.equal(acceptedRequestId(id), id))
   }

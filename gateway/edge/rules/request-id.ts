@@ -1,14 +1,16 @@
 import { randomUUID } from 'node:crypto'
-import { v7 } from 'uuid'
-import { HexText, randomness } from '../syntax/hex-text.ts'
+import { randomHex } from '../syntax/random-hex.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
-const UUID = new HexText('########-####-####-####-############')
-const bytes = new Uint8Array(16)
+/** Ids with the same time and third group. Their fourth group counts, in 14 bits. */
+const COUNT_LIMIT = 2 ** 14
 
-/** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
-let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
+/** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */
+let lastMs = 0
+let count = COUNT_LIMIT
+/** Time, version and random digits. */
+let front = ''
 
 const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
@@ -25,15 +27,16 @@ export function acceptedRequestId(presented: string | undefined): string | undef
   return presented !== undefined && ACCEPTABLE.test(presented) ? presented : undefined
 }
 
-/** A new UUID (RFC 9562, version 7). The library alone would ask the system for randomness for every id, and format it slowly. */
+/** A new UUID (RFC 9562, version 7). The library would ask the system for randomness for every id, and format it slowly. */
 export function newRequestId(): string {
   const nowMs = Date.now()
-  const random = randomness(16)
-  if (nowMs > last.msecs) last = { msecs: nowMs, seq: random.readInt32BE(6) & 0x7fff_ffff }
-  else {
-    const seq = (last.seq + 1) | 0
-    last = { msecs: seq === 0 ? last.msecs + 1 : last.msecs, seq }
+  count++
+  if (nowMs > lastMs || count >= COUNT_LIMIT) {
+    lastMs = Math.max(nowMs, lastMs + 1)
+    const time = lastMs.toString(16).padStart(12, '0')
+    front = `${time.slice(0, 8)}-${time.slice(8)}-7${randomHex(3)}`
+    // At most half of the limit, so that there is room to count.
+    count = Number.parseInt(randomHex(4), 16) >>> 3
   }
-  v7({ random, msecs: last.msecs, seq: last.seq }, bytes)
-  return UUID.of(bytes)
+  return `${front}-${(0x8000 | count).toString(16)}-${randomHex(12)}`
 }

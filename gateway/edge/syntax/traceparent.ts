@@ -1,16 +1,13 @@
 import type { Field } from './field.ts'
-import { HexText, randomness } from './hex-text.ts'
-
-/** Version, trace id, parent id, flags. Flags 00: not sampled. */
-const UNSAMPLED = new HexText(`00-${'##'.repeat(16)}-${'##'.repeat(8)}-00`)
+import { randomHex } from './random-hex.ts'
 
 /** W3C Trace Context: version 00, or a later one, which begins alike and may be longer. An id of zeros is invalid. */
 const TRACEPARENT =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
-/** Begins a new trace (W3C Trace Context section 3.2). */
+/** Begins a new trace (W3C Trace Context section 3.2). Flags 00: not sampled. */
 export function newTraceparent(): string {
-  return UNSAMPLED.of(randomness(24))
+  return `00-${randomHex(32)}-${randomHex(16)}-00`
 }
 
 export function isTraceparent(value: string): boolean {
