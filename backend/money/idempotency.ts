@@ -10,7 +10,7 @@ export interface StoredResponse {
   readonly body: string
 }
 
-/** One use of a key. Keys of different callers or paths never meet. */
+/** One use of a key. A key counts per caller and path. */
 export interface KeyedRequest {
   readonly caller: string
   readonly path: string
@@ -23,7 +23,7 @@ export interface KeyedRequest {
 export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
 const KEY = new RegExp(KEY_PATTERN)
 
-/** The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header). Throws 400 for anything else. */
+/** The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header). Throws 400 when it is malformed. */
 export function idempotencyKey(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined
   const text = typeof header === 'string' ? header.trim() : ''
@@ -56,7 +56,7 @@ export async function respondOnce(
       // The lock ends with the transaction.
       const [lock] = await transaction.query<{ taken: boolean }>(
         'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
-        // A text in PostgreSQL cannot contain NUL. A collision of hashes only costs one repetition.
+        // A text in PostgreSQL cannot contain NUL. A collision of hashes costs a 409, after which the client tries again.
         [mark.replaceAll('\0', '\n')],
       )
       if (lock?.taken !== true) throw new Problem('idempotency_key_in_flight')

@@ -225,7 +225,7 @@ for (const secure of [false, true]) {
       const [refused] = (await once(talk, 'error')) as [ServiceError]
       assert.equal(
         refused.details,
-        'The body is needed whole here, and a call of gRPC may go on without an end.',
+        'The body is needed whole here, but a call of gRPC may go on without an end.',
       )
       const [, { statusCode }] = await gateway.pair(String(refused.metadata.get('x-request-id')[0]))
       assert.equal(statusCode, 415)

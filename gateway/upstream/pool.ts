@@ -61,7 +61,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
     })
   }
 
-  closed(): void {
+  connectionClosed(): void {
     this.#sockets -= 1
     this.#settleClose()
   }

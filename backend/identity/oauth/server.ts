@@ -40,10 +40,10 @@ export async function createAuthorizationServer(
     if (made?.keys !== keys) made = { keys, provider: createProvider(services, logger) }
     return made.provider
   }
-  for (const { client_id, token_endpoint_auth_method: method, ...metadata } of services.clients) {
-    if (method === 'tls_client_auth' && !CERTIFICATE_NAMES.some((name) => metadata[name] !== undefined))
+  for (const { client_id, token_endpoint_auth_method: method, ...written } of services.clients) {
+    if (method === 'tls_client_auth' && !CERTIFICATE_NAMES.some((name) => written[name] !== undefined))
       throw new Error(`OAuth client ${client_id}: tls_client_auth needs ${CERTIFICATE_NAMES.join(' or ')}`)
-    if (method === 'tls_client_auth' && metadata[CERTIFICATE_ISSUERS] === undefined)
+    if (method === 'tls_client_auth' && written[CERTIFICATE_ISSUERS] === undefined)
       logger.warn(
         { client: client_id },
         `${CERTIFICATE_ISSUERS} is not set: every authority that the gateway accepts can issue this client's certificate`,
@@ -75,9 +75,9 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
       announce(ctx, grantId)
     },
   })
-  const announceStored = (ctx: KoaContextWithOIDC, grantId: string) =>
+  const announceWhenStored = (ctx: KoaContextWithOIDC, grantId: string) =>
     whenStored(() => announce(ctx, grantId))
-  provider.on('grant.revoked', announceStored)
+  provider.on('grant.revoked', announceWhenStored)
   provider.use(async (ctx: KoaContextWithOIDC, next) => {
     await next()
     if (ctx.path === OAUTH_PATHS.token && ctx.status === 200) {
@@ -89,7 +89,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
   })
   /**
    * Lets a client revoke an access token (RFC 7009). oidc-provider, which has authenticated the client, stores no JWT and says
-   * `unsupported_token_type`. Here the grant of the token ends, as with a refresh token. Any other token gets 200 (section 2.2).
+   * `unsupported_token_type`. Here the grant of the token ends, as with a refresh token. Every token gets 200 (section 2.2).
    */
   const revokeAccessToken = async (ctx: KoaContextWithOIDC) => {
     if ((ctx.body as { error?: string } | undefined)?.error !== 'unsupported_token_type') return
@@ -98,7 +98,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
     if (claims !== undefined && claims.client_id === client?.clientId) {
       const grantId = String(claims.sid)
       await changeAtEnd(database, 'answered', (transaction) => deleteGrant(transaction, grantId))
-      announceStored(ctx, grantId)
+      announceWhenStored(ctx, grantId)
     }
     ctx.status = 200
     ctx.body = ''
@@ -135,7 +135,7 @@ function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
   )
 }
 
-/** The gateway revokes by `sid`. Here the session is the grant, the result of one consent. */
+/** Notes the token, and makes its `sid`, by which the gateway revokes: the grant, the result of one consent. */
 async function sessionClaim(database: Database, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
   // The provider reads the system clock too.
@@ -197,7 +197,7 @@ function resourceServer(
   { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
 ): ResourceServer {
   const scopes = apiScopesOfClient(clientScope)
-  // A removed role takes effect at the next refresh.
+  // The removal of a role takes effect at the next refresh.
   const account = oidc.account as UserAccount | undefined
   return {
     audience: api,

@@ -14,7 +14,7 @@ export interface TokenDialect {
   readonly types: readonly string[]
   /** The scopes of all of them count. */
   readonly scopeClaims: readonly string[]
-  /** The first of these claims that a token has counts. */
+  /** The first one that a token has counts. */
   readonly clientClaims: readonly string[]
   readonly subjectClaims: readonly string[]
   /** Empty: no id is asked for. */
@@ -24,7 +24,7 @@ export interface TokenDialect {
   readonly require: readonly ClaimTerm[]
   /** A token that meets one of these has no user. */
   readonly machine: readonly ClaimTerm[]
-  /** Where `typ` does not tell: an access token of the provider has one of these, an ID token none. Empty: not known. */
+  /** Where `typ` is not `at+jwt`: an access token has one of these, an ID token none. Empty: not checked. */
   readonly accessClaims: readonly string[]
   /** The longest `exp` − `iat`. */
   readonly maxLifetimeMs: number
@@ -37,7 +37,7 @@ const DAY_MS = 86_400_000
 const MAX_LIFETIME_MS = 30 * DAY_MS
 const MAX_TOLERANCE_MS = 60_000
 
-/** RFC 9068: the type tells an access token. */
+/** RFC 9068: the type marks an access token. */
 export const RFC9068: TokenDialect = {
   types: ['at+jwt'],
   scopeClaims: ['scope'],
@@ -91,7 +91,7 @@ const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
     audienceClaim: 'client_id',
     require: [{ claim: 'token_use', values: ['access'] }],
   },
-  // https://www.keycloak.org/docs/latest/server_admin/#_oidc_token_types; bound by DPoP, a token is of the type DPoP:
+  // https://www.keycloak.org/docs/latest/server_admin/#_oidc_token_types; a token that is bound by DPoP has the type DPoP:
   // https://github.com/keycloak/keycloak/blob/main/services/src/main/java/org/keycloak/services/util/DPoPUtil.java
   keycloak: {
     ...RFC9068,
@@ -130,8 +130,8 @@ function terms(written: WrittenTerms): readonly ClaimTerm[] {
   return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
 }
 
-/** Keys that FAPI 2.0 leaves open. It says which tokens are access tokens and what their claims are. */
-const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['preset', 'require', 'maxLifetime', 'maxChars'])
+/** Keys that FAPI 2.0 leaves open, beside `maxLifetime`: it fixes what an access token is and has. */
+const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['require', 'maxChars'])
 
 export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {
   const {

@@ -9,17 +9,17 @@ export const IDEMPOTENCY = keys({
     maxLength: 64,
     examples: ['x-idempotency-key'],
   }),
-  maxKeyLength: integer('Characters that a key may have.', { range: [1, 255], default: 255, examples: [40] }),
+  maxKeyLength: integer('The most characters of a key.', { range: [1, 255], default: 255, examples: [40] }),
   keep: span('smhd', 'How long a key and its response are kept: "1m" to "30d".', {
     default: '24h',
     examples: ['24h', '7d'],
   }),
   maxResponseBytes: integer(
-    'Bytes that the body of a kept response may have, with `GATEWAY_STORE` at most 65,536. Of a longer one only the status is kept.',
+    'The most bytes of a kept response body, with `GATEWAY_STORE` up to 65,536. Of a longer one only the status is kept.',
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(
-    'Bytes that the body of a request with a key may have, which is held in memory; more gets 413.',
+    'The most bytes of the body of a request with a key, held in memory; more gets 413.',
     { range: [1, 1_048_576], default: 1_048_576, examples: [65_536] },
   ),
   maxKeysPerCaller: integer(
@@ -33,7 +33,7 @@ export const IDEMPOTENCY = keys({
   ),
   onStoreFailure: choice(
     ['deny', 'local'],
-    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway goes by its own keys, and two may send one request (`local`).',
+    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway goes by its own keys, and two may forward one request (`local`).',
     { default: 'deny' },
   ),
 })

@@ -2,7 +2,7 @@ import type { RouteAuth } from '../settings.ts'
 
 export interface OperationSecurity {
   readonly auth: readonly RouteAuth[]
-  /** Sets of which one must be held whole. */
+  /** A caller needs every scope of one of these sets. */
   readonly scopes: readonly (readonly string[])[]
 }
 
@@ -16,7 +16,7 @@ interface SecurityRules {
   readonly mapped: Readonly<Record<string, RouteAuth>>
 }
 
-/** One entry of the list is enough. @returns a sentence when the gateway cannot ask for just that */
+/** Reads a list of requirements, of which one is enough. @returns a fault when the gateway cannot check exactly that */
 export function readSecurity(security: unknown, rules: SecurityRules): OperationSecurity | string {
   if (!Array.isArray(security)) return 'must be a list of security requirements'
   if (security.length === 0) return { auth: ['none'], scopes: [] }
@@ -28,8 +28,8 @@ export function readSecurity(security: unknown, rules: SecurityRules): Operation
   // Whoever is let through without proof needs no scopes either.
   if (auth.includes('none')) return { auth, scopes: [] }
   const [first = [], ...others] = auth.map((kind) => leastSets(all.filter((one) => one.kind === kind)))
-  if (others.some((sets) => nameOf(sets) !== nameOf(first))) {
-    return 'asks for other scopes with one kind of credential than with another, and a route has the same for all: write this one in "routes"'
+  if (others.some((sets) => keyOf(sets) !== keyOf(first))) {
+    return 'asks for scopes that differ by kind of credential, but a route has the same for all: write this one in "routes"'
   }
   return { auth, scopes: first.map((set) => [...set]) }
 }
@@ -40,13 +40,13 @@ function leastSets(alternatives: readonly Alternative[]): readonly ReadonlySet<s
   if (sets.some(({ size }) => size === 0)) return []
   return sets.filter((set, index) =>
     sets.every(
-      (other, place) =>
-        [...other].some((scope) => !set.has(scope)) || (other.size === set.size && place >= index),
+      (other, otherIndex) =>
+        [...other].some((scope) => !set.has(scope)) || (other.size === set.size && otherIndex >= index),
     ),
   )
 }
 
-function nameOf(sets: readonly ReadonlySet<string>[]): string {
+function keyOf(sets: readonly ReadonlySet<string>[]): string {
   return sets
     .map((set) => [...set].sort().join(' '))
     .sort()
@@ -69,7 +69,7 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   const checked = asked.filter(({ auth }) => auth !== 'none')
   const kinds = new Set(checked.map(({ auth }) => auth as RouteAuth))
   if (kinds.size > 1) {
-    return `asks for ${checked.map(({ name }) => name).join(' and ')} together, and a route accepts any one of its kinds: write this one in "routes"`
+    return `asks for ${checked.map(({ name }) => name).join(' and ')} together, but a route accepts any one of its kinds: write this one in "routes"`
   }
   const [kind = 'none'] = kinds
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }

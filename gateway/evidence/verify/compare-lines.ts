@@ -100,9 +100,9 @@ export class LineComparison {
     const leaf = this.#broken
     if (leaf === undefined || this.findings.length >= MAX_ADDITIONS) return false
     const finding = this.#difference(leaf)
-    if (finding.lines === undefined) return false
+    if (finding.addedLines === undefined) return false
     this.findings.push(finding)
-    this.#firsts.push({ from: leaf, first: leaf - this.#lineOf(leaf) - finding.lines })
+    this.#firsts.push({ from: leaf, first: leaf - this.#lineOf(leaf) - finding.addedLines })
     this.#lines.keepTo(this.#checkpoint.size - this.#begin + this.addedLines + LOOK_AHEAD)
     const { edge, made } = this.#copy(this.#saved)
     this.#edge = edge
@@ -217,7 +217,7 @@ export class LineComparison {
     }
     if (added > 0) {
       const text = `${plural(added, 'line')} from here on were not there when it was sealed`
-      return { what: 'added', place, lines: added, text }
+      return { what: 'added', place, addedLines: added, text }
     }
     const same = tree.findIndex((hash, k) => hash === read[k])
     const count = same === -1 ? Math.min(read.length, size - leaf) : same

@@ -21,7 +21,8 @@ export interface Finding {
   /** Undefined for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
-  readonly lines?: number
+  /** How many lines were added. */
+  readonly addedLines?: number
 }
 
 export function showFinding({ what, place, text }: Finding): string {

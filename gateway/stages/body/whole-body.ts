@@ -7,15 +7,15 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
-/** A body of so many bytes that came at once needs no room: the rest of its request takes more memory. */
+/** A body this small that came at once needs no room: the rest of its request takes more memory. */
 const SMALL_BYTES = 1024
-/** Bytes of a body that is read whole, whatever its route allows. */
+/** The most bytes of a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
 const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
-const CALL = refusal('unsupported_media_type', {
-  detail: 'The body is needed whole here, and a call of gRPC may go on without an end.',
+const GRPC_CALL = refusal('unsupported_media_type', {
+  detail: 'The body is needed whole here, but a call of gRPC may go on without an end.',
 })
 
 /**
@@ -30,12 +30,12 @@ export function readWholeBody(
   {
     owner,
     source,
-    maxBytes: most = MAX_BODY_BYTES,
+    maxBytes: bound = MAX_BODY_BYTES,
   }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number },
 ): Buffer | Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
-  if (isGrpc(req)) return CALL
-  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, most)
+  if (isGrpc(req)) return GRPC_CALL
+  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, bound)
   const { contentLength } = headers
   if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
   const whole = takeWhole(source, contentLength)
@@ -57,7 +57,7 @@ export function readWholeBody(
   })
 }
 
-/** The body of a request, from memory or read; empty without one. Writes `bufferedBody`. @param maxBytes as of `readWholeBody` */
+/** The body of a request, from memory or read; empty without one. Writes `bufferedBody`. @param maxBytes for a body that is not in memory yet */
 export function wholeBody(
   gateway: Gateway,
   exchange: Exchange,
@@ -75,10 +75,10 @@ export function wholeBody(
   return read instanceof Promise ? read.then(keep) : keep(read)
 }
 
-/** Time to wait for that frame. It mostly comes with the head, or in the next packet. */
+/** Time to wait for an empty last frame. It mostly comes with the head, or in the next packet. */
 const EMPTY_END_MS = 50
 
-/** Over HTTP/2 an empty frame may end a request of unknown length. */
+/** True when an empty frame of HTTP/2 may end the request, whose length is unknown. */
 export function mayEndEmpty({ req, headers }: Exchange): boolean {
   return (
     req.version === '2' &&
@@ -89,7 +89,7 @@ export function mayEndEmpty({ req, headers }: Exchange): boolean {
   )
 }
 
-/** Resolves after 50 ms at the latest. Only one call for a request may wait at a time. */
+/** Resolves after `EMPTY_END_MS` at the latest. Only one call for a request may wait at a time. */
 export function firstByteOrEnd(req: IncomingRequest): Promise<undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), EMPTY_END_MS)

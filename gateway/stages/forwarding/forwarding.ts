@@ -22,12 +22,12 @@ import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
 import { lapseOf, openTunnel } from './tunnel.ts'
 
-/** RFC 8288 section 3, as far as a hint needs it. Each character fits one place only: no value takes long to refuse. */
+/** RFC 8288 section 3, as far as a hint needs it. No character fits two places, so no value takes long to refuse. */
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
 const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
-/** 104 (Upload Resumption Supported) of draft-ietf-httpbis-resumable-upload. */
-const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
+/** Fields of resumable uploads (draft-ietf-httpbis-resumable-upload). */
+const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 
 /** Methods that change nothing (RFC 9110 section 9.2.1): such requests can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
@@ -71,13 +71,13 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #bytesLeft: number | undefined = undefined
   #isPaused = false
   #bodyBegan = false
-  /** True when the response must be delivered even if it ends its caller's session. */
+  /** True when the response ends sessions: it is delivered even if one is its caller's. */
   #endsSessions = false
   #nextLapseCheckMs: number
   /** The client has no part in it any more: only the response head is awaited, or with a key all of the response. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
-  /** The response until it can be signed; undefined: it is not to be signed. */
+  /** The response while it waits for its signature; undefined: none waits. */
   #held: HeldResponse | undefined = undefined
   /** What is kept of the response, whether or not its client is still there. */
   readonly #keyed: KeyedExchange | undefined
@@ -95,14 +95,14 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     return this.call?.sent === true
   }
 
-  /** RFC 9110 section 15.2. HTTP/1.0 has none. */
+  /** Passes an interim response on (RFC 9110 section 15.2). A client of HTTP/1.0 gets none. */
   information(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
     for (const { lower, value, line } of fields) {
       if (lower === 'link' && LINKS.test(value)) lines += `Link: ${value}\r\n`
-      else if (OF_UPLOADS.test(lower)) lines += line
+      else if (UPLOAD_FIELD.test(lower)) lines += line
     }
     if (lines !== '' || status !== 103) res.writeInterim(status, lines)
   }
@@ -203,7 +203,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.res.write(body)
   }
 
-  /** It is too long, or there is no room to hold more of it. */
+  /** For a response that is too long to hold, or has no room. */
   #sendUnsigned({ head, body }: HeldResponse): void {
     this.#held = undefined
     countUnsigned(this.#gateway, this.#exchange)
@@ -238,7 +238,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.onEnd?.()
   }
 
-  /** The response is whole. */
+  /** Ends the exchange with a whole response. */
   #close(): void {
     this.#keyed?.complete()
     close(this.#gateway, this.#exchange, this.#status)
@@ -246,21 +246,21 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   /**
    * The service may have acted, and its head may revoke sessions: it is awaited for a moment. A request that changes nothing
-   * is cancelled. Of one with an idempotency key the whole response is awaited, because the client will ask for it.
+   * is cancelled. With an idempotency key the whole response is awaited, because the client will ask for it.
    */
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
     if (this.#status === 0 && req.complete && waitedMs > PATIENCE_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
-    // A client of gRPC that cancels its call means the service.
+    // A client of gRPC cancels a call at the service too.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()
     else this.abort()
   }
 
-  /** Goes on without the client, and without its exchange. */
+  /** Goes on without the client. */
   #orphan(): void {
     const { load } = this.#gateway
     const { permitHolder } = this.#exchange
@@ -289,7 +289,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   give(refused: Refusal): void {
     if (this.#orphaned !== undefined) this.abort()
-    // It is complete with its last byte, whatever the upstream does afterwards.
+    // The response is complete with its last byte, whatever the upstream does afterwards.
     else if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
   }
@@ -301,11 +301,11 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (nowMs < this.#nextLapseCheckMs) return undefined
     this.#nextLapseCheckMs = nowMs + LAPSE_CHECK_MS
     const lapse = lapseOf(this.#gateway, this.#exchange, needsCertificate)
-    // It ends by itself.
+    // A response of known length ends soon.
     return lapse === 'token_expired' && this.#bytesLeft !== undefined ? undefined : lapse
   }
 
-  /** @returns false when a crash would restore a session; the client must not be told that it has ended. */
+  /** Revokes the sessions that the response names. @returns false when a crash would undo that, so the client must not be told. */
   #revoke(fields: readonly Field[]): boolean {
     let safe = true
     for (const session of revokedSessions(fields)) {
@@ -316,7 +316,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 }
 
-/** Does nothing once the body has begun. */
+/** Sends the head, if the response is not over. */
 function flushHead({ res, closed }: Exchange): void {
   if (!closed) res.flushHead()
 }

@@ -220,7 +220,7 @@ export class Http1Connection implements Timed, ResponseReader {
     const upgraded = new UpgradedStream(this.socket)
     this.#upgraded = upgraded
     if (from < to) upgraded.receive(bytes, from, to)
-    this.#pool.closed()
+    this.#pool.connectionClosed()
     user?.switched(this.#parser.fields, upgraded)
   }
 
@@ -245,7 +245,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #closed(): void {
     this.#buffer.release()
     if (this.#upgraded !== undefined) return
-    this.#pool.closed()
+    this.#pool.connectionClosed()
     if (this.#hasEnded && this.#unread !== undefined) return
     const error = this.#error
     const cause = error === undefined ? 'the connection was closed' : `${error.code}: ${error.message}`

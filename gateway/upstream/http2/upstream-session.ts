@@ -205,7 +205,7 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#pingTimer)
     clearTimeout(this.#closeTimer)
     if (!this.#isRetired) this.#failed('the connection was closed')
-    this.#pool.closed()
+    this.#pool.connectionClosed()
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** The style of every page, inline. Contrast is 7:1 or better. */
+/** The inline style of every page. The contrast of texts is 7:1 or better. */
 export const STYLE = `
 :root { color-scheme: light; }
 * { box-sizing: border-box; }

@@ -2,9 +2,9 @@ import { type Server, Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { copyOf, ReadBuffer } from '../../bodies/read-buffers.ts'
 
-/** Takes what a client sends instead of the stream of its socket. */
+/** Takes what a client sends, in place of the stream of its socket. */
 export interface ClientReader {
-  /** @param bytes overwritten by the next read; the first `length` have come */
+  /** @param bytes the first `length` are new; the next read overwrites them */
   received(bytes: Buffer, length: number): void
 }
 
@@ -47,7 +47,7 @@ export class ClientSocket extends Socket {
     input.socket = this
   }
 
-  /** Goes on reading until the stream is full, like other sockets: so it notices when its client goes. */
+  /** Pauses, but reads on until the stream is full, like other sockets, to notice when its client goes. */
   override pause(): this {
     return Duplex.prototype.pause.call(this) as this
   }
@@ -71,7 +71,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives what comes to a reader. @returns stops that, pauses the socket and puts unread bytes back, or returns them if it has ended */
+/** Gives a reader what comes. @returns ends that: pauses the socket and puts unread bytes back, or returns them if it has ended */
 export function readClient(
   socket: Socket,
   reader: ClientReader,
