@@ -84,7 +84,7 @@ test('security says who may call, and schemes that do not say what they are must
     read(secured([{ token: [], certificate: [] }])).faults.join(),
     /asks for token and certificate together/,
   )
-  assert.match(read(secured([{ token: ['a'] }, { certificate: [] }])).faults.join(), /other scopes/)
+  assert.match(read(secured([{ token: ['a'] }, { certificate: [] }])).faults.join(), /scopes that differ/)
 })
 
 test('schemes that are needed together are one kind to the gateway, or some are left to the service with their scopes', () => {
@@ -125,7 +125,7 @@ test('alternatives with different scopes ask for any of their sets, and one with
     [[{ oauth: ['a'] }, { key: [] }], 'bearer,none '],
   ] as const)
     assert.equal(readOne(security).routes?.[0], `/a GET,HEAD ${row}`)
-  const unequal = /asks for other scopes with one kind of credential than with another/
+  const unequal = /asks for scopes that differ by kind of credential/
   assert.match(readOne([{ oauth: ['a'] }, { certificate: ['b'] }]).faults.join(), unequal)
   assert.match(readOne([{ oauth: ['a'] }, { certificate: [] }]).faults.join(), unequal)
 })
