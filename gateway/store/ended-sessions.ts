@@ -106,7 +106,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Takes over the sessions of the store with their age. If each reading began it anew, none would ever be forgotten. */
+  /** Takes over the sessions of the store with their age. If each reading reset the age, none would ever be forgotten. */
   async #readSet(connection: StoreConnection): Promise<ReadonlySet<string>> {
     const { clock } = this.#options
     const key = this.#setKey
@@ -161,7 +161,7 @@ export class EndedSessions {
     })
   }
 
-  /** With another key all own sessions have another hash; those of other gateways stay known by the old one. */
+  /** Follows a change of the hash key: own sessions are sent again under the new key, others stay known under the old one. */
   #followKey(): void {
     const { keys, own } = this.#options
     const { hashKey } = keys

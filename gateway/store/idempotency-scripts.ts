@@ -10,9 +10,9 @@ export interface Script {
  * KEYS: a key, and the sorted set of all keys of its caller with the times when they expire. ARGV: the id of the key, a token of the
  * request, then what each script says.
  *
- * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`: epoch milliseconds on the server's clock, the token of the
- * request that began it, a name of the secret, and what became of it: `begun`; `again`, which is begun and was unknown before;
- * `unknown`; `done`. The rest is sealed: the id of the request, and with `done` its response. Older versions left it empty.
+ * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state is `begun`, `again` (begun after it was unknown),
+ * `unknown` or `done`. The lease ends in epoch milliseconds on the server's clock, the token is that of the request that began the key,
+ * and the check names the secret. The rest is sealed: the id of the request, and with `done` its response. Older versions left it empty.
  */
 const COMMON = `
 local call = redis.call
@@ -35,7 +35,7 @@ end
 /**
  * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
  * may be begun again, rest.
- * Reply: the outcome of `Begun`, with `done` and `unknown` its rest; or `foreign` for what another secret or version wrote, with its check.
+ * Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign` and the check of another secret or version.
  * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
  */
 export const BEGIN_SCRIPT: Script = script(`

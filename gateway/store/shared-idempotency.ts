@@ -43,7 +43,7 @@ interface SharedKey {
   readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string
-  /** What the store is told: the lease is renewed, until there is an outcome. */
+  /** What the store is told next: `begun` renews the lease, the others are outcomes. */
   kind: 'begun' | 'free' | 'unknown' | 'done'
   /** Sealed: the request's id, and with `done` its response. */
   rest: string
@@ -54,17 +54,17 @@ interface SharedKey {
   replies: number
 }
 
-/** A gateway that dies leaves its keys in progress for so long. */
+/** Time for which the keys of a gateway that died stay in progress. */
 const LEASE_MS = 30_000
 const RENEW_MS = 10_000
 const TICK_MS = 1000
 /** Commands at once: more than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 1000
-/** As long as for a disk that is full. */
+/** Time after which the caller is told that the store did not take an outcome. */
 const MAX_LATE_MS = 5000
-/** Begins without a reply, which the store may have carried out. Beyond these, keys stay begun until their lease is over. */
+/** Number of open keys from which on a begin without a reply is not taken back: its key may stay begun for its lease. */
 const MAX_UNSURE = 10_000
-/** A command of a connection that is gone may still be carried out after those of the next one. */
+/** Times that a key is taken back: the store may carry out a command of a lost connection after those of the next one. */
 const TAKEN_BACK_TIMES = 3
 /** Stands beside the id of a request until it has a response. */
 const NO_RESPONSE = statusOf({ status: 0 })
@@ -86,7 +86,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#secrets = options.secrets
   }
 
-  /** See KeyTable.rekey. What the store has under a secret that is not there any more gets 503. */
+  /** See KeyTable.rekey. A key that the store has under a removed secret gets 503. */
   rekey(secrets: KeySecrets): void {
     this.#secrets = secrets
   }
@@ -154,7 +154,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     }
   }
 
-  /** See KeyTable.finish. An error too when the key was told to be unknown meanwhile. */
+  /** See KeyTable.finish. Also an error when another request was told meanwhile that the key is unknown. */
   finish(held: SharedKey | HeldKey, finish: Finish, run: OnFinished): void {
     if ('entry' in held) {
       this.#options.local()?.finish(held, finish, run)
@@ -179,7 +179,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     held.rest = `${seal.salt} ${seal.seal(responseText(boundTo(held), requestId, response))}`
   }
 
-  /** Its request was not sent. */
+  /** Frees a key whose begin got no reply. */
   #takeBack(held: SharedKey): void {
     if (this.#open.size >= MAX_UNSURE) return
     held.kind = 'free'
@@ -259,7 +259,7 @@ function placeOf({ caller, row, key }: KeyOfCaller, keys: StoreKeys): Pick<Share
 
 type Bound = Pick<SharedKey, 'id' | 'fingerprint'>
 
-/** A response is for its key and content alone. */
+/** The text that binds a response to its key and content. */
 function boundTo({ id, fingerprint }: Bound): string {
   return `${id} ${fingerprint} `
 }
@@ -308,7 +308,7 @@ async function findSharedKey(
   const isUnderWay = (state === 'begun' || state === 'again') && nowMs < leaseMs
   const found = {
     state: isUnderWay ? 'begun' : state === 'done' ? 'done' : 'unknown',
-    // What is under way renews its lease, so that does not tell its beginning.
+    // The lease of a key under way is renewed, so it does not tell when the key began.
     ...(!isUnderWay && { sinceMs: leaseMs }),
     ...(Number(leftMs) > 0 && { untilMs: nowMs + Number(leftMs) }),
   }

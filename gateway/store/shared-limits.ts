@@ -60,7 +60,7 @@ function isCountedHere({ onStoreFailure, beside }: LimitRow): boolean {
   return onStoreFailure === 'local' || (beside !== undefined && isCountedHere(beside))
 }
 
-/** True when one of the rows that decide wants no request without the store. */
+/** True when one of the rows that decide refuses requests while the store is away. */
 function isDenied(row: LimitRow): boolean {
   return rowsOf(row).some(({ mode, onStoreFailure }) => mode === row.mode && onStoreFailure === 'deny')
 }

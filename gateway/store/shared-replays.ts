@@ -22,7 +22,7 @@ interface SharedReplaysOptions {
   readonly id: string
 }
 
-/** Refused messages that are taken back at a time. Beyond them a message stays taken until it expires. */
+/** Most refused messages that wait to be taken back. A further one stays taken until it expires. */
 const MAX_UNSURE = 10_000
 /** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200
@@ -51,7 +51,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
-  /** Messages accepted since then may not be in the store. Undefined: all are. */
+  /** Time since which accepted messages may be missing in the store. Undefined: none is. */
   #lackingSinceMs: number | undefined
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
@@ -78,7 +78,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (reply !== undefined)
       return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
     const fault = this.#onStoreFailure === 'local' ? memory.take(key, sender) : 'away'
-    // The sender may send it again. A replay was taken by another command.
+    // A refused message may come again, so it must not stay taken. A replay was taken by another command.
     if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault
   }
@@ -116,7 +116,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return promise
   }
 
-  /** Replaces what a refused attempt left, for the whole lifetime: another gateway may have accepted the message later. */
+  /** Writes over what a refused attempt left. It lasts the whole lifetime: another gateway may have accepted the message later. */
   #write(key: string): Promise<StoreReply | undefined> {
     const { lifetimeMs, id } = this.#options
     return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)

@@ -49,7 +49,7 @@ export class SharedStore {
   #hasAgreed: boolean
   #agreement = 0
   #isShared = true
-  /** What stands in the store until it loses its data. */
+  /** The mark in the store, which is new after each loss of its data. */
   #mark: string | undefined
   /** Mark of gateways that have a GATEWAY_STORE_KEY_FILE, where this one has none. */
   #givenMark: StoreReply = null
@@ -135,7 +135,7 @@ export class SharedStore {
         if (agreement !== this.#agreement) return
         this.#givenMark = givenMark
         if (typeof mark === 'string' && typeof hashKey === 'string') this.#takeOver(mark, hashKey)
-        // A server that is full or a replica takes no key.
+        // A full server or a replica takes no key.
         else setTimeout(again, AGREE_AGAIN_MS).unref()
       },
       // The server may still be loading its data.

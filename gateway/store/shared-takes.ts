@@ -154,7 +154,7 @@ class TakeBatch implements StoreCall {
   }
 }
 
-/** @param results of the script, of which those of the row are next */
+/** @param results of the script; the next ones are those of the row */
 function takeOf({ next, beside }: SharedRow, results: Iterator<number>): Take {
   const remaining = results.next().value as number
   const resetSeconds = results.next().value as number
@@ -190,9 +190,10 @@ export interface SharedRow {
 }
 
 /**
- * Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place.
+ * Makes the shared row of a limit. Its identity is path and methods alone, so that gateways that start later count in the same place.
+ * After an edit of these the counts begin anew.
  *
- * @param first of the list
+ * @param first row of the list
  */
 export function sharedRowOf(row: LimitRow, first = row): SharedRow {
   const { methods, cost, per, mode, beside } = row

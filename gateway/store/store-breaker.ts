@@ -70,8 +70,8 @@ const SETTLED_MS = 10_000
 const GIVE_UP_MS = 500
 
 /**
- * Opens when a command fails or has no reply after 25 ms: callers are told that the store is away, later ones at once. A probe with a
- * reply in time closes it, also at the start. One timer serves all commands.
+ * Opens when a command fails or has no reply within the deadline: all callers are told that the store is away, later ones at once. A
+ * probe with a reply in time closes it, also at the start. One timer serves all commands.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
@@ -231,7 +231,7 @@ export class StoreBreaker {
     this.#cancelProbe = timers.after(ms * (0.5 + timers.random() / 2), () => this.#probe())
   }
 
-  /** A write, because a server that is full or a replica still replies to reads. */
+  /** Probes by a write, because a full server or a replica still replies to reads. */
   #probe(): void {
     const { connection, timers, isUsable } = this.#options
     const sentAtMs = timers.nowMs()

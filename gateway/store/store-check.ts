@@ -162,8 +162,8 @@ function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
 }
 
 /**
- * Compares keys with those of gateways checked before: each must have the one in force of the other. The store gets slow, salted hashes,
- * so a key is as hard to guess as a password.
+ * Compares keys with those of gateways checked before: each gateway must have the key that is in force at the other. The store gets
+ * slow, salted hashes, so a key is as hard to guess as a password.
  */
 async function compareKey(
   send: Send,

@@ -12,7 +12,7 @@ interface StoreEventsOptions {
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */
   readonly beforeFollowing: () => Promise<void>
-  /** Another gateway's event. @param agoMs since what it tells; 0 also when an older gateway does not say it */
+  /** Another gateway's event. @param agoMs age of what it tells; 0 also when an older gateway does not say it */
   readonly onEvent: (kind: EventKind, hash: string, agoMs: number) => void
   readonly onFault: (cause: string) => void
 }
@@ -21,7 +21,7 @@ const BLOCK_MS = 1000
 const SILENT_MS = 3000
 const RETRY_MS = 500
 const AT_ONCE = 1000
-/** Entries of the stream: an attack from many addresses must not fill the store. Who falls further behind begins anew. */
+/** Most entries of the stream: an attack from many addresses must not fill the store. A gateway further behind begins anew. */
 export const MAX_STREAM = 100_000
 
 /** The stream key. The hash tag keeps all that a script of events needs on one server of a cluster. */
@@ -64,7 +64,7 @@ export class StoreEvents {
     this.#options.connection.close()
   }
 
-  /** Until the connection breaks; the next one begins it again. Never rejects. */
+  /** Follows until the connection breaks; the next connection begins it again. Never rejects. */
   async #keepFollowing(): Promise<void> {
     const { connection, onFault } = this.#options
     this.#following = true
@@ -75,7 +75,7 @@ export class StoreEvents {
       } catch (error) {
         this.#isCurrent = false
         if (this.#isClosed) break
-        // The connection reports its loss itself; once it may be the start.
+        // The connection reports its loss itself. A first failure may only mean that the store is not reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
@@ -117,7 +117,7 @@ export class StoreEvents {
     return stream === undefined ? [] : entriesOf(stream[1])
   }
 
-  /** A server that stays silent would be waited for without end: its connection is dropped. */
+  /** Sends a command, and drops the connection of a server that stays silent. */
   async #send(args: readonly string[], key: string): Promise<StoreReply> {
     const { connection } = this.#options
     const watchdog = setTimeout(() => connection.reset(), SILENT_MS).unref()

@@ -164,7 +164,7 @@ export class StoreMember {
     return guard
   }
 
-  /** For nonces that all gateways accept. The same object until the key of the store changes. */
+  /** The secret for nonces that all gateways accept. The same object until the key of the store changes. */
   nonceSecret(): Uint8Array {
     const { hashKey } = this.#store.keys
     if (this.#nonceSecret === undefined || hashKey !== this.#nonceSecretOf) {
@@ -187,7 +187,7 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
-    // Accepted by `local`. The first failure came before the outage was noticed.
+    // From the first message that `local` may have accepted: commands failed before the outage was noticed.
     const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
     for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()

@@ -16,7 +16,7 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  *    the key began. What counts is the difference to the first entry, which is the last slice that expired, or `0:0`.
  *
  * KEYS of further windows of a row end in `:<milliseconds>`; the key of its longest window does not. All of them have the same newest hit.
- * One that has not came with an edit, or gateways with another table count without it: it begins anew as a copy of the longest.
+ * If one has another, it is new after an edit, or gateways with another table count without it: it begins anew as a copy of the longest.
  *
  * The time of a key never goes back: it is at least that of its newest hit. A key outlives its newest hit by a second,
  * because the server expires keys by a clock that is coarser and read earlier than the one of the script.

@@ -21,7 +21,7 @@ export class CommonFields {
   }
 }
 
-/** V8 keeps a sum of texts as its parts, and would put them together for each request. */
+/** Makes one text of the lines: V8 keeps a concatenation in parts, and would join them for each request. */
 function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
@@ -36,7 +36,7 @@ const REFUSED: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Without the two that a request is framed and routed by. */
+/** Fields as text. Host and Content-Length stand apart, because they route and frame the request. */
 export interface WrittenFields {
   /** Each with its CR LF. */
   readonly lines: string

@@ -13,7 +13,7 @@ import type { UpstreamCall, UpstreamRequest, UpstreamResponse } from './upstream
 
 export class UpstreamClient {
   readonly state: ClientState<Pool<Timed>>
-  /** True when trailers and calls that last can pass. */
+  /** True for HTTP/2, over which trailers and long calls can pass. */
   readonly speaksHttp2: boolean
   #closing: Promise<void> | undefined = undefined
 
@@ -26,7 +26,7 @@ export class UpstreamClient {
     return this.state.choice.origins
   }
 
-  /** Never throws. Calls the response only after it has returned. */
+  /** Never throws. Calls `response` only after it has returned. */
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
     const exchange = this.speaksHttp2
       ? new Http2Exchange(this.state as ClientState<SessionPool>, request, response)
@@ -36,8 +36,8 @@ export class UpstreamClient {
   }
 
   /**
-   * New requests go to the successor, if there is one: `createUpstreams` made it from this client. Other connections are
-   * closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
+   * Hands over to a successor, if there is one, that `createUpstreams` made from this client. Connections that it does not keep
+   * are closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
    */
   handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
     const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))
@@ -57,8 +57,8 @@ export class UpstreamClient {
 }
 
 /**
- * Makes the client for all upstreams of a group. Those that `before` has too keep connections and health; it is not changed
- * until it hands over.
+ * Makes the client for all upstreams of a group. Upstreams that `before` has too keep connections and health. `before` itself
+ * is not changed until it hands over.
  *
  * @throws TypeError for a URL that is not valid, for none, or for both versions of HTTP
  */

@@ -5,7 +5,7 @@ import type { UpstreamClient } from './create-upstreams.ts'
 import { hostOf } from './upstream-address.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
-/** Bytes that are read of a body. The connection of a longer one is not used again. */
+/** Most bytes that are read of a body. After a longer one the connection is not used again. */
 const MAX_BODY_BYTES = 64 * 1024
 /** The first check of a target comes at a random moment within this time. */
 const FIRST_MS = 1000
@@ -53,7 +53,7 @@ export class HealthCheck {
 
   start(): void {
     const { health, settings, timers } = this.#options
-    // Checks before an edit, perhaps faulty ones, have found the target down: the first check now decides.
+    // Checks under earlier settings, which may have been wrong, found the target down: now one good check is enough.
     if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),

@@ -21,7 +21,7 @@ interface ConnectionOpening {
   failed(fault: UpstreamFault): void
 }
 
-/** Opens a connection; with TLS until the handshake is done. Destroy the returned socket to give up. */
+/** Opens a connection, with TLS including the handshake. Destroy the returned socket to give up. */
 export function openConnection(target: ConnectionTarget, opening: ConnectionOpening): Socket {
   const { address, tls, connectMs } = target
   const { host, port, socketPath } = address

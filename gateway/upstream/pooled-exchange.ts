@@ -35,8 +35,8 @@ export interface ClientState<OwnPool> {
 }
 
 /**
- * One request and its response, retried where that is safe. It is the call that the sender holds and what its connection
- * reports to: one allocation for each request.
+ * One request and its response, retried where that is safe. One object is both the call that the sender holds and the user of
+ * its connection: one allocation for each request.
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
@@ -200,7 +200,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return { kind: 'unavailable', cause: 'every circuit breaker is open', retryAfterMs: waitMs }
   }
 
-  /** Takes a connection of the next upstream that has one free and has not refused one yet. */
+  /** Takes a connection of the next upstream that is not in `tried` and has one free. */
   #lease(tried: readonly Origin<OwnPool>[]): Connection | undefined {
     const { choice } = this.state
     let skipped = tried
@@ -233,8 +233,8 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   /**
-   * Sends the request again where it cannot be carried out twice (RFC 9110 section 9.2.2): once, if nothing had been written, or if
-   * the method is safe and there was neither a body nor a byte of a response.
+   * Sends the request again, once, where that is safe (RFC 9110 section 9.2.2): nothing had been written, or the method is safe and
+   * there was neither a body nor a byte of a response.
    */
   protected connectionLost(
     fault: UpstreamFault,
@@ -266,7 +266,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.failLater({ kind: 'broken', cause })
   }
 
-  /** After an early head the upstream may send nothing more until it has the body. Not while its response is held back. */
+  /** After an early head the body renews the deadline: the upstream may await it. Not while the response is held back. */
   bodyPassed(): void {
     if (this.headReceived && this.idleDeadlineMs !== NEVER)
       this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -277,7 +277,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   interim(status: number, fields: readonly Field[]): void {
-    // The gateway itself asks for 100.
+    // The gateway itself sends 100 where a client expects it.
     if (status !== 100) this.response.information(status, fields)
   }
 
@@ -347,7 +347,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.fault(fault)
   }
 
-  /** `send` may not have returned yet. */
+  /** Reports the fault in the next tick, because `send` may not have returned yet. */
   protected failLater(fault: UpstreamFault): void {
     process.nextTick(() => this.reportFault(fault))
   }

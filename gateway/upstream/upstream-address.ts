@@ -19,7 +19,7 @@ export function parseAddress(url: string): Address {
     return { url, secure: false, isHttp2: false, host: '', port: 0, socketPath }
   }
   const isHttp2 = url.startsWith('h2:') || url.startsWith('h2c:')
-  // URL reads names and ports of the schemes that it knows only.
+  // URL reads names and ports only of schemes that it knows.
   const parsed = URL.parse(url.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:'))
   if (parsed === null) throw faulty(url, 'is not a URL')
   const { protocol, hostname, port, pathname, search, hash, username, password } = parsed

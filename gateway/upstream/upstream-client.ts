@@ -13,7 +13,7 @@ export interface UpstreamRequest {
   readonly namesTarget?: boolean
   /** Fields that come before `fields`, and that other requests have too. Host and Content-Length stand in one of the two. */
   readonly common?: CommonFields
-  /** A buffer has all of it, of the announced length. */
+  /** A buffer is the whole body, of the announced length. */
   readonly body: Readable | Buffer | null
   /** `websocket`, say. */
   readonly upgrade: string | undefined
@@ -41,8 +41,8 @@ export interface Attempts {
 
 /**
  * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow.
- * `broken`: the connection ended before the response was complete. `malformed`: no HTTP that can be passed on. The total ran
- * out while the receiver held the response back (`unread`), or the rest of the body was awaited (`unsent`).
+ * `broken`: the connection ended before the response was complete. `malformed`: no HTTP that can be passed on. `unread`: the
+ * total ran out while the receiver held the response back. `unsent`: time ran out while the rest of the body was awaited.
  */
 export type UpstreamFaultKind =
   | 'unreachable'

@@ -66,8 +66,8 @@ export class UpstreamGroups {
   readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
   /**
-   * @param before targets that a group of the same name has too keep connections, health and checks. It is not changed until
-   * it hands over
+   * @param before its targets keep connections, health and checks in a group of the same name. It is not changed until it hands
+   * over
    */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options
@@ -130,7 +130,7 @@ export class UpstreamGroups {
       const terms = next.get(health)
       if (isDeepStrictEqual(known.terms, terms)) successor.#checks.set(health, known)
       else void known.check.stop()
-      // Its last check may have said that it is down, and no further check follows.
+      // The last check may have found the target down, and no further check follows.
       if (next.has(health) && terms === undefined) health.checked(true)
     }
     this.#checks.clear()

@@ -59,7 +59,7 @@ export class UpstreamTls {
     return socket
   }
 
-  /** The next connection begins with a handshake of its own. */
+  /** Forgets the session, so the next connection makes a full handshake. */
   forget(): void {
     this.#session = undefined
   }

@@ -9,7 +9,7 @@ const MAX_OF_NETWORK_BYTES = 8 * MIB
 export interface WaitingBody {
   readonly keyId: string
   readonly network: string
-  /** How many have come. Written by BodyRoom only. */
+  /** Bytes for which it has room. Written by BodyRoom only. */
   bytes: number
 }
 
@@ -19,7 +19,7 @@ export class BodyRoom {
   readonly #ofKey = new Map<string, number>()
   readonly #ofNetwork = new Map<string, number>()
 
-  /** Takes room for so many more bytes. @returns false when there is none. */
+  /** Takes room for `bytes` more. @returns false when there is none. */
   take(body: WaitingBody, bytes: number): boolean {
     const ofKey = this.#ofKey.get(body.keyId) ?? 0
     const ofNetwork = this.#ofNetwork.get(body.network) ?? 0

@@ -12,7 +12,7 @@ export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
-  /** Short pieces behind those in the stream, together. They enter it when it is read, or when this is full. */
+  /** Joined short pieces that wait behind those in the stream. They enter it when it is read, or when this buffer is full. */
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 

@@ -83,7 +83,7 @@ function fold(name: string): string {
   return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
-/** A name in an object of a JSON value that differs from another there as `odd` does. */
+/** Finds a name that differs from another one of its object as `odd` does. */
 export function twinIn(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const seen = new Set<string>()

@@ -69,7 +69,7 @@ class BufferPool {
   }
 }
 
-/** A read of so many bytes is a full one. */
+/** A read that comes this far counts as full. */
 const FULL_BYTES = 64 * 1024
 /** Bytes that one read takes at most: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
@@ -131,7 +131,7 @@ export class ReadBuffer {
   /** True while a large body is being received. */
   isBulk = false
   readonly #shared: Buffer
-  /** Still needs a piece of `bytes`. */
+  /** The receiver that still needs a piece of `bytes`. */
   #holder: PieceHolder | undefined = undefined
   /** True when the last read was full. */
   #isFull = false
@@ -191,7 +191,7 @@ export class ReadBuffer {
   }
 }
 
-/** A copy in a buffer that can be used again once it is lent, unless it is longer than those. */
+/** Copies a piece into a buffer for `giveBack`; a piece that is too long for that, into one of its own. */
 export function pooledCopyOf(piece: Piece): Buffer {
   const { bytes, from, to } = piece
   if (to - from > BUFFER_BYTES) return copyOf(bytes, from, to)

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** Connections that are searched for an idle one. */
+/** Most networks of a row, and most connections of a network, that are searched for an idle one. */
 const MAX_LOOKS = 64
 const LOOKS_PER_NETWORK = 16
-/** Beyond this part of all connections, an address may lose busy ones too. */
+/** An address that has more than this part of the common room may lose busy connections too. */
 const EXCESS = 1 / 8
-/** Refused streams that may wait for their records, besides the common room. */
+/** Most refused streams that wait for their responses, beside the common room. */
 const MAX_REFUSED_STREAMS = 256
 
 /** The use of an accepted connection: its TLS handshake, then HTTP. */
@@ -28,7 +28,7 @@ export interface AcceptedConnection extends Slotted {
 
 /** The address of a client (IPv6: its /64) or of a proxy, with its open connections. */
 export class ClientNetwork implements Slotted {
-  /** Its position among the networks with as large a part. */
+  /** Its position in the row of networks that have the same part. */
   slot = -1
   readonly name: string
   /** True when the network stands for many clients: fair shares do not apply to it. */
@@ -106,7 +106,7 @@ export class ClientNetworks {
     if (isLast) this.#byName.delete(network.name)
   }
 
-  /** Tells whether one more connection or stream has a place although no other leaves. */
+  /** Tells whether one more connection or stream has a place without another one leaving. */
   hasRoom(network: ClientNetwork): boolean {
     const { max } = this
     const own = network.isProxy ? 0 : network.part

@@ -1,4 +1,4 @@
-/** A client that relies on the announced time must not meet the connection's end in the middle of a request. */
+/** Time after the announced timeout at which we close: a client that relies on it must not meet the close within a request. */
 export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 

@@ -108,7 +108,7 @@ export class Connections<E> {
     connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
-    // Its TLS handshake has ended after the others were parked.
+    // The TLS handshake of this connection ended after the others were parked.
     this.#terms.between?.(connection)
     return connection
   }
@@ -145,7 +145,7 @@ export class Connections<E> {
   }
 
   #goOn({ socket, accepted, isFresh, isLast }: Connection<E>, unread: Buffer | undefined): void {
-    // Nothing will tell any more that it has closed.
+    // A socket that has closed emits no further `close`.
     if (socket.destroyed) return
     const again = this.#serveHttp1(accepted, socket, isLast)
     again.isFresh = isFresh

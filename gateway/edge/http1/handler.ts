@@ -62,7 +62,7 @@ export interface Handler<E> {
   unreadable(received: ReceivedRequest, fault: RequestFault): E
   /** The rest of a request under way will not come. */
   interrupt(exchange: E, fault: RequestFault): void
-  /** A client closed with about so many pipelined requests, none of which has begun. */
+  /** A client's requests will never begin. @param requests about how many */
   abandoned(peer: string, requests: number): void
 }
 

@@ -7,7 +7,7 @@ import { acceptClientSockets } from './sockets/client-socket.ts'
 /** Time that a drain leaves for TLS handshakes: enough for an honest client from anywhere. */
 const HANDSHAKE_MS = 1000
 
-/** Event loop turns without a new connection after which the system has none left. */
+/** Event loop turns without a new connection after which the system's queue counts as empty. */
 const QUIET_TURNS = 3
 /** Bounds of emptying the queue: a steady flow of new connections cannot hold it up, and a busy machine still looks at the queue. */
 const LONGEST_MS = 500

@@ -60,7 +60,7 @@ export class RequestBody extends IncomingBody {
     super.resume()
     // Somebody else reads it.
     if (this.#receiver === undefined) this.#expectNoReceiver()
-    // Pieces that did not go through the stream leave it waiting for the first: it does not ask for more.
+    // The stream still waits for the piece that it asked for, because pieces went past it: it does not ask again.
     this._read()
     return this
   }
@@ -80,7 +80,7 @@ export class RequestBody extends IncomingBody {
   receive(piece: Piece): void {
     if (this.destroyed || !this.takes(piece.to - piece.from)) return
     if (this.#pass(piece) || this.#socket.isPaused()) return
-    // Most wait for a moment only: reading ahead would cost a copy.
+    // Most bodies are held back for a moment only: reading ahead would cost a copy.
     if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
     else this.#socket.pause()
     this.deadline.holdBodyBack()

@@ -58,8 +58,8 @@ const LOOK_MS = 500
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits: one that is gone resets whatever is sent. Before the response begins it
- * is sent 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, and then each time after twice as long.
+ * Finds out whether a client that has closed its half still waits: one that is gone resets whatever is sent. Before the response begins we
+ * send 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, and then each time after twice as long.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */

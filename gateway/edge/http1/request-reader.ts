@@ -197,7 +197,7 @@ const MAX_KNOWN_CHARS = 4096
 /** The request line (RFC 9112 section 3) and the options of Connection. */
 export class RequestLines implements HeadReader {
   readonly noStartLine = 'no HTTP/1 request line'
-  /** `-` until the request line has been read so far. */
+  /** `-` until it has been read. */
   method = '-'
   /** As received; empty until the request line has been read. */
   target = ''

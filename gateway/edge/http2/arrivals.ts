@@ -4,7 +4,7 @@ const BEGINS_OF_ONE = 10
 const BEGINS_OF_ALL = 64
 
 const turns = {
-  /** Connections whose requests wait. They begin one each, again and again. */
+  /** Connections whose requests wait. They take turns: one request of each begins. */
   waiting: new Set<{ beginOne(): void }>(),
   left: BEGINS_OF_ALL,
   isAwaited: false,

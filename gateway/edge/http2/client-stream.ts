@@ -174,7 +174,7 @@ export class ClientStream<E> {
     if (this.exchange !== undefined) this.#carrier.interrupt(this.exchange, fault)
   }
 
-  /** Lets the client send so much more of the body. */
+  /** Lets the client send `bytes` more of the body. */
   credit(bytes: number): void {
     if (this.isOver || this.isRemoteClosed) return
     this.receiveWindow += bytes

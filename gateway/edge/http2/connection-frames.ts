@@ -117,7 +117,7 @@ export class ConnectionFrames<E> {
     if (code !== undefined) this.#user.fail(code)
   }
 
-  /** Like all below, returns the code of a fault of the connection. */
+  /** Takes a whole frame. @returns the code of a fault of the connection, as the methods for each type do */
   #take(header: FrameHeader, payload: Buffer): number | undefined {
     switch (header.type) {
       case DATA:
@@ -297,7 +297,7 @@ export class ConnectionFrames<E> {
     return this.#widen(settings.initialWindow - before)
   }
 
-  /** RFC 9113 section 6.9.2: also of streams that are open. */
+  /** Changes the windows of the open streams too (RFC 9113 section 6.9.2). */
   #widen(bytes: number): number | undefined {
     if (bytes === 0) return undefined
     let isTooWide = false

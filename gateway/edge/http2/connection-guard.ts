@@ -41,7 +41,7 @@ class Allowance {
   }
 }
 
-/** Bounds what a client may ask of us that serves no request. */
+/** Bounds the work that a client may cause without progress of a request. */
 export class ConnectionGuard {
   readonly #steadyClock: () => number
   readonly #resets: Allowance
@@ -56,7 +56,7 @@ export class ConnectionGuard {
     this.#tiny = new Allowance(TINY, nowMs)
   }
 
-  /** Like all of this kind, counts one more. @returns false when that is too many */
+  /** Counts a reset. @returns false when there are too many, as the other `allows` methods do */
   allowsReset(): boolean {
     return this.#resets.spend(this.#steadyClock())
   }
@@ -65,7 +65,7 @@ export class ConnectionGuard {
     return this.#noise.spend(this.#steadyClock())
   }
 
-  /** For DATA that ends nothing. */
+  /** Counts DATA without END_STREAM. */
   allowsShort(bytes: number): boolean {
     if (bytes === 0) return this.allowsNoise()
     return bytes >= LEAST_MESSAGE_BYTES || this.#tiny.spend(this.#steadyClock())
@@ -76,7 +76,7 @@ export class ConnectionGuard {
     return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }
 
-  /** @param isWhole true for all that the service said at a time: no window has cut it */
+  /** @param isWhole true for a piece of the service that no window has cut */
   dataPassed(bytes: number, isWhole = false): void {
     if (isWhole || bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
   }

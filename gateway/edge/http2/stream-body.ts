@@ -3,7 +3,7 @@ import { IncomingBody } from '../http1/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
 
 const HIGH_WATER_BYTES = 32 * 1024
-/** The client gets credit for so many bytes at a time. */
+/** Least bytes for which the client gets credit while its body flows. */
 const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying it would cost more. */
 const MAX_JOINED_BYTES = 4096
@@ -44,7 +44,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** A piece that waits would keep all that was read with it. A body that came at once is read at once. */
+  /** Copies a piece that must wait, which would keep all that was read with it. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first

@@ -39,7 +39,7 @@ export function isTrusted(address: string, proxies: BlockList): boolean {
   return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
 }
 
-/** `::ffff:192.0.2.1`, as a dual-stack socket shows an IPv4 peer. */
+/** The IPv4 address in `::ffff:192.0.2.1`, as a dual-stack socket shows it. Other text is returned unchanged. */
 export function withoutMapping(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }

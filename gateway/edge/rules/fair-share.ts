@@ -19,7 +19,7 @@ export class FairPermits {
     this.#max = max
   }
 
-  /** More may be taken already: they are given back one by one. */
+  /** Changes the bound. Permits beyond it stay taken until they are released. */
   bound(max: number): void {
     this.#max = max
   }

@@ -96,7 +96,7 @@ const FORWARDING: readonly string[] = [
   'x-forwarded-ssl',
 ]
 
-/** Fields that ask for another method than row and limit were found for. */
+/** Fields that ask for another method than the one for which row and limit were found. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
 /** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */

@@ -108,7 +108,7 @@ export function grpcStatusLines(status: number, message: string): string {
   return `grpc-status: ${status}\r\ngrpc-message: ${percentEncoded(message)}\r\n`
 }
 
-/** gRPC over HTTP/2, "Status-Message": what is not printable ASCII, and the percent sign. */
+/** Encodes what is not printable ASCII, and the percent sign (gRPC over HTTP/2, "Status-Message"). */
 function percentEncoded(text: string): string {
   let encoded = ''
   for (const byte of Buffer.from(text)) {

@@ -23,7 +23,7 @@ class PathIndex<Row> {
   readonly prefixes = new Map<string, PathEntry<Row>>()
   templates: TemplateTree<PathEntry<Row>> | undefined = undefined
 
-  /** @param closing what stands behind the path where a prefix is looked for */
+  /** @param closing added to the path when a prefix is looked for */
   find(path: string, closing: '' | '/'): PathEntry<Row> | undefined {
     const exact = this.exact.get(path)
     if (exact !== undefined) return exact
@@ -34,7 +34,7 @@ class PathIndex<Row> {
   }
 }
 
-/** Finds rows by path: an exact path, else the template or the longest prefix, whichever is fixed for longer. Immutable; made at load. */
+/** Finds rows by path: an exact path, else the template or the longest prefix, whichever has the longer fixed part. Immutable. */
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
   readonly #folded = new PathIndex<Row>()
@@ -79,7 +79,7 @@ export class PathTable<Row extends PathRow> {
     }
   }
 
-  /** The method is registered, or a row lists it. */
+  /** True when the method is registered or a row lists it. */
   knows(method: string): boolean {
     return this.#methods.has(method)
   }

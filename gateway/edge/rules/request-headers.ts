@@ -73,7 +73,7 @@ export function readRequestHeaders(
       headers.oddNames.push(lower)
     }
   }
-  // Such a trace ends here: the service is told of another.
+  // A trace that Connection names ends here: the service is told of a new one.
   if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
     headers.traceparent = undefined
   headers.hasValidHost = isValidHost(headers.host)

@@ -3,7 +3,7 @@ import { randomHex } from '../syntax/random-hex.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
-/** Ids with the same time and third group. Their fourth group counts, in 14 bits. */
+/** Bound of the count in the fourth group, 14 bits, which tells ids with the same time and third group apart. */
 const COUNT_LIMIT = 2 ** 14
 
 /** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */

@@ -3,7 +3,7 @@ import { isProtectedName, ruleOf } from './field-rules.ts'
 import { type ForwardedPolicy, isForOneCache } from './policy/response-policy.ts'
 import { RESPONSE_PARTS } from './response-headers.ts'
 
-/** Fields that nobody may learn behind a body: they say how to read it, or who sends it (RFC 9110 section 6.5.1). */
+/** Fields that belong in a head, never in trailers: they say how to read the body, or who sends it (RFC 9110 section 6.5.1). */
 const OF_HEADS: ReadonlySet<string> = new Set([
   'age',
   'alt-svc',

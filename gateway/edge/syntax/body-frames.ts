@@ -2,7 +2,7 @@ import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
 /** A longer piece is not moved: passing it on by itself costs less. */
 const MAX_JOINED_BYTES = 4096
-/** A loop moves so few bytes faster than a call. */
+/** A loop moves up to this many bytes faster than a call. */
 const FEW_BYTES = 16
 /** A shorter chunk has hardly more data than frame. */
 const TINY_BYTES = 8
@@ -84,7 +84,7 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /** Takes the next data, up to `dataEnd`, and moves short chunks behind it there: one read is one piece. @returns where it stopped */
+  /** Takes the next data, up to `dataEnd`. Moves the data of short chunks that follow to that end. @returns where it stopped */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)
     this.#taken(at - from)

@@ -27,8 +27,8 @@ export interface HeadReader {
  * Reads the head of a message, or the trailers after its last chunk, in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF
  * alone, a folded line is refused, a field name is a token with its colon right behind it, and no control character stands anywhere.
  *
- * Fields that are all those of the connection's previous head, to the byte, are not parsed again: the head gets the same list, for what
- * was made of it. Where some differ, a line that equals the one at the same place gives the same `Field`.
+ * When all fields equal those of the connection's previous head, to the byte, they are not parsed again: the head gets the same list, so
+ * that what was made of it serves again. Where some differ, a line that equals the one at the same place gives the same `Field`.
  */
 export class HeadParser {
   /** Why the head is refused; undefined while it is valid. */
@@ -101,7 +101,7 @@ export class HeadParser {
     this.#knownLines = isLong ? '' : this.#lines
   }
 
-  /** True between two heads: the next one may get the same list of fields as the last. */
+  /** True when the next head may get the same list of fields as the last. Asked between two heads. */
   get mayRepeat(): boolean {
     return this.#knownLines !== ''
   }

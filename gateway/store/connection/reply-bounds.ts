@@ -13,8 +13,8 @@ const LIST = 42
 const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCodeAt(0)))
 
 /**
- * Follows the replies of one connection (RESP 2). It ends lines and texts where the decoder of the client does, which ignores the byte
- * behind CR and those behind a text.
+ * Follows the replies of one connection (RESP 2). Lines and texts end where the client's decoder ends them: it ignores the byte behind
+ * CR and the two behind a text.
  */
 export class ReplyBounds {
   #bytes = 0
@@ -83,7 +83,7 @@ function tooLarge(bound: string): RangeError {
   return new RangeError(`a reply of the store has more than ${bound}`)
 }
 
-/** Bounds the replies of every client of the process, which the library cannot. What its decoder throws ends the connection. */
+/** Bounds the replies of every client of the process, which the library cannot. An error of the decoder ends the connection. */
 export function boundReplies(): void {
   const { write, reset } = Decoder.prototype
   const bounds = new WeakMap<Decoder, ReplyBounds>()

@@ -2,7 +2,7 @@ import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { boundReplies } from './reply-bounds.ts'
 
-/** RESP without errors, which reject with `ErrorReply` of `@redis/client`. */
+/** A reply in RESP. An error reply is none: it rejects with `ErrorReply` of `@redis/client`. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
 
 /** One connection, or those to all servers of a cluster, until it breaks. */
@@ -16,7 +16,7 @@ export interface StoreLink {
 type Address = StoreSettings['addresses'][number]
 
 const CONNECT_TIMEOUT_MS = 2000
-/** Commands without a reply; more reject at once. */
+/** Most commands that await their reply; further ones reject at once. */
 const MAX_COMMANDS = 10_000
 const FIRST_RETRY_MS = 50
 const MAX_RETRY_MS = 1000
@@ -28,7 +28,7 @@ const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
 
-/** Sends a few commands, then ends the connection. Each waits for its reply at most as long as a connection. @param name for errors */
+/** Sends a few commands, then ends the connection. Each reply must come within `CONNECT_TIMEOUT_MS`. @param name for errors */
 export async function withLink<T>(
   dialled: Promise<StoreLink>,
   name: string,
@@ -125,7 +125,7 @@ async function dial(
     send: (args) => client.sendCommand(args),
     destroy: (cause) => {
       resolve(cause)
-      // Also a client that says that it is not open may have a socket.
+      // A client that says that it is not open may still have a socket.
       client.destroy()
     },
   }
@@ -152,7 +152,7 @@ async function connected(
   }
 }
 
-/** Waits for a reply as long as for a connection. The kernel accepts connections for a frozen server too. @param whose for the error */
+/** Waits for a reply, at most `CONNECT_TIMEOUT_MS`: the kernel accepts connections for a frozen server too. @param whose for the error */
 function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`

@@ -10,7 +10,7 @@ const BACKING_OFF = 3
 
 export class Choice<Kind extends Origin> {
   readonly origins: readonly Kind[]
-  /** Named by a call that has no connection yet. */
+  /** The upstream that a call names before it has a connection. */
   readonly first: Kind
   #turn = 0
 
@@ -22,8 +22,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * The least busy of the upstreams that are best off, in turn among equals; else the one whose back-off ends first. Undefined
-   * when all are in `tried` or have an open circuit breaker.
+   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all of them back off, it is the one
+   * whose back-off ends first. Undefined when all are in `tried` or have an open circuit breaker.
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const chosen = this.#best(tried)
@@ -36,7 +36,7 @@ export class Choice<Kind extends Origin> {
     return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
   }
 
-  /** Until a circuit breaker admits an exchange; undefined when one does now. */
+  /** Time until a circuit breaker admits an exchange; undefined when one does now. */
   get waitMs(): number | undefined {
     let waitMs = Number.POSITIVE_INFINITY
     for (const { breaker } of this.origins) waitMs = Math.min(waitMs, breaker?.waitMs ?? 0)

@@ -9,7 +9,7 @@ export const NO_PROBE = 0
 
 /**
  * Circuit breaker of one target. After too many failures it is open for `openMs`, then half open: it lets a round of `probes`
- * exchanges through, closes when so many have succeeded, and opens when one fails. After another `openMs` without a result
+ * exchanges through. It closes after `probes` successes and opens at the first failure. After another `openMs` without a result
  * there is another round.
  */
 export class CircuitBreaker {
@@ -48,7 +48,7 @@ export class CircuitBreaker {
     return this.#begun < this.#settings.probes || nowMs >= this.#roundEndsMs
   }
 
-  /** 0 when it admits one now. */
+  /** Time until it admits an exchange; 0 when it does now. */
   get waitMs(): number {
     if (this.admits()) return 0
     return (this.state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
@@ -73,7 +73,7 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** The responses to all probes of a round are still good at its end. They may go on for hours. */
+  /** True when all probes of a round have good heads at its end. Their bodies may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
@@ -84,7 +84,7 @@ export class CircuitBreaker {
     else if (this.#isProbe(probe)) this.#promising += 1
   }
 
-  /** A whole response means this status, whatever its head said. */
+  /** @param status what the whole response means, whatever its head said */
   ended(status: number, probe: number): void {
     if (this.#isFailure(status)) this.failed(probe, `status ${status}`)
   }
@@ -94,7 +94,7 @@ export class CircuitBreaker {
     if (!this.#isFailure(status)) this.#good(probe)
   }
 
-  /** @param status of its head, which may have been counted; 0: there was none */
+  /** @param status of its head; 0: there was none. A failure status has been counted already */
   brokeOff(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.failed(probe, 'no whole response')
   }

@@ -47,7 +47,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.brokeOff(status, this.#takeProbe())
   }
 
-  /** Ends an attempt. One that has not failed since its head was a success: it ended well, or was given up. */
+  /** Ends an attempt. If it has not failed since its head, it was a success, even when it was given up. */
   protected attemptOver(): void {
     const { chosenOrigin } = this
     chosenOrigin.inFlight -= 1

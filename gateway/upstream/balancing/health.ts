@@ -7,13 +7,13 @@ const FIRST_AVOIDED_MS = 1000
 /**
  * Health of one upstream. When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s;
  * then one exchange probes it, while the others wait. After three failures in a row it is avoided for 1 s, doubling up to 10
- * s, with one probe after each time, if there is another upstream. Otherwise one that fails fast would have the fewest
- * exchanges in flight and so get most of the traffic.
+ * s, with one probe after each time, if there is another upstream. Without that, an upstream that fails fast would have the
+ * fewest exchanges in flight and get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
   readonly #onChange: (healthy: boolean) => void
-  /** Attempts that are over: with a response, with one of 5xx, or without a whole one. Exchanges count `failed` too. */
+  /** Attempts that are over: with a response below 500, with a 5xx one, or failed. `CountedAttempts` adds to `failed` too. */
   readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
   #passesChecks = true
@@ -46,12 +46,12 @@ export class Health {
     return this.#healthy && this.#passesChecks
   }
 
-  /** True without checks. */
+  /** True also when there are no checks. */
   get passesChecks(): boolean {
     return this.#passesChecks
   }
 
-  /** Active checks know nothing of how it serves requests. */
+  /** Takes the verdict of the active checks, which say nothing of how it serves requests. */
   checked(passes: boolean, cause = ''): void {
     if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)
@@ -61,7 +61,7 @@ export class Health {
     return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
-  /** True while every other upstream is preferred, however busy it is. */
+  /** True while any ready upstream is preferred to it, however busy that one is. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }
@@ -87,13 +87,13 @@ export class Health {
     this.#avoidedMs = FIRST_AVOIDED_MS
   }
 
-  /** @param status of its head, which may have been counted; 0: there was none */
+  /** @param status of its head; 0: there was none. A failure status has been counted already */
   brokeOff(status: number): void {
     this.attempts[status >= 500 ? '5xx' : 'failed'] += 1
     if (!isFailure(status)) this.exchangeFailed()
   }
 
-  /** After the connection was made: no complete response that can be passed on. */
+  /** Counts a failure after the connection was made: a status of `isFailure`, or no whole response. */
   exchangeFailed(): void {
     this.#failures += 1
     // While avoided, only a probe counts: other exchanges began earlier or had no other upstream.
@@ -143,7 +143,7 @@ export class Health {
   }
 }
 
-/** The service behind the upstream did not respond. */
+/** True for a status that says that the service behind the upstream did not respond. */
 function isFailure(status: number): boolean {
   return status >= 502 && status <= 504
 }

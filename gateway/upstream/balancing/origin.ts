@@ -41,7 +41,10 @@ export interface Origin<Pool = unknown> {
   readonly slowStart: SlowStart | undefined
 }
 
-/** Known origins with the same URL keep health, connections if TLS is the same, and their guards if the policy does. */
+/**
+ * Makes the origins of a group. One known by the same URL keeps its health, and its connections if TLS is the same. If breaker
+ * and slow start are the same too, it is taken as it is.
+ */
 export function createOrigins<Pool>(
   addresses: readonly Address[],
   options: UpstreamsOptions,
@@ -64,7 +67,7 @@ export function createOrigins<Pool>(
       (before?.policy?.slowStartMs ?? 0) === slowStartMs
     if (isReached && isGuardedAlike) return before
     const health = before?.health ?? new Health(clock, (healthy) => options.onHealth(url, healthy))
-    // One that is new beside others has no connections yet.
+    // A new target beside known ones has no connections yet, so it starts slowly.
     if (before === undefined && known !== undefined) health.recovered()
     return {
       url,
@@ -102,7 +105,7 @@ class SlowStart {
     return share >= 1 ? 1 : Math.max(SMALLEST_SHARE, share)
   }
 
-  /** True when it takes the request that it would get. */
+  /** True when it takes its turn; false: another gets the request. */
   takesTurn(recoveredAtMs: number): boolean {
     this.#credit += this.share(recoveredAtMs)
     if (this.#credit < 1) return false

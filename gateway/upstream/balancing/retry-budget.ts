@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** Retries that can be saved up: those of some seconds of `minPerSecond`, or this number. */
+/** Retries that can be saved up: those of `SAVED_SECONDS` at `minPerSecond`, and at least `SAVED_RETRIES`. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 
@@ -10,8 +10,8 @@ const SAVED_RETRIES = 10
 export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
 
 /**
- * Bounds the responses that are replaced by those of another attempt: `budgetPercent` of the requests, `minPerSecond`, and
- * what was saved up before: ten retries, or ten seconds'.
+ * Bounds the retries that `RetrySettings` allow: `budgetPercent` of the requests, and `minPerSecond` besides. Unused retries are
+ * saved up: ten, or those of ten seconds if they are more.
  */
 export class RetryBudget {
   readonly attempts: number
@@ -67,7 +67,7 @@ export function isRepeatable({ method, body, upgrade }: UpstreamRequest): boolea
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 
-/** True for a fault of the upstream itself, to which the connection had been made. */
+/** True for a fault of the upstream itself, after the connection to it was made. */
 export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
   return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

@@ -11,7 +11,7 @@ import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
 /** Time for which an idle connection is kept: less than the 5 s after which a Node server closes it. */
 const KEEP_ALIVE_MS = 4000
-/** We close so much before an announced timeout, so that no request meets the server's close. */
+/** Time before an announced timeout at which we close, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
@@ -23,7 +23,7 @@ export interface ConnectionUser extends BodyReceiver {
   connectFailed(fault: UpstreamFault): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** Called when the connection no longer belongs to this exchange. */
+  /** Called when the response is whole. The connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: Duplex): void
   failed(kind: UpstreamFaultKind, cause: string): void

@@ -12,7 +12,7 @@ import { hostOf } from '../upstream-address.ts'
 import type { UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-connection.ts'
 
-/** On an open connection the request is written before `send` returns. */
+/** One exchange by HTTP/1.1. On an open connection its request is written before `UpstreamClient.send` returns. */
 export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPool> implements ConnectionUser {
   #requestHead = ''
 

@@ -8,7 +8,7 @@ const ZERO = 0x30
 const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
-/** One response may end every session of a user: some 1,300 in a list, or 900 in a field each. */
+/** Most fields of a head. One response may end every session of a user: 1,300 in one list, or 900 with a field each. */
 const MAX_FIELDS = 1024
 
 /** Any of the calls may call `stop` of the parser. */
@@ -44,7 +44,7 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
-  /** True when a head that no body follows (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
+  /** True when a response without a body (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
   #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {

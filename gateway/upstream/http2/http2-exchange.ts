@@ -20,7 +20,7 @@ export class Http2Exchange
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
-  /** The status of gRPC that counts when the trailers have none; undefined unless the head says 200 to a call. */
+  /** The gRPC status that counts when the trailers have none; undefined until a call gets a head with status 200. */
   #callStatus: number | undefined = undefined
   /** True when the response is whole with its head, whatever comes behind it (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
@@ -47,7 +47,7 @@ export class Http2Exchange
     try {
       opened = this.connection?.open([':scheme', scheme, ...this.#head], this, {
         endStream: body === null,
-        // Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
+        // For a cancelled body Node sends END_STREAM before it resets the stream, unless trailers are to follow.
         waitForTrailers: isStreamed,
       })
     } catch (error) {
@@ -143,7 +143,7 @@ export class Http2Exchange
     this.awaitHead()
   }
 
-  /** A call may get its head with its first message. */
+  /** A gRPC call may get its head only with its first message, so `headersMs` does not apply to it. */
   protected override awaitHead(): void {
     if (this.request.isDuplex !== true) super.awaitHead()
     else if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -157,7 +157,7 @@ export class Http2Exchange
   }
 
   protected override abortWith(fault: UpstreamFault): void {
-    // The receiver of the fault may end the session.
+    // First, because the receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
   }
@@ -178,7 +178,7 @@ export class Http2Exchange
 
 class SentBody extends StreamedBody<ClientHttp2Stream> {
   protected write(piece: Buffer): boolean {
-    // The stream was reset, with a response that is still being read: a write would be a fault of that.
+    // The stream was reset, but its response is still being read: a write would make that fail.
     if (!this.to.closed) return this.to.write(piece)
     this.stop()
     return false
@@ -186,7 +186,7 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
 
   protected finish(): void {
     this.detach()
-    // Its trailers are asked for when it has ended.
+    // First, because Node asks for the trailers when the stream ends.
     this.sender.bodySent()
     this.to.end()
   }

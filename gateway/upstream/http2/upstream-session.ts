@@ -43,7 +43,7 @@ export class UpstreamSession implements Timed {
   #session: ClientHttp2Session | undefined = undefined
   #isConnected = false
   #isRetired = false
-  /** Exchanges that wait for the connection count. */
+  /** Number of exchanges, including those that wait for the connection. */
   #users = 0
   #lastHandled = NEVER
   #settingsTimer: NodeJS.Timeout | undefined = undefined
@@ -98,7 +98,7 @@ export class UpstreamSession implements Timed {
     return new UpstreamStream(stream, user, () => this.#lastHandled)
   }
 
-  /** Ends with the last exchange. */
+  /** Takes no further exchange, and ends with the last one. */
   retire(): void {
     if (!this.#isRetired) {
       this.#isRetired = true
@@ -111,7 +111,7 @@ export class UpstreamSession implements Timed {
     if (nowMs >= this.#idleUntilMs) this.retire()
   }
 
-  /** An exchange waited in vain: asks whether the upstream is still there. */
+  /** Asks whether the upstream is still there, after an exchange has waited in vain. */
   probe(): void {
     const session = this.#session
     if (session === undefined || this.#pingTimer !== undefined || session.destroyed) return
@@ -195,7 +195,7 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#settingsTimer)
     if (!this.#isConnected) this.#socket.destroy()
     if (this.#socket.destroyed) return
-    // Node then waits for the upstream's end, which one that hangs never sends.
+    // Node then waits until the upstream closes, which a hanging upstream never does.
     this.#session?.close()
     this.#closeTimer ??= setTimeout(() => this.#socket.destroy(), CLOSE_MS)
   }
@@ -211,7 +211,7 @@ export class UpstreamSession implements Timed {
 
 /** A second session is opened only when the first has no place left. */
 export class SessionPool extends Pool<UpstreamSession> {
-  /** Streams that a session is expected to allow: as the last did. Otherwise each session of a burst would turn requests away. */
+  /** Streams expected of a new session: what the last one allowed. Else each session of a burst would turn requests away. */
   expectedStreams = MAX_STREAMS
   readonly #sessions: UpstreamSession[] = []
 
@@ -221,7 +221,7 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams how many the upstream allows. 0 teaches nothing: otherwise each request would get a session of its own. */
+  /** @param streams how many the upstream allows. 0 is ignored: else each later request would get a session of its own */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()

@@ -9,17 +9,20 @@ const INTERNAL_ERROR = 2
 const REFUSED_STREAM = 7
 const CANCEL = 8
 /**
- * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED: Node
- * resets a stream so for a response that it does not accept, or the upstream for our request.
+ * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. With
+ * these, Node resets a stream for a response that it does not accept, or the upstream for our request.
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
-/** Size of a short piece, number of them after which those of one turn of the event loop are joined, and bytes of a joined one. */
+/**
+ * Pieces below `SHORT_BYTES` are short. After `USUAL_SHORT` of them, the pieces of one turn of the event loop are joined,
+ * `MAX_JOINED` pieces at most.
+ */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
 
-/** `lost` and `whole` are the last. */
+/** Either `lost` or `whole` is the last call. */
 export interface StreamUser {
   interim(status: number, fields: readonly Field[]): void
   responded(status: number, fields: readonly Field[]): void
@@ -42,7 +45,7 @@ export class UpstreamStream {
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
-  /** Waits to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
+  /** Pieces that wait to be joined, or for the end of a pause: Node would drop a complete response with the connection. */
   #rest: Buffer[] = []
   /** True once Node has given everything of a complete response. */
   #isRead = false
@@ -87,7 +90,7 @@ export class UpstreamStream {
     this.stream.resume()
   }
 
-  /** Nobody else would catch what the user throws. */
+  /** Calls the user, and fails the stream when it throws: nobody else would catch that. */
   #tell(tell: () => void): void {
     try {
       tell()
@@ -97,8 +100,8 @@ export class UpstreamStream {
   }
 
   /**
-   * Node ends the readable side of a stream that is reset with NO_ERROR or CANCEL, or whose connection ends, as if it were
-   * complete. Only at END_STREAM it is not closed yet.
+   * Notes END_STREAM. Node also ends the readable side of a stream that is reset with NO_ERROR or CANCEL, or whose connection
+   * ends, as if it were complete; but such a stream is closed by then.
    */
   #watchEnd(): void {
     const { stream } = this
@@ -106,7 +109,7 @@ export class UpstreamStream {
     stream.push = (piece: unknown, encoding?: BufferEncoding) => {
       if (piece === null && !stream.closed) {
         this.#isComplete = true
-        // Trailers are told of in the same way.
+        // Later, because Node tells of trailers in the next tick too.
         if (this.#isPaused) process.nextTick(() => this.#readRest())
       }
       return push.call(stream, piece, encoding)

@@ -20,7 +20,7 @@ export class WriteWatch {
     this.#steadyClock = steadyClock
   }
 
-  /** Goes on when it watches already with the same `idleMs`. */
+  /** Begins to watch, unless it watches already with the same `idleMs`. */
   begin(idleMs: number): void {
     if (this.#nextCheckMs !== NEVER && this.#idleMs === idleMs) return
     const nowMs = this.#steadyClock()
@@ -30,7 +30,7 @@ export class WriteWatch {
     this.#nextCheckMs = nowMs + Math.min(CHECK_MS, idleMs)
   }
 
-  /** Goes on when it watches already, with whatever `idleMs`. */
+  /** Begins to watch, unless it watches already with any `idleMs`. */
   beginUnlessBegun(idleMs: number): void {
     if (this.#nextCheckMs === NEVER) this.begin(idleMs)
   }

@@ -70,7 +70,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
   const readings = new Set<string>()
   let begin: ReadonlySet<string> = new Set([written])
   for (let decoded = 0; decoded <= 2; decoded++) {
-    // Each step adds to the set while it is walked through: it ends because no step makes a path longer.
+    // Each step adds to the set while we walk through it. The walk ends because no step makes a path longer.
     const now = new Set(begin)
     for (const reading of now) {
       for (const step of STEPS) now.add(step(reading))
@@ -88,7 +88,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
 /** In URLs a host stands behind two slashes or a backslash at the start. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
-/** Characters that a path of a row has as an octet. Once a path was decoded, a per cent sign is one too. */
+/** What the path of a row has percent-encoded. In a path that was decoded, that includes the per cent sign. */
 const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 

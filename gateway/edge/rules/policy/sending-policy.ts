@@ -58,7 +58,7 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
   )
 }
 
-/** In URLs a host stands behind two slashes at the start: here one of them is encoded, or `;` and what follows it between them. */
+/** A path that names a host in URLs: two slashes at the start, the second perhaps encoded, perhaps with parameters between them. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
 /** Names, in lower case, of request fields that no row lets through, sets or removes, besides hop-by-hop fields. */
