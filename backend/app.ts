@@ -83,7 +83,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // Probes, which the gateway does not route. There are two, because a restart of this process brings no database back.
+  // Probes, which the gateway does not route. /healthz ignores the database: a restart of this process would not bring it back.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -93,7 +93,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/** Responds with 405 and Allow on a known path (RFC 9110 section 15.5.6). It knows the routes that are registered after it. */
+/** Responds with 405 and Allow on a known path (RFC 9110 section 15.5.6). Only routes registered later are known. */
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
@@ -146,7 +146,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error.validation !== undefined) {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
-  // The authorization server is told of it by an error with this cause.
+  // oidc-provider gets a fault of the database as the cause of its own error.
   for (const fault of [error, error.cause]) {
     if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
     if (fault instanceof OutcomeUnknownError) return new Problem('outcome_unknown', { cause: fault })

@@ -69,7 +69,7 @@ export const PROFILE_WRITE = 'profile:write'
 
 /**
  * Admits users to their own record, in person or by an application with `profile:write`, and holders of `users:admin` to
- * every one. Throws 401 without a principal, else 403, whether or not the record exists: ids cannot be probed.
+ * every one. Throws 401 without a principal and 403 to all others, whether or not the record exists: ids cannot be probed.
  */
 export function requireRecord(request: WithHeaders, userId: string): void {
   requirePrincipal(request)

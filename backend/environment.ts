@@ -40,7 +40,7 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
     /** The age at which a signing key is replaced. */
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
     webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', 30, 1, 36_500),
-    /** So much is kept of the webhooks of one client at a time; at least the largest webhook. */
+    /** The most bytes of webhooks that are kept for one client at a time; at least the 1 MiB of the largest webhook. */
     webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', GIBIBYTE, MEBIBYTE, MEBIBYTE * GIBIBYTE),
   }
 }

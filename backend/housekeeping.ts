@@ -13,7 +13,7 @@ export const STEP_ROWS = 1_000
 /** Webhooks that one statement deletes; each has a body of up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
-/** The time by the clock that is behind, ours or the database's: no backend deletes what others still need. */
+/** The earlier of our time and the database's, so that no backend deletes what others still need. */
 export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
   const [row] = await database.query<{ at: Date }>('SELECT least($1::timestamptz, now()) AS at', [now])
   return row?.at ?? now
@@ -43,7 +43,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
     ],
     [
       'verifications',
-      // The last that was verified of a user who is still one stays however old it is: business goes on by it.
+      // The last successful verification of a user who is not deleted stays, however old: the business relies on it.
       `created_at <= $1 AND (status <> 'verified' OR EXISTS (
         SELECT 1 FROM verifications AS later WHERE later.user_id = verifications.user_id AND later.status = 'verified'
            AND (later.created_at, later.id) > (verifications.created_at, verifications.id)))`,
@@ -71,9 +71,9 @@ function deleteSome(
   [table, where, values, stepRows = STEP_ROWS]: Expired,
 ): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
-    // Reads whole tables: serialisable, it would make transfers and sign-ins that run beside it start again.
+    // Reads whole tables. SERIALIZABLE would make concurrent transfers and sign-ins start again.
     await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
-    // By schema too, because a database may hold several installations.
+    // One lock per schema, because a database may hold several installations.
     const [lock] = await transaction.query<{ taken: boolean }>(
       'SELECT pg_try_advisory_xact_lock($1, hashtext(current_schema())) AS taken',
       [SWEEP_LOCK],

@@ -45,7 +45,7 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  // First, because it is told at once.
+  // Before the wait for the database, so that a faulty file is reported at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
   const { upkeep, ...prepared } = await whenAvailable(() => prepare(settings), {

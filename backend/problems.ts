@@ -85,7 +85,7 @@ export class Problem extends Error {
     // RFC 9110 section 15.5.2: a 401 carries at least one challenge. Section 10.2.3: when to come back.
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
-    // What takes effect twice must not be repeated by a client that only obeys this header.
+    // No Retry-After for an unknown outcome: a client that obeys it could do the work twice.
     if (this.status === 503 && code !== 'outcome_unknown') own['retry-after'] = '1'
     this.headers = { ...own, ...options.headers }
   }

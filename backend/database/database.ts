@@ -30,7 +30,7 @@ export interface Database extends Queryable {
 
 export interface TransactionOptions {
   /**
-   * Ids of what many transactions write, such as accounts. Transactions with a common one wait for each other, on all
+   * Ids of rows that many transactions write, such as accounts. Transactions that share an id wait for each other, on all
    * backends, instead of making each other start again. Correctness does not depend on it.
    */
   readonly queueBy?: readonly string[]

@@ -10,10 +10,10 @@ import {
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
-/** OID of int8, read as bigint, as by the PostgreSQL driver: a number would lose cents above 2^53. */
+/** OID of int8, read as bigint, as in postgres.ts: a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
-/** By default it fills 128 MB at each start, for one connection. */
+/** The size of the buffers. The default is 128 MB for one connection, filled at each start. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 
 /** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError when another process has it open */
@@ -29,7 +29,7 @@ export async function openPglite(directory?: string): Promise<Database> {
   }
 }
 
-/** Opens or creates the cluster. A marker tells one whose creation was cut off: only a marked one is ever deleted. */
+/** Opens or creates the cluster. A marker is there until a new cluster is complete; only a cluster with the marker is ever deleted. */
 async function openCluster(directory: string): Promise<PGlite> {
   const cluster = join(directory, 'cluster')
   const unfinished = join(directory, 'cluster.unfinished')
@@ -49,7 +49,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
     startParams: [...PGlite.defaultStartParams, ...BUFFERS],
   })
-  // It copies its parsers at every statement: 300 for types of arrays, which are never read, cost half of the CPU.
+  // The engine copies its parsers at every statement. The 300 for arrays, which are never read, cost half of the CPU.
   engine.parsers = PARSERS
   return engine
 }

@@ -16,16 +16,16 @@ const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** After this time beyond its own statement timeout the server counts as unreachable. */
+/** A server that stays silent this long after its own statement timeout counts as unreachable. */
 const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
 /** After this the pool closes a connection that nobody uses. */
 const IDLE_MS = 10_000
-/** After this whoever is first in a queue counts as hanging. */
+/** Longest wait in a queue. After it the first in the queue counts as hanging. */
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Settings by which the server ends the sessions of a backend that hangs or is gone, which keep locks. Keepalives in seconds. */
+/** Settings by which the server ends sessions of a backend that hangs or is gone: they hold locks. Keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -34,7 +34,7 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
   tcp_keepalives_count: 3,
 }
 
-/** By schema too, because a database may hold several installations. */
+/** The key of a queue's lock. It has the schema, because a database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 /**
@@ -85,7 +85,7 @@ export async function openPostgres(options: {
   }
 }
 
-/** Sets what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
+/** Sets the settings that this server knows: PostgreSQL has `idle_session_timeout` since version 14. */
 async function setSessionEnds(client: ClientBase): Promise<void> {
   await client.query(
     'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',
@@ -120,7 +120,7 @@ async function attempt<T>(
     else await client.query('ROLLBACK').catch(onFault)
     throw fault
   } finally {
-    // A broken connection gives its locks back with itself.
+    // The server releases the locks of a broken connection itself.
     if (queues.length > 0 && broken === undefined)
       await client.query('SELECT pg_advisory_unlock_all()').catch(onFault)
     client.off('error', onFault)
@@ -128,7 +128,7 @@ async function attempt<T>(
   }
 }
 
-/** Waits for its turn, but goes on without it when whoever is first hangs: that only costs attempts. */
+/** Waits for its turn, but at most `timeoutMs`, in case the first in the queue hangs. Going on early only costs attempts. */
 async function queueUp(query: Queryable['query'], queue: string, timeoutMs: number): Promise<void> {
   const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
   await query(wait, [queue, String(timeoutMs)]).catch((fault: unknown) => {

@@ -20,7 +20,7 @@ export const ASKED_EVERY_MS = 1000
 /** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
 
-/** The command leaves it for the backend, the one process that can have an embedded database open. */
+/** The file by which `keys:rotate` asks the backend, the only process that can have an embedded database open. */
 const REQUEST_FILE = 'rotate-keys.request'
 
 /** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
@@ -30,7 +30,7 @@ export type Rotation =
 
 /**
  * Starts a rotation: a new key is published at once, signs after {@link PUBLISHED_AHEAD_MS}, and the one it follows is
- * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. Of several that start together one succeeds.
+ * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. When several start together, one succeeds.
  *
  * @param olderThanMs starts it only when the newest key is older
  */
@@ -80,7 +80,7 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const rotation = await rotateSigningKeys(database, { now, olderThanMs: isAsked ? undefined : maxAgeMs })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
-  // A key that is already published may have been read too: then the next check starts another rotation.
+  // A pending key may have been exposed too: the marker stays, and the next check starts another rotation.
   if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 /** The response header that tells the gateway to refuse the access tokens of sessions. */
 export const REVOKE_SESSION = 'x-revoke-session'
 
-/** About 9 kB with ids of 43 characters; many HTTP programs refuse a head beyond 16 KiB. */
+/** Most ids in one field: about 9 kB at 43 characters each. Many HTTP programs refuse a head beyond 16 KiB. */
 const MAX_NAMED = 200
 
 /**

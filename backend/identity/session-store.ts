@@ -103,7 +103,7 @@ export async function revokeSession(
   )
 }
 
-/** Ends the sessions and grants of the user but `exceptId`. @returns the ids of those whose access tokens may still be valid */
+/** Ends the sessions and grants of the user, except `exceptId`. @returns the ids of those whose access tokens may still be valid */
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,

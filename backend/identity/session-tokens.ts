@@ -9,7 +9,7 @@ export const ACCESS_TOKEN_SECONDS = 600
 /** How far the gateway's clock may be behind, and the time between recording and signing a token. */
 export const CLOCK_TOLERANCE_MS = 60_000
 
-/** `client_id` of tokens for a password, without an OAuth client (RFC 9068 requires one). */
+/** `client_id` of tokens that were issued for a password, without an OAuth client. RFC 9068 requires the claim. */
 export const SESSION_CLIENT = 'session'
 
 /** RFC 9068 section 2.1. */
@@ -77,7 +77,7 @@ export function verifyAccessToken(
       algorithms: [ALGORITHM],
       issuer: publicUrl,
       audience: `${publicUrl}/api`,
-      // Also bounds a later `exp`, and asks for `iat`.
+      // Refuses an older token even if its `exp` is later, and requires `iat`.
       maxAge: ACCESS_TOKEN_SECONDS,
       clockTimestamp: secondsOf(clock()),
       complete: true,

@@ -13,7 +13,7 @@ export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 /** An origin is known for an account for this long after a sign-in from there. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
-/** `go`: an attempt may be made now. `wait`: not before so many seconds. */
+/** `go`: an attempt may be made now. `wait`: not before `retryAfterSeconds` have passed. */
 export type Admission =
   | { readonly outcome: 'go' }
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
@@ -84,7 +84,7 @@ export async function isKnown(database: Database, key: string, now: Date): Promi
   return known.length > 0
 }
 
-/** Guesses at one account that may come at once from all origins together that are not known for it. */
+/** Most guesses at one account in a burst, counted over all origins that are not known for it. */
 const BURST = 100
 /** After the burst, one guess is admitted in this time. */
 const PER_GUESS_SECONDS = 5 * 60

@@ -43,7 +43,7 @@ const OneName = {
   description: 'given once, as name or as nombre',
 }
 
-/** An example made of the required fields alone would lack the choice between fields. */
+/** Written by hand: an example made of the required fields alone would have no name. */
 const EXAMPLE = { name: 'Alice Martin', email: 'alice@example.com' }
 
 const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }

@@ -4,7 +4,7 @@ import { callerOf } from '../caller.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-/** Webhooks that are too old are deleted each hour. */
+/** Retry-After for a client without room: old webhooks are deleted each hour. */
 const FULL_RETRY_SECONDS = 60 * 60
 
 const BODY_LIMIT_BYTES = 1024 * 1024

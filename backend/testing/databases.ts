@@ -31,7 +31,7 @@ export function onPostgres(subject: string, describeBehaviour: (database: () => 
   describe(`${subject}, on PostgreSQL`, () => withDatabase(() => openTestPostgres(url), describeBehaviour))
 }
 
-/** A schema of its own on the server, by a way that can be cut; gone afterwards. */
+/** Makes a schema on the server, reached through a proxy that can be cut. `drop` removes the schema. */
 export async function openBehindProxy(
   options: { readonly isCut?: boolean } = {},
 ): Promise<{ readonly url: string; readonly proxy: TcpProxy; readonly drop: () => Promise<void> }> {
@@ -86,7 +86,7 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-/** Longer than a statement may take: on a machine that stands still for a moment nobody leaves a queue. */
+/** Queue timeout of tests, longer than a statement may take: nobody leaves a queue because the machine was slow. */
 const PATIENT_MS = 60_000
 
 /** A schema of its own on the server, gone afterwards. */

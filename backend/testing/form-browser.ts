@@ -44,7 +44,7 @@ export class FormBrowser {
   }
 
   /**
-   * Sends the form of the page whose action ends so, with these fields beside the hidden ones. With
+   * Sends the form of the page whose action ends with `action`, with these fields and the hidden ones. With
    * `redirect: 'manual'` it stops at the first redirect, too.
    */
   submit(

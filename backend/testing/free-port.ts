@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems assign by themselves, so a port that is free stays free until somebody names it; above those
- * that `fetch` and browsers refuse.
+ * The first port to try. The range is below the ports that systems assign themselves, so a free port stays free until somebody
+ * names it, and above the ports that `fetch` and browsers refuse.
  */
 const FIRST = 20_000
 const COUNT = 12_000

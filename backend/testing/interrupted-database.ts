@@ -5,7 +5,7 @@ interface Moment {
   readonly statement: RegExp
   /** The first parameter of the statement, if it matters: the model of an artifact. */
   readonly model?: string
-  /** May throw, and the statement fails so. */
+  /** What happens. The statement fails when this throws. */
   readonly happens: () => Promise<void>
 }
 

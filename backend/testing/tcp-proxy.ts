@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 
-/** A way to a server that a test can cut. */
+/** A proxy in front of a server; a test can cut the connection. */
 export interface TcpProxy {
   readonly port: number
   /** Breaks every connection off and refuses new ones. */

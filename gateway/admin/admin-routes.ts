@@ -3,7 +3,7 @@ import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 import type { ConsoleSources } from './console/console-state.ts'
 import { CONTENT_TYPES, type Exposition, type Metrics } from './metrics.ts'
 
-/** /metrics, for Prometheus. A page is for all who ask while it is computed, or in the same turn of the event loop. */
+/** /metrics, for Prometheus. One page serves all requests that come while it is computed or in the same turn of the event loop. */
 export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
   const pages = new Map<Exposition, Promise<Buffer>>()
   const compute = (format: Exposition) => {
@@ -24,7 +24,7 @@ export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
   }
 }
 
-/** OpenMetrics where it is asked for by name and not less than text (RFC 9110 section 12.5.1). */
+/** OpenMetrics when `accept` names it with at least the weight of text (RFC 9110 section 12.5.1). */
 function expositionFor(accept: string): Exposition {
   const weightOf = (type: string) => {
     const range = accept

@@ -5,7 +5,7 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { newRequestId } from '../edge/rules/request-id.ts'
 import { createServer } from '../edge/syntax/status-codes.ts'
 
-/** The process's own open files: see `connectionRoom`. */
+/** Part of the process's own open files: see `connectionRoom`. */
 const MAX_CONNECTIONS = 100
 /** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100
@@ -47,7 +47,7 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   return server
 }
 
-/** Keeps room for probes: the connection that waits longest makes room, and a turn of the loop serves one request of each. */
+/** Keeps room for probes: closes the connection that is idle longest, and serves one request per connection in a turn of the loop. */
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()

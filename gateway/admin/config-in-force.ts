@@ -12,7 +12,7 @@ export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'ad
 
 export interface PartInForce {
   readonly file: string
-  /** SHA-256 of the members that follow: two gateways with the same members have the same one. */
+  /** SHA-256 of `settings` and `rows`: equal in two gateways that have the same ones. */
   readonly hash: string
   readonly sinceMs: number
   readonly settings?: object
@@ -132,7 +132,7 @@ export class ConfigInForce {
 
   #hash(): string {
     const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
-    // A part that came later must not count otherwise.
+    // Sorted, because the order in which parts came must not change the hash.
     return hash('sha256', hashes.sort().join())
   }
 

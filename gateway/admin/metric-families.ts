@@ -56,7 +56,7 @@ abstract class Family<Names extends Labels, Cell> {
     return this.source !== undefined || this.#counted.length > 0
   }
 
-  /** Exposes 0 until something is counted: what appears with its first event looks to Prometheus as if nothing had happened. */
+  /** Exposes 0 until something is counted: Prometheus sees no increase in a series that appears with its first event. */
   begin(...values: Values<Names>): void {
     this.cellOf(values)
   }

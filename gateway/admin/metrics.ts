@@ -34,8 +34,8 @@ const METHODS: ReadonlySet<string> = new Set([
   'TRACE',
 ])
 /**
- * Statuses that HTTP does not define count as the first of their class (RFC 9110 section 15): services may let callers
- * choose.
+ * The label of each status. Services may let callers choose a status, so one that HTTP does not define counts as the first of
+ * its class (RFC 9110 section 15).
  */
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
@@ -49,14 +49,14 @@ const REMOVED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Observed ten times a second, and `watchEventLoop` says as much.
+  // Observed ten times a second; `watchEventLoop` tells the same.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
   // Replaced by `watchEventLoop`.
   'nodejs_eventloop_lag_seconds',
   ...['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((of) => `nodejs_eventloop_lag_${of}_seconds`),
 ]
-/** Longest time of a timer. The library observes metrics that we remove, and can only be told how often. */
+/** Longest delay of a timer. The library observes even metrics that we remove; only the interval can be set. */
 const NEVER_MS = 2 ** 31 - 1
 
 /** The library's metrics of the process and of Node.js. */

@@ -34,7 +34,7 @@ interface Asked {
   readonly env: Environment
   /** Takes the place of `--admin`. */
   readonly base?: string
-  /** False: the token does not go along. */
+  /** False: the request carries no token. */
   readonly signed?: boolean
 }
 

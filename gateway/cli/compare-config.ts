@@ -11,7 +11,7 @@ const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
   clients: ({ id }) => `client ${id}`,
 }
 
-/** The differences of `ours`, below the names of files: `+` added, `-` removed, `~` changed. The order of rows makes none. */
+/** The differences of `ours`, below the names of files: `+` added, `-` removed, `~` changed. The order of rows does not count. */
 export function compareConfig(inForce: ConfigReport, ours: ConfigReport): string[] {
   const parts = Object.keys({ ...inForce.parts, ...ours.parts }) as ConfigPart[]
   return parts.flatMap((part) => {

@@ -24,7 +24,7 @@ export const command: Command = {
   },
 }
 
-/** Commands before their groups: a beginning is looked for in this order. */
+/** All completions. Commands stand before their groups: the scripts take the first entry that a command line begins with. */
 async function everyNext(): Promise<Next[]> {
   const names = Object.keys(COMMANDS)
   const families = Map.groupBy(

@@ -64,7 +64,7 @@ interface AskedKey {
   readonly row: string
   readonly caller: string
   readonly key: string
-  /** The data directory may have it. */
+  /** True when the data directory may have the key. */
   readonly isLocal: boolean
 }
 

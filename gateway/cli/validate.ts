@@ -180,7 +180,7 @@ function checkFile(found: Findings, file: string): void {
   }
 }
 
-/** Checks the files that it names, too. The environment of the gateway, which is not known here, may give what it lacks. */
+/** Also checks the files that gateway.json names. What it lacks, the gateway's environment may give, which is not known here. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
   const faults = otherFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)

@@ -152,7 +152,7 @@ function scopeSets(scopes: WrittenRoute['scopes']): Route['scopes'] {
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
 }
 
-/** A key laid over several operations may name what only some of them have. */
+/** The masked parameters that the row's path has. A `mask` laid over several operations may name others. */
 function maskOf({ path, mask }: WrittenRoute): readonly string[] | undefined {
   const masked = parametersOf(path).flatMap(({ name }) => (mask?.includes(name) === true ? [name] : []))
   return masked.length > 0 ? masked : undefined

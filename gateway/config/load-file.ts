@@ -102,7 +102,7 @@ export function readPrivate(file: string): string {
   return readLenient(file)
 }
 
-/** @throws Error for a file that others on the machine can read or write, but for the group of one that root owns */
+/** @throws Error when others can read or write the file. The group may read a file that root owns. */
 export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
   // A secret that Kubernetes mounts belongs to root, and is readable by the group of the pod.
   const forbidden = uid === 0 ? 0o037 : 0o077

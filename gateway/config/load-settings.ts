@@ -153,14 +153,14 @@ export function otherFaults(sources: OtherSources): Fault[] {
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
 }
 
-/** Faults of variables that stay unseen when the file has faults of its own, for example cannot be read. */
+/** Faults of variables that the faults of the file hide, for example when it cannot be read. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)
   return faults.filter(({ file }) => file === ENVIRONMENT)
 }
 
-/** The file may be missing when no route accepts machine clients. */
+/** True when clients.json must be there: a route accepts machine clients, or GATEWAY_CLIENTS is set. */
 export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'routes'>): boolean {
   const isOfClients = ({ auth, isSigned }: Pick<Route, 'auth' | 'isSigned'>) =>
     isSigned || auth.has('mtls') || auth.has('hmac') || auth.has('signature')

@@ -17,7 +17,7 @@ export const parseAdminToken = secretLine('the token of the admin listener')
 /** The key of the pseudonyms in the audit trail. */
 const parseMaskKey = secretLine('the key of masked parameters')
 
-/** The keys of what is kept for idempotency keys: the first is in force, below it stand those before. */
+/** Parses the keys that protect idempotency records: the first line is in force, earlier keys stand below it. */
 export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
   const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }

@@ -185,7 +185,7 @@ export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
 /** Terms of DPoP proofs (RFC 9449). */
 interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
-  /** With the path of a request they must give the `htu` of its proof. */
+  /** The `htu` of a proof must be one of these with the path of the request. */
   readonly publicUrls: readonly string[]
 }
 
@@ -242,7 +242,7 @@ interface OwnSettings extends IssuerSettings {
   /** True when nobody set `issuer`, so that it is that of the demo. */
   readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
-  /** After so many bad credentials in the window an address is blocked; 0: never. */
+  /** An address is blocked after `failures` bad credentials in the window; 0: never. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
   /** The requests that one address may send. Undefined: any number. */
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined

@@ -34,7 +34,7 @@ const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
   [0x04, 32],
   [0x06, 1312],
 ])
-/** The most witnesses, as for `members` in gateway.json: a checkpoint may have so many signatures. */
+/** The most witnesses, as for `members` in gateway.json: a checkpoint may have that many signatures. */
 const WITNESSES_MAX = 32
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/
@@ -51,7 +51,7 @@ export function witnessKeyFault(text: string): string | undefined {
   return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
 }
 
-/** The public key in a verifier key, whatever its name and type; two that are the same count twice. */
+/** The public key in a verifier key, without name and type: one key under two names would count twice. */
 export function keyMaterial(verifierKey: string): string {
   return Buffer.from(KEY.exec(verifierKey)?.[3] ?? '', 'base64').toString('base64', 1)
 }

@@ -29,7 +29,7 @@ export class AppendLog {
   isTorn = false
   isFailing = false
   descriptor: number | undefined
-  /** `file`, until the end of the turn. */
+  /** Descriptor of `file`, open until the end of the turn. */
   #opened: number | undefined
   sizeBytes = 0
   #waiting: string[] = []
@@ -84,7 +84,7 @@ export class AppendLog {
     this.flush(nowMs)
   }
 
-  /** Forgets what is waiting or lost, which is in a new file. */
+  /** Forgets the waiting and the lost lines: a new file has them. */
   forget(): void {
     this.leave()
     this.#waiting = []

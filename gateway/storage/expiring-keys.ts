@@ -10,23 +10,23 @@ interface RememberedKeysOptions {
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Tells whether what a key stands for is still fresh; may be set back. Default: `clock`. */
+  /** The clock that judges whether what a key stands for is fresh; may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
 }
 
-// More than one call adds, so that expired keys go faster than new ones come.
+// More keys than one call adds, so that expired ones go faster than new ones come.
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
-/** A clock that was ahead by a year would fill the memory for a year. */
+/** Longest set-back for which keys are held: after one of a year they would fill the memory for a year. */
 const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
  * Keys that are remembered for a fixed time, in memory and with a store in a file: a restart or `kill -9` loses none. After
  * each lifetime the file replaces the one before it, so the disk holds at most two lifetimes.
- * The wall clock never makes a key expire: while a gateway runs its age is measured, and at a start the newest key in the file
- * counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
+ * The wall clock never makes a key expire: `clock` measures its age while a gateway runs, and at a start the newest key in the
+ * file counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
  * Where the wall clock is set back, by a day at most, keys are remembered until they are over by both clocks. A process that
  * starts meanwhile does not know that.
  */
@@ -36,7 +36,7 @@ export class RememberedKeys {
   #lifetimeMs: number
   /** Keys with the time when they came, oldest first. */
   readonly #keys = new Map<string, number>()
-  /** Over, but not by the wall clock, which was set back. */
+  /** Keys that are over by `clock`, but not by the wall clock, which was set back. */
   readonly #held = new Map<string, number>()
   /** Wall clock minus `clock`. */
   #aheadMs: number
@@ -115,7 +115,7 @@ export class RememberedKeys {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** A key came elsewhere, such as in the predecessor. @param written its line is in the file */
+  /** Remembers a key that came elsewhere, such as in the predecessor. @param written true when its line is in the file */
   apply(key: string, atMs: number, written: boolean): void {
     this.#remember(key, atMs)
     this.#files?.apply(key, atMs, written)

@@ -158,7 +158,7 @@ export class KeyFiles {
     if (!this.#inodes.has(this.#file)) this.#noteInodes()
   }
 
-  /** All keys of the old file have expired after a lifetime. */
+  /** Begins a new file after a lifetime: by then all keys of the old file have expired. */
   #rotateWhenDue(nowMs: number): void {
     if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
     this.#attempt('start a new file', () => {

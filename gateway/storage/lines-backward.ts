@@ -53,7 +53,7 @@ export function detached(line: string): string {
   return Buffer.from(line, 'latin1').toString('latin1')
 }
 
-/** Many times faster than backwards. */
+/** The positions of `char`. A search forwards is many times faster than one backwards. */
 function positionsOf(char: string, text: string): number[] {
   const positions: number[] = []
   for (let at = text.indexOf(char); at !== -1; at = text.indexOf(char, at + 1)) positions.push(at)

@@ -23,7 +23,7 @@ interface ProcessLockOptions {
 /** SQLITE_BUSY (sqlite.org/rescode.html): the only code that means another connection holds the lock. */
 const SQLITE_BUSY = 5
 
-/** The garbage collector would close them, and so drop their locks. */
+/** Databases that hold a lock. Without a reference the garbage collector would close them, and so drop their locks. */
 const held = new Set<DatabaseSync>()
 
 /**
@@ -66,7 +66,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
     renewed() {
       if (held.has(database) && !lock.isRemoved) return lock
       const next = takeProcessLock(options)
-      // Kept otherwise: its open file keeps its inode, so `isRemoved` stays true.
+      // Without a new lock this one stays: its open file keeps the inode in use, so `isRemoved` stays true.
       if (next.held) lock.release()
       return next
     },

@@ -16,7 +16,7 @@ export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
   const { fd, stats } = openRegularFile(path)
   try {
     if (stats.size > maxBytes) throw new Error(`${path} has more than ${maxBytes} bytes`)
-    // It may be replaced or grow meanwhile.
+    // The file may shrink or grow meanwhile.
     const bytes = Buffer.alloc(Number(stats.size))
     let read = 0
     for (let count = -1; count !== 0 && read < bytes.length; read += count) {

@@ -32,7 +32,7 @@ export class SpanExporter {
   readonly #batches: SpanBatch[] = []
   readonly #maxBatches: number
   #waiting = 0
-  /** Memory of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
+  /** Memory of a finished batch, for the next one. Fresh memory for each batch would start a garbage collection of everything several times a second. */
   #spare: Buffer | undefined = undefined
   readonly #aborted = new AbortController()
   #timer: NodeJS.Timeout | undefined = undefined
@@ -122,7 +122,7 @@ export class SpanExporter {
     for (;;) {
       const posted = await post(body, this.#aborted.signal)
       if (posted.delivered) {
-        // Only now: a post that failed may still be sending what was under way.
+        // Not after a failure: a post that failed may still be sending from this memory.
         this.#spare = batch.memory
         const rejected = Math.min(posted.rejected, spans)
         reports.exported(spans - rejected)
@@ -131,7 +131,7 @@ export class SpanExporter {
         return
       }
       reports.fault(posted.cause)
-      // Gateways that lost the receiver together do not come back together. A receiver may say "at once" again and again.
+      // Random, so that gateways that lost the receiver together do not retry together. "Retry-After: 0" does not shorten it.
       const waitMs = Math.max(posted.retryAfterMs ?? 0, delayMs * (0.5 + Math.random()))
       delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
       const isLast = this.#closing || performance.now() + waitMs > giveUpMs

@@ -47,7 +47,7 @@ const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNAVAILABLE',
   'DATA_LOSS',
 ])
-/** Bits of `Span.flags`: it is known whether the parent is in another process, and it is. */
+/** Bits of `Span.flags`: the first says that it is known whether the parent is in another process, the second that it is. */
 const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024
@@ -172,7 +172,7 @@ function callError(grpcStatus: number | undefined): string | undefined {
   return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }
 
-/** A service may answer 499 as well. */
+/** True when the client went away. A service may answer 499 as well. */
 function isClientGone(trace: Trace, { statusCode }: TracedEnd): boolean {
   return statusCode === CLIENT_GONE && trace.attempts.at(-1)?.status !== CLIENT_GONE
 }
@@ -200,7 +200,7 @@ function span(trace: Trace, facts: SpanFacts): string {
   )
 }
 
-/** Trace Context section 3.3.1.5: a long one may be left out whole. */
+/** The tracestate. A long one is left out, as Trace Context section 3.3.1.5 allows. */
 function stateOf({ tracestates }: Trace): string {
   if (tracestates.length === 0) return ''
   const state = tracestates.map(({ value }) => value).join(',')
@@ -214,7 +214,7 @@ export function nanoseconds(epochMs: number): string {
   return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
-/** Callers make methods up, and each would be one more name of spans. */
+/** The name and the attributes of a method. Callers make methods up, and each would be one more name of spans. */
 function methodOf(method: string, knownMethods: ReadonlySet<string>) {
   if (knownMethods.has(method))
     return { name: method, attributes: plain('http.request.method', method).slice(1) }
@@ -256,7 +256,7 @@ interface Origin {
   readonly attributes: string
 }
 
-/** By upstream, of which there are as many as the configuration names. */
+/** Origins by upstream. There are only as many as the configuration names. */
 const origins = new Map<string, Origin>()
 
 function originOf(upstream: string): Origin {

@@ -6,7 +6,7 @@ import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/tr
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
 export const SAMPLED = 1
-/** Trace Context level 2: the low 56 bits of the trace id are random. Its maker says so, and everybody passes it on. */
+/** Trace Context level 2: the low 56 bits of the trace id are random. The maker of the id sets this flag, and everybody passes it on. */
 const RANDOM = 2
 
 /** One time that the request was sent to an upstream. Times on the steady clock. */
@@ -125,7 +125,7 @@ interface InTrace {
   readonly traceparent: string | undefined
 }
 
-/** The trace id for audit records: that of the spans, else what the caller said. The service is told one later. */
+/** The trace id for audit records: that of the spans, else the caller's. The one for the service is made later. */
 export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
   if (trace !== undefined) return trace.traceId
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined

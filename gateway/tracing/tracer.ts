@@ -19,7 +19,7 @@ interface TracerOptions {
 }
 
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
-/** Difference from which the wall clock was set or has drifted. Smaller ones come from its resolution. */
+/** A larger difference means that the wall clock was set or has drifted; a smaller one comes from its resolution. */
 const CLOCK_CHANGE_MS = 2
 /** Number of last digits of a trace id that decide. They are random by Trace Context level 2. */
 const DECIDING_DIGITS = 12

@@ -31,7 +31,7 @@ export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]
 }
 
-/** True when another password than `passwordHash` was proved; true as well for a user who has none. */
+/** True when the proved password is not the one of `passwordHash`, or the user has none. */
 export function isOfOldPassword(methods: readonly string[], passwordHash: string | null): boolean {
   return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
 }

@@ -86,7 +86,7 @@ export function artifactStore(model: string, database: Database): Adapter {
   }
 }
 
-/** Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice} (RFC 9700 section 4.14.2). */
+/** Marks the row as used. One of several simultaneous uses succeeds; the others throw {@link UsedTwice} (RFC 9700 section 4.14.2). */
 async function consumeRow(database: Queryable, key: readonly [model: string, idHash: string]): Promise<void> {
   const consumed = await database.query(
     `UPDATE oauth_artifacts SET consumed_at = $3
@@ -101,12 +101,12 @@ async function consumeRow(database: Queryable, key: readonly [model: string, idH
   throw new UsedTwice(reused?.grantId ?? null)
 }
 
-/** Deletes all kinds at once and the grant itself: what is stored for it later is invalid. */
+/** Deletes the grant and all its artifacts. An artifact that is stored for it later is invalid. */
 export async function deleteGrant(database: Queryable, grantId: string): Promise<void> {
   await database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
 }
 
-/** Stores or replaces it, but refuses a known jti of `ReplayDetection`. */
+/** Stores or replaces the row, but refuses a known jti of `ReplayDetection`. */
 async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<void> {
   const stored = await database.query(
     `INSERT INTO oauth_artifacts AS artifacts
@@ -163,7 +163,7 @@ export async function noteAccessToken(
 }
 
 /**
- * Ends the grants, sign-ins and signed-in browsers of a user, but the grant `exceptId`. @returns the ids of the ended grants with
+ * Ends the grants, sign-ins and signed-in browsers of a user, except the grant `exceptId`. @returns the ids of the ended grants with
  * access tokens that are still valid
  */
 export async function revokeGrantsOf(

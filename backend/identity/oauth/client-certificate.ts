@@ -27,7 +27,7 @@ export function certificateNames(certificate: X509Certificate, property: string,
   return kind !== undefined && names.map(comparable).includes(comparable(`${kind}:${expected}`))
 }
 
-/** The key of a client's metadata for the authorities that issue its certificates. Default: any that the gateway accepts. */
+/** The member of a client's metadata that lists the authorities of its certificates. Default: any that the gateway accepts. */
 export const CERTIFICATE_ISSUERS = 'tls_client_auth_issuers'
 
 /** Reads a list of certificates of authorities in base64 (DER, as in `x5c`); `undefined` when it is anything else. */

@@ -77,7 +77,7 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
   ]
 }
 
-/** The public half of the demo key. The first backend leaves its own in the database, and each writes it into a file. */
+/** The public half of the demo key. The first backend stores its key in the database; every backend writes that key into `file`. */
 async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })

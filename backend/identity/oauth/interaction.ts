@@ -199,7 +199,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
     grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
-  // Nothing leads to it, and it would be kept for a year.
+  // The sign-in has ended: nothing refers to the grant, which would be kept for a year.
   if (returnTo === undefined) await grant.destroy()
   return leave(turn, returnTo)
 }

@@ -21,7 +21,10 @@ const POST_PATHS = [
   `${OAUTH_PATHS.end_session}/confirm`,
 ]
 
-/** The policy of pages that oidc-provider renders. It adds a hash to script-src, which excludes 'none': this is of the empty script. */
+/**
+ * The policy of oidc-provider's pages. The provider adds a hash to script-src, where 'none' must then not stand: in its place
+ * stands the hash of the empty script.
+ */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
 

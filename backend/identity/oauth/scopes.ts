@@ -7,7 +7,7 @@ const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 /** The scopes of a client that names none. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
-/** Sessions need no scope for the record of their user, so no role holds `profile:write`; everybody may grant it. */
+/** All scopes of the API. No role holds `profile:write`: a session needs no scope for its user's record. Everybody may grant it. */
 const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PROFILE_WRITE]
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]

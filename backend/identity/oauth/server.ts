@@ -135,7 +135,7 @@ function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
   )
 }
 
-/** Notes the token, and makes its `sid`, by which the gateway revokes: the grant, the result of one consent. */
+/** Records the token and makes its `sid`, by which the gateway revokes it: the id of its grant. */
 async function sessionClaim(database: Database, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
   // The provider reads the system clock too.

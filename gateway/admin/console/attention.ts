@@ -74,7 +74,7 @@ export const SHARES: readonly Share[] = [
 ]
 /** The bounds of the alert CountersignUpstreamSlow, here over a minute. */
 const SLOW = { p95Ms: 1000, perSecond: 0.1 } as const
-/** What was counted last longer ago than this is no longer told as going on. */
+/** A line whose count has not grown for this long is shown as over. */
 const QUIET_MS = 10_000
 /** For how long the alert CountersignRestarting looks back. */
 export const RESTARTED_MINUTES = 15
@@ -136,7 +136,7 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
 /** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
-/** How many causes are told of requests that fail, and how many routes and purposes of maintenance. */
+/** Most causes of failing requests, routes in maintenance and purposes of it that a line names. */
 const MOST = 3
 
 interface Look {
@@ -149,7 +149,7 @@ interface Look {
   })[]
 }
 
-/** What needs attention, and since when; seen only as often as it looks. */
+/** Finds what needs attention, and since when. It notices changes only when `look` is called. */
 export class Attention {
   #seen: ReadonlyMap<string, Seen> = new Map()
   /** Time of the first look. */
@@ -231,7 +231,7 @@ function seenNow({ count, isTold, sinceMs }: Found, before: Seen | undefined, at
   }
 }
 
-/** What is over wakes nobody. It is over when its cause is, or when it has not happened for a while. */
+/** Makes the line. It is over when its cause is over, or when nothing was counted for a while; then it wakes nobody. */
 function lineOf({ key, count, isTold, past, ...line }: Found, seen: Seen, atMs: number): AttentionLine {
   const { sinceMs, lastMs } = seen
   if (seen.isExplained !== true && atMs - lastMs < QUIET_MS) return { ...line, sinceMs }
@@ -344,7 +344,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Tells of requests that get 5xx, whoever causes it. Routes closed for maintenance do not count. */
+/** Tells of requests that get 5xx, whoever causes it. 501 and routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

@@ -17,16 +17,16 @@ interface FeedOptions extends ConsoleSources {
   readonly clock?: () => number
 }
 
-/** One more console gets 503: probes need the connections of the listener. */
+/** Most open consoles. One more gets 503: probes need the connections of the listener. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
 const HISTORY_MS = 5000
 /** Fifteen minutes. */
 const HISTORY_POINTS = 180
-/** Rates of the tables are over a minute. */
+/** Totals kept, one each 5 s: the rates of the tables are over a minute. */
 const PAST_TOTALS = 12
 
-/** Tells all open consoles one moment each second. While none is open, only counters are read, for the plots. */
+/** Sends the state to all open consoles each second. While none is open, it only reads counters, for the plots. */
 export class ConsoleFeed {
   readonly #options: FeedOptions
   readonly #clock: () => number
@@ -91,7 +91,7 @@ export class ConsoleFeed {
     this.#last = totals
   }
 
-  /** The clock was set back, and a plot goes forward only. */
+  /** Drops what was kept when the clock was set back: a plot goes forward only. */
   #beginAnew(): void {
     this.#history.length = 0
     this.#past.length = 0

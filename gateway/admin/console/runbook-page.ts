@@ -6,7 +6,7 @@ import { inShell } from '../../terminal/printable.ts'
 
 const PACKED = new URL('./page/runbook.md', import.meta.url)
 const SOURCE = new URL('../../../docs/operate/runbook.md', import.meta.url)
-/** Where links of the runbook begin. */
+/** Base URL of the runbook's links. */
 const BASE = 'file:///docs/operate/'
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 

@@ -18,7 +18,7 @@ export interface Totals {
   readonly upstreamLatency: ReadonlyMap<string, Spread>
   readonly upstreamAttempts: ReadonlyMap<string, number>
   readonly upstreamErrors: ReadonlyMap<string, number>
-  /** Requests by upstream: `some` had a response; the clients of `none` went away after a wait. */
+  /** Requests by upstream: `some` got a response; at `none` the client waited, and went away without one. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Credentials by method and outcome. */
   readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>

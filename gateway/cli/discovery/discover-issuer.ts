@@ -78,7 +78,7 @@ const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
  * Finds the keys of gateway.json for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
  * by the form of its issuer.
  *
- * @throws UsageFault when it is no issuer, CommandFault when its document is of another or cannot be used
+ * @throws UsageFault when `issuer` is none, CommandFault when its document names another issuer or cannot be used
  */
 export async function discoverIssuer(issuer: string, audience: string | undefined, fetch = fetchJson) {
   const fault = issuerFault(issuer)

@@ -71,7 +71,7 @@ async function judge(text: string, settings: Settings, told: Told): Promise<bool
   return true
 }
 
-/** True for an issuer that the gateway would ask about the token, on a row that trusts this one. */
+/** True when the gateway would ask this issuer about the token, on a row that trusts the issuer. */
 function isAsked(issuer: TrustedIssuer, text: string, issuers: readonly TrustedIssuer[]): boolean {
   if (issuer.introspection === undefined) return false
   const named = issuerNamed(text)

@@ -6,7 +6,7 @@ import { windowToMs } from '../rules/window-rule.ts'
 
 type WrittenSignature = Pick<Written<typeof SIGNATURE>, 'profile' | 'iss' | 'tan'>
 
-/** What the signatures of a client must be, beside right. Immutable data. */
+/** What a client's signatures must have besides being right. Immutable data. */
 export type SignatureProfile = MessageProfile | UkJwsProfile | BerlinGroupProfile
 
 /** HTTP Message Signatures (RFC 9421). */
@@ -48,7 +48,7 @@ export const DERIVED_COMPONENTS: ReadonlySet<string> = new Set([
   '@query',
   '@query-param',
 ])
-/** Signatures are remembered so long. */
+/** The greatest age of a signature, which bounds how long signatures are remembered. */
 export const MAX_AGE_MS = 300_000
 
 /** FAPI 2.0 HTTP Signatures, draft of August 2026, section 5.3.1. */
@@ -79,7 +79,7 @@ export function profileOf({ profile, iss = '', tan = OPEN_BANKING }: WrittenSign
 }
 
 interface PartFault {
-  /** From `signature` on. */
+  /** The path below `signature`, such as `.profile.maxAge`. */
   readonly part: string
   readonly reason: string
 }
@@ -104,7 +104,7 @@ function describedFault({
   return { part: `.profile.components[${index}]`, reason }
 }
 
-/** No other name is in a signature (RFC 9421 section 2.2.8). */
+/** The form of the name of a query parameter in a signature (RFC 9421 section 2.2.8). */
 const PERCENT_ENCODED = /^[\w*.%-]*$/
 
 /** The identifier of a component that is written as `@query-param;name="id"`; undefined for one that no request has. */

@@ -130,7 +130,7 @@ function terms(written: WrittenTerms): readonly ClaimTerm[] {
   return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
 }
 
-/** Keys that FAPI 2.0 leaves open, beside `maxLifetime`: it fixes what an access token is and has. */
+/** Keys that the profile FAPI leaves open, beside `maxLifetime`. It fixes the others: what an access token is and has. */
 const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['require', 'maxChars'])
 
 export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {

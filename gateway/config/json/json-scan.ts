@@ -97,7 +97,7 @@ export function scanJson(text: string): JsonScan | JsonSyntaxFault {
     visit(text, visitor, { disallowComments: true })
     return { offsets, repeated }
   } catch (error) {
-    // An exception is what ends the visit of the parser.
+    // Only an exception ends the parser's visit.
     if (!(error instanceof Unexpected)) throw error
     return { offset: last, reason: error.message }
   }

@@ -20,7 +20,7 @@ const KEYS = keysBelow('', schema)
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
   KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
 )
-/** Paths of keys that a running gateway cannot change, and settings of the environment alone that it cannot. */
+/** Settings that need a restart: paths of keys, and names of settings that gateway.json does not have. */
 const NEED_RESTART: ReadonlySet<string> = new Set([
   ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
   ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile', 'audit.sealKey'],

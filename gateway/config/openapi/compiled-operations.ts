@@ -38,11 +38,11 @@ export interface RequestRules {
   readonly content: readonly RequestContent[] | undefined
 }
 
-/** An operation of which a request must have what the document says. */
+/** An operation of the document that requests are validated by. */
 export interface OperationPlace {
   readonly path: string
   readonly pointer: string
-  /** Patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
+  /** True: patterns that cannot be matched in bounded time are not checked. Otherwise they are faults. */
   readonly skipsPatterns?: boolean
 }
 
@@ -106,7 +106,7 @@ export class OperationRules {
   }
 }
 
-/** Two paths may refer to one path item, and each has its parameters in places of its own. */
+/** The key of compiled rules. It has the path: two paths may share a path item, with its parameters in different places. */
 function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }
@@ -129,7 +129,7 @@ class Compiler {
       logger: false,
       validateSchema: false,
       ownProperties: true,
-      // 1e400 is none: services differ in what they make of it, and some make it in full.
+      // 1e400 is no number: services read it in different ways, and some write out all its digits.
       strictNumbers: true,
       formats: FORMATS,
       code: { regExp: this.patterns.asRegExp() },
@@ -168,7 +168,7 @@ class Compiler {
     })
   }
 
-  /** Under a range a text is often a file of any type, not JSON that is a text. */
+  /** True for a schema of objects or arrays. Under a range a text is often a file of any type, not a JSON text. */
   #isStructure(pointer: string): boolean {
     const types = this.#typesOf(pointer)
     return types.has('object') || types.has('array')

@@ -120,7 +120,7 @@ function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
   )
 }
 
-/** A row that would take the operation's place but does not let its path through. */
+/** The fault of an operation whose path differs only in letter case or a closing slash from the row that takes its place. */
 function nearlySame(path: string, own: readonly OwnRow[], covering: number | undefined): string | undefined {
   const other = covering === undefined ? undefined : own[covering]?.path
   if (other === undefined || withoutNames(other) === withoutNames(path)) return undefined
@@ -185,7 +185,7 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
   }
 }
 
-/** A prefix before a whole path, a shorter prefix before a longer one. */
+/** Sorts a prefix before a whole path, and a shorter prefix before a longer one. */
 function rankOf(path: string): number {
   return path.endsWith('/*') ? path.length : Number.POSITIVE_INFINITY
 }
@@ -206,7 +206,7 @@ function keysFor({ path: own, methods: _, ...keys }: OperationRow, path: string)
   return { ...keys, rewrite: { path: prefix === '/' ? rest : prefix + rest } }
 }
 
-/** A prefix may mask what only some of its operations have. */
+/** Names in `mask` that no operation of the row has. A prefix may mask what only some of them have. */
 function unfitMask(row: OperationRow, operations: readonly Operation[]): UnfitKey[] {
   if (row.mask === undefined) return []
   const fitting = operations.filter((one) => covers(row.path, one.path) && isFor(row, one))

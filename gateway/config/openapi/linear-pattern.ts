@@ -151,7 +151,7 @@ function makeStates(dfa: RE2Set['dfa']): boolean {
   return true
 }
 
-/** Maps each letter to the first one that no part of the pattern tells from it: most of a script is one. */
+/** For each letter the index of the first one that the pattern treats alike, as it does most letters of a script. */
 function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
   const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
   for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)

@@ -3,20 +3,20 @@ import { followed } from './references.ts'
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
 /** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
-/** Keywords whose keys are names, of which one may be `example`. */
+/** Keywords whose value has names as its keys; a name may be `example`. */
 const NAMES =
   /^(?:properties|patternProperties|dependentSchemas|dependentRequired|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
-/** Keywords that apply further schemas: one that applies itself again does so by one of them. */
+/** Keywords that apply further schemas. A schema that applies itself again does so by one of these. */
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
-/** Counts each application of such a schema: alternatives that apply themselves again double the work at each level of a value. */
+/** A keyword of ours that counts each application of the schema: alternatives that apply themselves again double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
-/** Values that are compared one by one: so few cost nothing. */
+/** Longest `enum` that costs no steps: its values are compared one by one. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
-/** Keywords that apply to the same value, beside which the library does not take `nullable` for itself. */
+/** Keywords that apply to the same value: beside them the library does not let `nullable` allow null. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
 /** The depth to which schemas of one value are followed. */
 const MAX_DEPTH = 8

@@ -39,7 +39,7 @@ const POSIX: Readonly<Record<string, string>> = {
   graph: '!~',
   print: ' ~',
 }
-/** @returns false for a pattern without regard to the rules of `u`, as many are @throws SyntaxError @throws OtherDialect */
+/** @returns false for a pattern that is valid only without the flag `u`, as many are @throws SyntaxError @throws OtherDialect */
 function assertPattern(source: string): boolean {
   const withoutFlags = source.replaceAll(/\\.|\(\?i\)/gs, (found) => (found === '(?i)' ? '' : found))
   try {

@@ -22,7 +22,7 @@ export interface EditedSettings {
 
 export interface Reread {
   readonly parsed: Parsed<EditedSettings>
-  /** Undefined: the reading broke off, and it is not known from which files. */
+  /** Undefined: the reading broke off, so it is not known which files were read. */
   readonly texts: SettingsTexts | undefined
 }
 

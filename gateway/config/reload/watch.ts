@@ -24,7 +24,7 @@ export interface WatchOptions {
   readonly disk?: Disk
 }
 
-/** Checks that read the file after its identity changed. Where file times have a resolution of two seconds, a second write hides. */
+/** Number of checks that read the file after its identity changed: file times of two seconds can hide a second write. */
 const SUSPICIOUS_CHECKS = 8
 
 /** Checks until a retry: a second at the usual interval. */

@@ -47,7 +47,7 @@ function memberOf(pointer: string): JsonMember {
   return { pointer, steps: pointerSteps(pointer) }
 }
 
-/** Faults of rows whose decision has nobody to be about, or cannot refuse. */
+/** Faults of rows with `decision` that admit anyone, or refuse nobody. */
 export function decisionConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ decision, auth, isShadow }) => {
     if (decision === undefined || !(isShadow || auth.has('none'))) return undefined

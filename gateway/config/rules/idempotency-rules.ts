@@ -50,7 +50,7 @@ interface Served {
   readonly hasStore: boolean
 }
 
-/** A key belongs to a caller, and its response is one of HTTP/1.1. */
+/** Faults of rows with `idempotency` that prove no caller, go to HTTP/2, or keep bodies too long for the shared store. */
 export function idempotencyConflicts(file: string, { routes, groups, hasStore }: Served): Fault[] {
   return keyFaults(file, routes, ({ idempotency, auth, isShadow, upstream }) => {
     if (idempotency === undefined) return undefined

@@ -1,4 +1,4 @@
-/** `fast`: no care for memory. `small`: less of it for some CPU, beside each of many services. */
+/** `fast`: memory is not saved. `small`: less memory at some more CPU, for a gateway beside each of many services. */
 export type MemoryProfile = (typeof MEMORY_PROFILES)[number]
 
 export const MEMORY_PROFILES = ['fast', 'small'] as const

@@ -99,7 +99,7 @@ export function signatureConflicts(file: string, routes: readonly Route[]): Faul
   })
 }
 
-/** Only an access token says how a user was authenticated, and what the user approved. */
+/** Faults of rows that ask how a user was authenticated or what they approved, which only an access token says. */
 export function tokenConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ stepUp, authorizationDetails, auth, isShadow }) => {
     const key = authorizationDetails ? 'authorizationDetails' : stepUp && (stepUp.acr ? 'acr' : 'maxAuthAge')

@@ -33,7 +33,7 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
-/** Shows no password, and no key in a query, that someone has written into an address: faults are logged. */
+/** Describes an address for a fault, which is logged: without a password or the query, where a key may stand. */
 function foundAddress(address: string): string {
   return hasUser(address) ? 'but has an @' : `but is ${describeValue(address.replace(/\?.*$/s, '?…'))}`
 }

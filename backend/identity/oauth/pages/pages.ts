@@ -42,7 +42,7 @@ interface PageParts {
   readonly title: string
   readonly issuer: string
   readonly body: Html
-  /** Where else a form may lead: browsers apply this to redirects after a form too. */
+  /** A further target that `form-action` allows: browsers apply it to the redirect after a form, too. */
   readonly leadsTo?: string | undefined
 }
 
