@@ -18,11 +18,11 @@ export interface ServedRoute extends Route {
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
   /** Undefined: the group has no bound of its own. */
   readonly permits: FairPermits | undefined
-  /** For records and spans; undefined: its paths are shown. */
+  /** Masks paths for records and spans; undefined: paths are recorded unmasked. */
   readonly maskPath: ((path: string) => string) | undefined
   /** The gateway's own keys, if the row publishes them: its requests are not forwarded. */
   readonly jwks: Buffer | undefined
-  /** The upstream whose scheme signed requests name; undefined: they are not signed. */
+  /** URL of the upstream, for signatures of requests to it; undefined: they are not signed. */
   readonly signedTarget: string | undefined
 }
 
@@ -36,13 +36,13 @@ export interface OngoingForwarding {
   readonly isSent: boolean
   /** The client has disconnected. Called before `close`. */
   clientGone(): void
-  /** Called when it ends without its client. */
+  /** Called when a forwarding that went on without its client ends. */
   onEnd?: (() => void) | undefined
 }
 
 /**
- * One request and its response. Data only. Each field has a single writer, which its comment names, in the order of the
- * stages.
+ * One request and its response. Data only. The comment of a field begins with the stages that write it. The fields are in the
+ * order of the stages.
  */
 export class Exchange implements Slotted {
   /** open, close: its index in `load.inFlight`. */
@@ -87,7 +87,7 @@ export class Exchange implements Slotted {
   signed: SignedBy | undefined = undefined
   /** signResponse: how the gateway has signed the response. */
   responseSignature: SignedBy | undefined = undefined
-  /** authenticate: remembered once the service has taken it. */
+  /** authenticate: the delivery of a webhook, to be remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined
   /** askStore. */
   pendingTake: PendingTake | undefined = undefined
@@ -95,13 +95,13 @@ export class Exchange implements Slotted {
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
-  /** record: true while it goes on with others whose records a turn of the event loop has written at its end. */
+  /** record: true while the exchange goes on directly after the commit of its record, as do others of that commit. */
   isAtTurnEnd = false
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
   /** decide: the decider's name for its decision. */
   decisionId: string | undefined = undefined
-  /** idempotency: its key has begun. Taken over by forwarding when the client has gone. */
+  /** idempotency: the idempotency key that the request has begun. Forwarding takes it over when the client has gone. */
   keyed: KeyedExchange | undefined = undefined
   /** idempotency: the id of the request whose response is replayed. */
   replayOf: string | undefined = undefined
@@ -113,13 +113,13 @@ export class Exchange implements Slotted {
   refusalCode: RefusalCode | undefined = undefined
   /** refuse: a client that the refused credential names and does not prove. */
   claimedClient: string | undefined = undefined
-  /** forward, forwarding, refuse, open: undefined unless it is a call of gRPC. */
+  /** forward, forwarding, refuse, open: undefined unless the request is a gRPC call. */
   grpcStatus: number | undefined = undefined
   /** forward: the value that went upstream. */
   traceparent: string | undefined = undefined
   /** forward. */
   forwarding: OngoingForwarding | undefined = undefined
-  /** forwarding: it goes on, though the exchange is over for its client. */
+  /** forwarding: the forwarding, once it goes on without the client. */
   orphan: Pick<OngoingForwarding, 'onEnd'> | undefined = undefined
   /** close. */
   closed = false

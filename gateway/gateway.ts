@@ -44,7 +44,7 @@ type Phase = 'serving' | 'draining' | 'over'
 export interface Load {
   /** Written by open and close. */
   readonly inFlight: Slots<Exchange>
-  /** Calls whose client has left: their response may still end sessions. Written by forward. */
+  /** Forwardings that go on without their client: for ended sessions or an idempotency key. Written by forward. */
   readonly orphans: Set<OngoingForwarding>
   /** Written by forward. */
   readonly tunnels: Tunnels
@@ -63,7 +63,7 @@ export interface Configured {
   readonly settings: Settings
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
-  /** Undefined: no row masks anything. */
+  /** Masks paths of requests without a route; undefined: no row masks anything. */
   readonly maskUnrouted: ((path: string) => string) | undefined
   /** Empty unless requests are validated. */
   readonly requestRules: Pick<OperationRules, 'get'>
@@ -86,7 +86,7 @@ type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
   ask(row: LimitRow, key: string, caller: Caller): PendingTake
 }
 
-/** Every stage gets it. A request has one `Gateway` to its end; an edit of gateway.json makes another for later ones. */
+/** What every stage gets. A request keeps one `Gateway` to its end; an edit of gateway.json makes another for later requests. */
 export interface Gateway extends Configured {
   /** Epoch milliseconds. */
   readonly clock: () => number
@@ -109,7 +109,7 @@ export interface Gateway extends Configured {
   readonly limiter: CountedHere | CountedByStore
   readonly tracer: Tracer | undefined
   readonly load: Load
-  /** This process in CDN-Loop (RFC 8586). */
+  /** Name of this process in CDN-Loop (RFC 8586). */
   readonly loopMark: string
 }
 

@@ -47,8 +47,8 @@ const STAGES: readonly Stage[] = [
 ]
 
 /**
- * Runs the stages. Whoever sends the response calls `close`; so does a client that disconnects. A request that will never be
- * complete gets `refused`, unless a stage before `route` refuses first.
+ * Runs the stages. The code that sends the response calls `close`; a disconnect of the client does so, too. A request that
+ * will never be complete gets `refused`, unless a stage before `route` refuses first.
  */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)

@@ -1,4 +1,4 @@
-/** Shared by all exchanges with one credential, so it holds nothing about a single request. Immutable. */
+/** A proved caller. All exchanges with one credential share it, so it holds nothing about a single request. Immutable. */
 export interface Principal {
   /** As in `auth` of a route, and `X-Auth-Method`. */
   readonly method: string
@@ -8,7 +8,7 @@ export interface Principal {
   readonly client: string | undefined
   /** The session that a logout revokes. */
   readonly session: string | undefined
-  /** As the audit trail calls the session. */
+  /** Name of the session in the audit trail. */
   readonly sessionName: string | undefined
   /** Epoch milliseconds. Undefined when the credential does not say. */
   readonly expiresAtMs: number | undefined
@@ -18,9 +18,9 @@ export interface Principal {
   readonly scope: string
   /** How the user was authenticated. */
   readonly acr?: string | undefined
-  /** `auth_time` and the issuer's clock tolerance, epoch milliseconds. Undefined for one in the future. */
+  /** `auth_time` plus the issuer's clock tolerance, epoch milliseconds. Undefined when `auth_time` is in the future. */
   readonly authenticatedAtMs?: number | undefined
-  /** RFC 9396: a JSON text without a member twice, with numbers as the issuer wrote them. */
+  /** RFC 9396: a JSON text without repeated members, with numbers as the issuer wrote them. */
   readonly authorizationDetails?: string | undefined
   /** Unique across users and machines. */
   readonly key: string

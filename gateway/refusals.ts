@@ -167,7 +167,7 @@ function from<Code extends string>(
 
 const NO_HEADERS: readonly string[] = []
 
-/** A caller may know the bound. */
+/** Tells the caller the bound, which is no secret. */
 export function bodyTooLarge(maxBytes: number): Refusal {
   return refusal('body_too_large', {
     detail: `The request body is larger than ${maxBytes} bytes, which is the most that this path accepts.`,

@@ -1,9 +1,9 @@
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
 export interface Delivery {
-  /** Keys of the delivery. Another delivery with one of them is the same. */
+  /** Keys of the delivery. Another delivery with one of these keys is a copy. */
   readonly keys: readonly string[]
-  /** Has a share of the memory. */
+  /** Each sender has a share of the memory. */
   readonly sender: string
 }
 

@@ -25,7 +25,7 @@ interface ReplayStore {
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** Why a message is refused. `crowded`: its sender has more than a share of a nearly full memory. `away`: the shared store is. */
+/** Why a message is refused. `crowded`: its sender has more than a share of a nearly full memory. `away`: no store responds. */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
 /** A `ReplayMemory`, or what several gateways share. */
@@ -58,13 +58,13 @@ const SENDER_CHARS = 8
 const COUNTS = 65_536
 const FNV_PRIME = 0x01000193
 
-/** SHA-256 of the key in base64url, with that of the sender as its front. */
+/** SHA-256 of the key in base64url, whose front is replaced by that of the sender's SHA-256. */
 export function digestOf(key: string, sender: string): string {
   const front = hash('sha256', sender, 'base64url').slice(0, SENDER_CHARS)
   return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
-/** Remembers accepted messages by digest. A full memory refuses new ones, and before that those of senders over their share. */
+/** Remembers accepted messages by digest. A full memory refuses new ones, a nearly full one only senders over their share. */
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
   readonly #senders: SenderCounts
@@ -105,7 +105,7 @@ export class ReplayMemory extends RememberedKeys {
     const sinceMs = this.since(digest)
     if (sinceMs !== undefined && !this.isOver(sinceMs)) return 'replayed'
     if (!this.#isFull && !this.#isCrowdedBy(digest)) return undefined
-    // Expired messages that are still counted are nobody's.
+    // Expired messages may still be counted.
     const isSwept = this.sweep()
     if (this.#isFull) return 'full'
     return isSwept && this.#isCrowdedBy(digest) ? 'crowded' : undefined

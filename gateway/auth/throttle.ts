@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/verification.ts'
 
 interface FailureCounter {
-  /** `remaining`: how many more are allowed; `resetSeconds`: until one more is. */
+  /** `remaining`: how many more failures are allowed; `resetSeconds`: time until one more is. */
   take(
     key: string,
     nowMs: number,

@@ -3,14 +3,14 @@ import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/clients/webhook
 import { quote } from './tokens/quote.ts'
 import type { OrFault } from './tokens/verification.ts'
 
-/** Undefined where a request has none. */
+/** Headers of a webhook; undefined where the request lacks one. */
 export interface WebhookHeaders {
   readonly id: string | undefined
   readonly timestamp: string | undefined
   readonly signature: string | undefined
 }
 
-/** Well-formed and recent, not verified yet. */
+/** A webhook whose headers are well-formed and recent, not verified yet. */
 export interface WebhookMessage {
   /** Empty where the sender gives none. */
   readonly id: string
@@ -108,12 +108,12 @@ export function verifyWebhook(
   return genuine ? undefined : fault('mismatch', 'no signature fits a secret of the key').fault
 }
 
-/** A sender's retry has a new time (Standard Webhooks, "Webhook metadata"). Anyone can add signatures to their list. */
+/** Key of one attempt: a retry has a new time (Standard Webhooks, "Webhook metadata"). Signatures do not count: anyone can add some. */
 export function replayKey(keyName: string, { id, timestamp }: WebhookMessage): string {
   return `${keyName}\0${id}\0${timestamp}`
 }
 
-/** An id that is not signed could be another. */
+/** Key of what is signed. An id that is not signed is left out, because anyone can change it. */
 export function contentKey(
   keyName: string,
   message: WebhookMessage,

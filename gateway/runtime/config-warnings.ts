@@ -165,7 +165,7 @@ export function certificateWarnings(settings: Settings): readonly string[] {
 /** Since Linux 5.14 (ip-sysctl). `1`: connections that a closing socket has not accepted go to another one on its port. */
 const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
 
-/** Warns when connections are lost at the end of one of several gateways on a port, which a setting of the system prevents. */
+/** Warns when the system would reset connections at the end of one of several gateways on a port. */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
   file = MIGRATE_FILE,
@@ -186,7 +186,7 @@ function pathsOf(routes: readonly Route[]): readonly string[] {
   return routes.map(({ path }) => path)
 }
 
-/** Warns when the configuration file is the operator's and the limit table the shipped one: it hardly fits another service. */
+/** Warns when the configuration file is the operator's and the limit table the shipped one, which hardly fits another service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))

@@ -4,7 +4,7 @@ import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
 
 const SWEEP_MS = 50
-/** Time since its last use in which a connection may have a next request on its way. */
+/** Time that a connection stays open after its last use: a next request may be on its way. */
 const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
@@ -86,7 +86,7 @@ function closeIdle(listeners: readonly HttpServer[]): void {
   })
 }
 
-/** Upstreams are not closed while they serve a call, though nobody waits for its response. */
+/** Ends the forwardings that go on without their clients: upstreams are not closed before. */
 export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
   for (const orphan of orphans) orphan.abort()
 }

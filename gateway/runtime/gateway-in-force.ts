@@ -141,7 +141,7 @@ export class GatewayInForce {
     }
   }
 
-  /** Rows with the same terms share one, and an edit keeps it with what it knows. */
+  /** Makes the deciders. Rows with the same terms share one, and an edit keeps it with its cache. */
   #deciders({ routes }: Settings, before: Gateway | undefined): Gateway['deciders'] {
     const { log, metrics } = this.#fixed
     const deciders = new Map<string, Decider>()
@@ -155,7 +155,7 @@ export class GatewayInForce {
     return deciders
   }
 
-  /** The table is opened for the first row that needs it, and kept for the responses of those that are gone. */
+  /** Opens the key table for the first row that needs it. It stays open for the responses of rows that are gone. */
   #keyKeeper(settings: Settings): Gateway['idempotency'] {
     const { state, metrics } = this.#foundation
     const { keys, member } = state
@@ -168,7 +168,7 @@ export class GatewayInForce {
     return member.idempotency(secrets, () => keys.table)
   }
 
-  /** What has been compiled of a document that has not changed is kept. */
+  /** Compiles the rules. Those of a document that has not changed are kept. */
   #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
     if (openapi?.document === undefined) return NO_RULES
     const places = placesOf(routes.map(({ operations }) => operations))
@@ -234,7 +234,7 @@ export class GatewayInForce {
     })
   }
 
-  /** Keys that verify nothing are not fetched: there may be no server for them. */
+  /** Fetches only keys that verify something: for others there may be no server. */
   #fetchKeys(): void {
     const { settings, verifier, signers } = this.#gateway
     for (const issuer of verifier.issuers) {

@@ -55,7 +55,7 @@ export class CannotListen extends Error {
   }
 }
 
-/** What the log says of a start that failed: it need not be for an address. */
+/** What the log says of a failed start, whose cause need not be an address. */
 export function startFailure(error: unknown): {
   readonly what: 'cannot listen' | 'cannot start'
   readonly cause: string
@@ -119,7 +119,7 @@ export async function openPublicListeners(
     },
     sockets: () =>
       listening.map(([name, { server }]): NamedSocket => [name, socketOf(server) as PassedSocket]),
-    /** Stops accepting connections; those that there are stay. */
+    /** Stops accepting connections; open ones stay. */
     stopAccepting: () => {
       for (const [, { server }] of listening) server.close()
     },
@@ -157,7 +157,7 @@ interface SecureTerms {
   readonly http2: Settings['http2']
   /** True when a response of OCSP may come. */
   readonly staples: boolean
-  /** For sessions, where no other gateway has the secret. */
+  /** Ticket keys of this gateway alone, used where no secret is shared. */
   readonly tickets: TicketKeys
   readonly clock: () => number
 }
@@ -249,7 +249,7 @@ function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exc
   })
 }
 
-/** A request keeps the gateway that is in force when it begins. To break one off, any will do: they share what that needs. */
+/** A request keeps the gateway that is in force when it begins. To break it off, any gateway will do: all share what that needs. */
 function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),

@@ -34,7 +34,7 @@ export class RepeatedFault {
     return times === 1 ? { cause } : { cause, times }
   }
 
-  /** The next fault is a first one again. */
+  /** Forgets all faults: the next one counts as a first again. */
   end(): void {
     this.#kinds.clear()
     this.cause = undefined

@@ -150,7 +150,7 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
     if (trail.writable) rotation.maintain(serving.settings.audit.rotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
-  // After a restart they are the other process's.
+  // After a restart the segments are for the other process.
   const round = () => (trail.writable ? segments.round(serving.settings.audit) : undefined)
   round()
   setInterval(round, SEGMENT_ROUND_MS).unref()

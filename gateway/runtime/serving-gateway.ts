@@ -82,7 +82,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      // Nobody asks for readiness before connections come: from a process before, or to a port where others listen.
+      // Connections come before anyone asks for readiness: those of a process before, or on a port where others listen.
       if (inheritance !== undefined || settings.reusePort) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {
@@ -104,7 +104,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     },
     notReady,
     degraded: () => whyDegraded(state),
-    /** Reads the configuration files now, in place of at the next look; resolves when the results have been reported. */
+    /** Reads the configuration files now, before the next look is due; resolves when the results have been reported. */
     reload: () => checkNow(watching),
     drain: async (stop: Stop) => {
       await drain(inForce, stop, {

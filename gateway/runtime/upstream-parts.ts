@@ -21,7 +21,7 @@ interface UpstreamParts {
 const OUTCOMES = ['answered', '5xx', 'failed'] as const
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 
-/** @param before groups in force. Targets that stay keep connections and health, once they hand over. */
+/** @param before groups in force. `handOver` passes connections and health of targets that stay. */
 export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,

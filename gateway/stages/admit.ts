@@ -8,7 +8,7 @@ import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
 import { refusalOfNames } from './screening/check-leniency.ts'
 
 const MAX_TARGET_LENGTH = 8192
-/** OPTIONS of everything (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
+/** Target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so the request is not forwarded. */
 const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
@@ -74,7 +74,7 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   return undefined
 }
 
-/** Keys that could let the target through, for the operator. */
+/** Tells the operator which setting could let the target through. */
 function causeOf(target: string): string | undefined {
   const [path = ''] = target.split('?')
   if (/%2f/i.test(path)) return 'encodedSlashes of a route can let %2F through'
@@ -99,6 +99,6 @@ function checkMethodAndExpectation(
   if (upgrade === 'other version') return WEBSOCKET_VERSION
   if (!routes.knows(method)) return METHOD_UNKNOWN
   if (method === 'TRACE') return METHOD_NOT_ALLOWED
-  // RFC 9110 section 10.1.1. `forward` sends 100 (Continue).
+  // RFC 9110 section 10.1.1. A later stage sends 100 (Continue).
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED
 }

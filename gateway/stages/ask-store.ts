@@ -5,14 +5,14 @@ import { missingScope } from '../principal.ts'
 import { limitOf } from './limit.ts'
 
 /**
- * Asks the shared store to count the request while the audit record is written; `limit` waits for it. Requests that may still
- * be refused or waited for are left to `limit`. Writes `pendingTake`.
+ * Asks the shared store to count the request while the audit record is written; `limit` waits for the reply. `limit` itself
+ * asks for requests that a stage may still refuse or wait for. Writes `pendingTake`.
  */
 export function askStore(gateway: Gateway, exchange: Exchange): undefined {
   const { limiter } = gateway
   const { req, route } = exchange
   if (limiter.ask === undefined || !req.complete || route?.operations !== undefined) return
-  // A replay takes no hit.
+  // A replayed response does not count.
   if (route?.idempotency !== undefined) return
   if (missingScope(exchange.principal, exchange.route?.scopes) !== undefined) return
   const row = limitOf(gateway, exchange)

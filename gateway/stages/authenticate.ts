@@ -39,9 +39,9 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 })
 
 /**
- * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted;
- * one in the request comes before the certificate of the connection. Waits for signing keys, a new token, or the body of a
- * webhook or a signed request. Writes `principal` and `bufferedBody`.
+ * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted.
+ * A credential in the request counts before the certificate of the connection. Waits for signing keys, for a new token to be
+ * verified, or for the body of a webhook or a signed request. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,

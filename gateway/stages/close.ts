@@ -33,8 +33,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
 }
 
 /**
- * A crash would lose the record, or the outcome of the idempotency key. The response waits until they are written, and is broken off
- * when that takes too long.
+ * Holds the response back until its record and the outcome of its idempotency key are written: a crash would lose them. Breaks
+ * the response off when they cannot be written in time.
  */
 function holdBack(
   { trail }: Gateway,

@@ -14,7 +14,7 @@ import { signForService } from './forwarding/sign-for-service.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 import { publishKeys } from './response/publish-keys.ts'
 
-/** Sends an admitted request upstream and the response back, streamed both ways. The gateway's own keys it sends itself. */
+/** Sends an admitted request upstream and the response back, streamed both ways. Answers requests for the gateway's own keys. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
@@ -24,7 +24,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   }
   // Only the next call can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
-  // A service of HTTP/1.1 answers no calls.
+  // An HTTP/1.1 service cannot answer gRPC calls.
   const isCall = route.client.speaksHttp2 && isGrpc(req)
   // A call has this status until its response says another.
   if (isCall) exchange.grpcStatus = UNKNOWN
@@ -42,7 +42,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     body = req.body
     if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return
   }
-  // Its two sides take turns as they like: `idleMs` bounds both.
+  // Client and service of a gRPC call may pause as they like, within `idleMs`.
   if (isCall && body !== null) req.body?.endPace()
   const clientMs = isCall ? grpcTimeoutMs(req.fields) : undefined
   const isClients = clientMs !== undefined && (route.timeoutMs === undefined || clientMs < route.timeoutMs)
@@ -69,7 +69,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   exchange.forwarding = forwarding
 }
 
-/** A stream where the length is not announced: the body is chunked. */
+/** The buffered body; as a stream unless its length was announced, so that it is sent in chunks. */
 function bufferedBodyOf({ bufferedBody, headers }: Exchange): Readable | Buffer | null {
   if (bufferedBody === undefined) return null
   return bufferedBody.length === headers.contentLength ? bufferedBody : bodyOf(bufferedBody)
@@ -82,7 +82,7 @@ function targetOf({ path, query, route, req }: Exchange): string {
   return (sending.rewrite === undefined ? path : rewrittenPath(sending.rewrite, path)) + query
 }
 
-/** Over HTTP/2 an empty frame may end a GET; many services refuse one with a body. Calls of gRPC and trailers need a body. */
+/** True when an empty HTTP/2 frame or chunk ended the request: many services refuse a GET with a body. Trailers need a body. */
 function isEndedEmpty({ req }: Exchange): boolean {
   return req.complete && req.body?.isEmpty === true && req.trailers.length === 0
 }

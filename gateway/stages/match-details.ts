@@ -50,7 +50,7 @@ function misfitOf(
   return misfit
 }
 
-/** Indexes of the details that have a type. */
+/** Indexes of the details of this type. */
 function placesOf(type: string, text = '[]'): readonly string[] {
   const details: unknown = JSON.parse(text)
   if (!Array.isArray(details)) return []

@@ -8,7 +8,7 @@ import type { Gateway } from '../gateway.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 import { recordedTraceId } from '../tracing/trace.ts'
 
-/** No limit applies to them. */
+/** Bounds for requests without a route: `limit` never counts them. */
 const UNROUTED_PATH_CHARS = 256
 const UNROUTED_USER_AGENT_CHARS = 128
 
@@ -45,9 +45,9 @@ export function record(gateway: Gateway, exchange: Exchange): Refusal | undefine
   return outcome && new PendingRecord(outcome, exchange)
 }
 
-/** For an exchange that ends now: its response waits for both records. */
+/** Writes API_REQUEST of an exchange that ends now; its response waits for both records. */
 export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  // It was refused for that already.
+  // The failure has already refused the request.
   if (exchange.recordFailed) return undefined
   const outcome = append(gateway, exchange)
   return outcome instanceof Error ? unavailable(outcome) : undefined
@@ -74,15 +74,15 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(withSignature(gateway, line, principal?.client, exchange.signed))
-  // A client that disconnects before the commit ends the exchange, which needs its API_RESPONSE.
+  // Set before the commit: a client that disconnects meanwhile ends the exchange, which then needs API_RESPONSE.
   if (outcome instanceof Error) exchange.recordFailed = true
   else exchange.requestLine = line
   return outcome
 }
 
 /**
- * Adds a signature to a record, and writes its key before it: once in each file of the trail, so that what is left after its
- * retention verifies. @param client undefined: the gateway has signed
+ * Adds a signature to a record. Writes the key of the signature first, once in each file of the trail, so that files verify after
+ * older ones were deleted. @param client undefined: the gateway has signed
  */
 export function withSignature(
   { trail, clock }: Gateway,

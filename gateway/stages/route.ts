@@ -13,7 +13,7 @@ const NOT_REWRITABLE = refusal('invalid_target', {
     'A part of the path is only a dot, a piece of an octet, or cut off by a semicolon or an encoded slash.',
 })
 
-/** `countersign explain route` asks about requests that nobody has sent. */
+/** What `route` needs of an exchange. `countersign explain route` makes one for a request that nobody has sent. */
 export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
   readonly headers: Pick<Exchange['headers'], 'contentLength' | 'oddNames'>
   readonly req: Pick<Exchange['req'], 'fields' | 'target'>
@@ -43,7 +43,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }
 
-/** A row with OPTIONS does not hide the row that answers the preflight. */
+/** Finds the row that answers a preflight, even where another row takes OPTIONS. */
 function rowOfPreflight(
   entry: PathEntry<ServedRoute>,
   { method, req }: RoutedExchange,

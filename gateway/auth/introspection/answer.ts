@@ -17,7 +17,7 @@ const FRESH_MS = 60_000
 /** RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
 
-/** An issuer as its answers and tokens are checked. */
+/** What checks of answers and tokens need to know of an issuer. */
 export interface AskedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
@@ -102,7 +102,7 @@ function activeOrNot(answer: unknown): JsonObject {
   return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== null))
 }
 
-/** A fault of the token's kind: an access token says so by `token_type`, or by what the dialect requires. */
+/** Why the token is no access token, as `token_type` or the terms of the dialect must say. */
 export function faultOfAnswer(
   answer: JsonObject,
   { tokens }: Pick<ClaimRules, 'tokens'>,
@@ -117,7 +117,7 @@ export function faultOfAnswer(
     : undefined
 }
 
-/** The claims of the token: no `iss` is this issuer, no `exp` the longest life, no user the client, no session the `jti`. */
+/** The claims of the token. This issuer stands in for `iss`, the longest life for `exp`, the client for the user, `jti` for `sid`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

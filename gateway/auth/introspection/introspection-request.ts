@@ -9,7 +9,8 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
 /**
  * Makes the function that asks about a token (RFC 7662 section 2.1), with a secret (RFC 6749 section 2.3.1), an assertion (RFC
- * 7523) or a certificate (RFC 8705). New files are in force at once. @returns throws SendFault, or an Error of node:fs or node:crypto
+ * 7523) or a certificate (RFC 8705). New files are in force at once.
+ * @returns a function that throws SendFault, or an Error of node:fs or node:crypto
  */
 export function introspectionRequest(
   settings: IntrospectionSettings,

@@ -15,7 +15,7 @@ const MAX_JTI_CHARS = 256
 // They change what is signed (RFC 7515 section 4.1.11, RFC 7797).
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
-/** Makes every check of a DPoP proof (RFC 9449 section 4.2) that does not need the request. @returns it, or a fault */
+/** Makes every check of a DPoP proof (RFC 9449 section 4.2) that does not need the request. @returns the proof, or a fault */
 export function readProof(proof: string | undefined) {
   if (proof === undefined) return 'there is no DPoP header'
   if (proof.includes(',')) return 'there is more than one DPoP header'

@@ -21,7 +21,7 @@ export interface ProofFault {
 export interface ProofVerifierOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** For proofs alone, with `PROOF_LIFETIME_MS` and this as its wall clock. */
+  /** For proofs alone; its lifetime is `PROOF_LIFETIME_MS`, its wall clock `clock`. */
   readonly replays: Pick<ReplayGuard, 'take'>
   /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
@@ -182,7 +182,7 @@ function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }
 
-/** A nonce is accepted for twice as long. */
+/** Time after which there is a new nonce. A nonce is accepted for twice as long. */
 export const NONCE_STEP_MS = 60_000
 
 /** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with one is two minutes old at most. */

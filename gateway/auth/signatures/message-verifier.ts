@@ -125,7 +125,7 @@ function judge(
   return { reason: 'mismatch', cause }
 }
 
-/** What must be covered, but for the digest of a body: that is not known yet. */
+/** Components that must be covered, except the digest of the body: the body is not there yet. */
 function required(
   profile: MessageProfile,
   { fields, keyHeader }: Pick<UnverifiedRequest, 'fields' | 'keyHeader'>,

@@ -14,9 +14,9 @@ export interface ClaimRules {
   readonly tokens: TokenDialect
   /** For `exp`, `nbf` and `iat`. */
   readonly clockToleranceMs: number
-  /** Ids of other issuers become `<issuer>#<id>`, so that no issuer can name the users of another. */
+  /** True for our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
-  /** Names of the further issuers, for our own: none of its ids may be one of theirs. */
+  /** Names of the other issuers; set for our own, whose ids must not look like ids of theirs. */
   readonly others?: readonly string[] | undefined
   /** True when tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean

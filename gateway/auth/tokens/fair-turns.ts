@@ -11,7 +11,7 @@ interface Waiting {
   readonly run: () => void
 }
 
-/** Some 90 RS256 signatures, 25 by ES256, 15 by EdDSA. */
+/** Time for about 90 signatures by RS256, 25 by ES256 or 15 by EdDSA. */
 const MOST_MS = 2
 
 /** Bounds the time for new tokens in each turn of the event loop: a flood may not delay known ones. Networks take turns. */

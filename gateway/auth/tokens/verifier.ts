@@ -85,7 +85,7 @@ export class TokenVerifier {
     return this.turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
-  /** A token that was verified before and is still good is no guess. */
+  /** Finds a token that was verified before and is still good: such a token is no guess. */
   verifyKnown(token: string, trust?: ReadonlySet<string>): VerifiedToken | undefined {
     const known = this.#verifyCached(token)
     if (known !== undefined) return known instanceof Promise || known.fault !== undefined ? undefined : known
@@ -94,7 +94,7 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
-  /** A row trusts no two of them. */
+  /** Finds the introspector of the issuers that a row trusts: it trusts at most one that has one. */
   #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }

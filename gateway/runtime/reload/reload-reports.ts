@@ -8,14 +8,14 @@ import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 
 export interface Watching {
-  /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
+  /** Reads the file now. A fault may be reported only after `MOST_LOOKS` reads. */
   check(): unknown
   stop(): void
 }
 
 /** Reads of certificates after which a faulty file is reported. */
 const MOST_LOOKS = 3
-/** Faults of a file that stand in its cause. */
+/** Number of faults of a file that its cause names. */
 const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
@@ -48,7 +48,7 @@ interface Edit {
 
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
-/** Names a file in metrics: without its directory, unless another has that name too, whose result would hide its own. */
+/** Names a file in metrics: without its directory, unless two files have one name, so that neither hides the result of the other. */
 export function labelOf(
   file: string,
   { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,

@@ -10,7 +10,7 @@ import type { Reports, Watching } from './reload-reports.ts'
 /** Time between two checks of the clock. */
 const CHECK_MS = 10_000
 const MINUTE_MS = 60_000
-/** The longest time between two attempts: it doubles each time when nothing came of the one before. */
+/** The longest time between two attempts. The time doubles with each failed attempt. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
 /** Reads after which a faulty file is reported. Until then it may be half written. */

@@ -42,7 +42,7 @@ export class ConnectionHandOver {
 
   /** Accepts and begins nothing more. Resolves when requests under way are counted. */
   async suspend(): Promise<void> {
-    // The sockets stay open: the copies of the other process, and those to go back to.
+    // The sockets stay open in copies: those of the other process, and those to which this one can go back.
     this.#open.stopAccepting()
     this.#open.connections.park((connection) => this.#take(connection))
     await this.#decided()

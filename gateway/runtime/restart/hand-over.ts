@@ -12,13 +12,13 @@ import type { Successor } from './successor.ts'
 const RETRY_MS = 1000
 /** Time after which a new process that has not heard the last message counts as hanging. */
 const HEARD_MS = 5000
-/** Time that a stop leaves for that. */
+/** Time that a stop leaves for the last message to be heard. */
 const LAST_WORDS_MS = 2000
 
 export interface StateFiles {
-  /** Completes them and gives them up. @returns the state that is in no file */
+  /** Completes the files and gives them up. @returns the state that is in no file */
   suspend(): PassedState
-  /** Takes them back. @throws Error when another process has them */
+  /** Takes the files back. @throws Error when another process has them */
   resume(): void
 }
 

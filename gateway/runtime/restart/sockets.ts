@@ -55,7 +55,7 @@ export function takeConnection(
 ): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
-  // It may begin to read.
+  // The read may start the socket reading.
   const unread: Buffer | null = kept ?? socket.read()
   handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }
@@ -69,7 +69,7 @@ export function adoptConnection({ socket: handle, unread, clear }: PassedConnect
   return socket
 }
 
-/** Shows of the client what `originOf` has found. */
+/** Gives a socket the TLS properties of the client that `originOf` has found. */
 function lookSecure(socket: Socket, { peer, certificates, ...verdict }: ClearOrigin): void {
   const chain = certificates.map((der) => new X509Certificate(Buffer.from(der, 'base64')))
   for (const [at, certificate] of chain.entries())

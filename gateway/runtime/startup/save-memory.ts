@@ -50,7 +50,7 @@ export function saveMemory(profile: MemoryProfile): void {
   // V8 would learn to make some objects of a socket among the old ones, which keep all that they point to alive until the next full
   // collection. Set before anything is compiled; as an option at the start it would cost the code cache, as those below.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Few objects survive a collection of young ones. To wake threads that help takes longer, on one processor milliseconds.
+  // Few objects survive a collection of young ones. Waking helper threads takes longer, on one processor milliseconds.
   setFlagsFromString('--no-parallel-scavenge')
   if (profile !== 'small') return
   // The work and code of Maglev take 10 MiB under load. With an option at the start V8 refuses its code cache: 20 ms and 3 MiB more.

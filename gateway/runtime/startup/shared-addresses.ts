@@ -5,7 +5,7 @@ import { configFiles, type Environment } from '../../config/environment.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
-/** What config/gateway.json names as issuer, and the backend when nothing is said: it moves with the gateway. */
+/** The issuer in config/gateway.json and the backend's default. At another port of the gateway it is replaced. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 
 /** For `npm start`: variables by which gateway and backend find each other. What the operator set stays. */
@@ -38,7 +38,7 @@ function reachable(host = '127.0.0.1'): string {
   return isIPv6(host) ? `[${host}]` : host
 }
 
-/** The gateway itself says what is wrong with the file. */
+/** Reads two keys of gateway.json; none from a faulty file, which the gateway itself reports. */
 function writtenKeys(file: string): { readonly upstream?: unknown; readonly issuer?: unknown } {
   try {
     return Object(JSON.parse(readFileSync(file, 'utf8')))

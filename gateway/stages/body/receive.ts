@@ -11,9 +11,9 @@ const MAX_BYTES = 16 * 1024
 
 /**
  * Waits for a short body before the request takes a permit or counts, so that a slow client only holds its own connection.
- * Longer ones, those of unknown length and those with `Expect: 100-continue` are streamed. Over HTTP/2 it waits a moment for
- * the end of an empty GET: many services refuse a GET with a body. Where the request to the service is signed, or a response with
- * the digest of the request, it waits for all of the body, and writes `bufferedBody`.
+ * Longer bodies, those of unknown length and those with `Expect: 100-continue` are streamed. Over HTTP/2 it waits a moment for
+ * the end of an empty GET: many services refuse a GET with a body. Where the gateway signs the request to the service, or signs
+ * the response to a request with Content-Digest, it reads the whole body and writes `bufferedBody`.
  */
 export function receive(
   gateway: Gateway,
@@ -39,7 +39,7 @@ function receiveWhole(
   return body instanceof Promise ? body.then(compare) : compare(body)
 }
 
-/** The gateway vouches for the digest that the client sent. */
+/** Refuses a wrong digest of the client, because a signature of the gateway will cover it. */
 function compareDigest({ req }: Exchange, body: Buffer): Refusal | undefined {
   const sent = combinedValue(req.fields, 'content-digest')
   const cause = sent === undefined ? undefined : digestFault(sent, body)

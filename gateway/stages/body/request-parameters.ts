@@ -6,9 +6,9 @@ import { percentDecoded, withoutSpaceAround } from '../../edge/syntax/characters
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 
-/** Services differ on `1e2` and `1.0`. */
+/** An integer that all services read alike: they differ on `1e2` and `1.0`. */
 const INTEGER = /^-?(?:0|[1-9]\d*)$/
-/** As JSON has it: services may read others, such as `0x10`, otherwise. */
+/** A number of JSON. Services differ on other spellings, such as `0x10`. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
 interface ParameterMisfit extends Misfit {
@@ -27,7 +27,7 @@ export function parameterMisfit(
     let texts: readonly string[]
     if (parameter.at !== undefined) {
       segments ??= segmentsOf(path)
-      // A template may divide an octet.
+      // A template may split a percent-encoded octet.
       const text = percentDecoded(textOf(parameter.at, segments))
       if (text === undefined) return { parameter, pointer: '', reason: 'must not end within an octet' }
       texts = [text]
@@ -48,7 +48,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   if (form === 'unread') return undefined
   if (form === 'repeated') return listMisfit(texts, parameter)
   const text = parameter.in === 'header' ? texts.join(', ') : first
-  // Services differ in which of several they take.
+  // Services differ in which of several values they take.
   if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
   if (form === 'commas') return listMisfit(text.split(',').map(withoutSpaceAround), parameter)
   if (form === 'single') return singleMisfit(text, parameter)
@@ -56,7 +56,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
 }
 
-/** A text may stand for a number; where both are allowed it is enough that one fits. */
+/** Checks one value. Where its text may also mean a number or boolean, it is enough that one of the two fits. */
 function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit | undefined {
   const value = meant(text, types)
   const misfit = fits(value)

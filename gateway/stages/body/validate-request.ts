@@ -19,8 +19,8 @@ const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is ne
 const UNSUPPORTED = refusal('unsupported_media_type')
 
 /**
- * Checks parameters and JSON body against the API's description, not in shadow mode. Waits for the body, which goes on byte
- * for byte. Writes `bufferedBody`.
+ * Checks parameters and JSON body against the API's description, unless in shadow mode. Waits for the body, which is forwarded
+ * byte for byte. Writes `bufferedBody`.
  */
 export function validate(
   gateway: Gateway,
@@ -43,7 +43,7 @@ export function validate(
   return mayEndEmpty(exchange) ? firstByteOrEnd(exchange.req).then(check) : check()
 }
 
-/** Over HTTP/2 an empty frame may end a request, over HTTP/1.1 an empty chunk. */
+/** True without a body, or with one that an empty frame (HTTP/2) or chunk (HTTP/1.1) has ended. */
 function isEmpty({ req, headers }: Exchange): boolean {
   if (!headers.hasBody || headers.contentLength === 0) return true
   return req.complete && req.body?.isEmpty === true
@@ -103,7 +103,7 @@ function hasAll(parameters: MediaParameters, wanted: MediaParameters | undefined
   return wanted !== undefined && [...wanted].every(([name, value]) => parameters.get(name) === value)
 }
 
-/** The most parameters; of two with equally many a service may take either, so none is chosen. */
+/** The content with the most parameters; undefined when two have equally many, because a service may take either. */
 function narrowest(fitting: readonly RequestContent[]): RequestContent | undefined {
   const most = Math.max(...fitting.map(({ parameters }) => parameters?.size ?? 0))
   const [one, another] = fitting.filter(({ parameters }) => parameters?.size === most)

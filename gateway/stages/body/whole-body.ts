@@ -57,7 +57,7 @@ export function readWholeBody(
   })
 }
 
-/** The body of a request, from memory or read; empty without one. Writes `bufferedBody`. @param maxBytes for a body that is not in memory yet */
+/** The whole body of a request, read unless it is in memory; empty without one. Writes `bufferedBody`. @param maxBytes bound for reading */
 export function wholeBody(
   gateway: Gateway,
   exchange: Exchange,

@@ -27,8 +27,8 @@ type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'
 type Credential = Exclude<Presented, string>
 
 /**
- * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds what it is bound to. From an address that guesses
- * only known tokens are good. Writes `principal` and `needsCertificate`.
+ * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds what the token is bound to. An address that guesses
+ * can use only tokens that were verified before. Writes `principal` and `needsCertificate`.
  */
 export function proveBearer(
   gateway: Gateway,

@@ -42,7 +42,7 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   return countCredential(gateway, 'mtls', outcome, untrusted)
 }
 
-/** As clients.json could give them. */
+/** Names of the certificate, in the spelling of clients.json. */
 function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): string {
   const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
@@ -51,7 +51,7 @@ function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): stri
 type Finding =
   | { readonly principal: Principal; readonly outcome?: undefined; readonly cause?: undefined }
   | { readonly principal?: undefined; readonly outcome: string; readonly cause: string }
-/** The clients of the certificates of open connections. When authorities change, a connection gets another object. */
+/** Findings by certificate, for open connections. When authorities change, a connection gets another `PeerCertificate`. */
 const FINDINGS = new WeakMap<PeerCertificate, { readonly table: ClientTable; readonly finding: Finding }>()
 
 function findingOf(gateway: Gateway, peer: PeerCertificate): Finding {
@@ -75,7 +75,7 @@ function withRoles(table: ClientTable, principal: Principal, peer: PeerCertifica
   return { principal: Object.freeze({ ...principal, scopes, scope: [...scopes].join(' ') }) }
 }
 
-/** The most exact name counts first. */
+/** Finds the client of a certificate, by the most exact name first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
   const alone = gateway.tls.trust?.independent !== true
@@ -104,7 +104,7 @@ function isFromItsIssuer(
   return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
 }
 
-/** Refuses a certificate that is good as far as is known (`isUnchecked`). */
+/** Refuses a certificate because its revocation could not be checked (`isUnchecked`). */
 export function revocationUnavailable(
   gateway: Gateway,
   method: 'bearer' | 'mtls',
@@ -127,7 +127,7 @@ export function verdictOn({ tls, clock }: Gateway, secure: TLSSocket): PeerCerti
   return peer === undefined || tls.ocsp === undefined ? peer : tls.ocsp.judge(peer)
 }
 
-/** The client certificate with its present verdict. A client that this connection can never prove is asked to connect anew. */
+/** The client certificate with its present verdict. Retires the connection when only a new one can prove the client. */
 export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
   const peer = secure && verdictOn(gateway, secure)
   if (peer?.mayPassAnew === true) res.retireConnection()

@@ -95,7 +95,7 @@ function inTurn<T>(
   return result instanceof Promise ? result.then(then) : then(result)
 }
 
-/** Reads the signatures of the first form that the request has some of. */
+/** Reads the signatures of the first form in which the request has any. */
 function presentedIn(
   received: UnverifiedRequest,
   forms: readonly SignatureForm[],
@@ -113,7 +113,7 @@ function presentedIn(
   return { form: forms[0] ?? HTTP_MESSAGE, ...malformed, signatures: [] }
 }
 
-/** Parsed addresses by the setting, which stays one object while it is in force. */
+/** Parsed addresses by the list `publicUrls`, which is one object while it is in force. */
 const ADDRESSES = new WeakMap<readonly string[], ReturnType<typeof addressOf>[]>()
 
 function addressOf(url: string) {
@@ -125,15 +125,15 @@ function addressOf(url: string) {
   }
 }
 
-/** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
+/** The request at each public address that Host names; behind a trusted proxy, which may change Host, at all of them. */
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target } = exchange.req
-  // What Connection names does not reach the service, so it cannot have been signed for it.
+  // Headers that Connection names do not reach the service, so no signature can cover them.
   const fields = withoutNominated(exchange.req.fields)
   const { publicUrls } = settings.dpop
   const addresses = ADDRESSES.getOrInsertComputed(publicUrls, (urls) => urls.map(addressOf))
   const received = exchange.host.toLowerCase()
-  // A client may have signed Host alone, and the authority of an absolute target takes its place.
+  // The authority of an absolute target replaces Host, but the client may have signed only Host.
   if (received !== exchange.headers.host?.toLowerCase()) return []
   return addresses
     .filter((one) => received === one.host || received === one.longHost || exchange.viaTrustedProxy)
@@ -142,7 +142,7 @@ export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly 
 
 interface Verified {
   readonly form: SignatureForm
-  /** At least one; the first with this body counts. */
+  /** At least one; the first that fits the body counts. */
   readonly verified: readonly VerifiedSignature[]
 }
 
@@ -156,7 +156,7 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
   const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
     exchange.bufferedBody = whole
-    // Accepted now, the client's next attempt would be refused as a replay.
+    // If it were accepted now, the client's next attempt would be refused as a replay.
     return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
   }
   return body instanceof Promise ? body.then(check) : check(body)
@@ -192,7 +192,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   })
 }
 
-/** Takes every good signature. Otherwise the message could come again with another of them alone. */
+/** Takes every good signature. Otherwise a replay could present only one that was not taken. */
 function take(
   { acceptedSignatures }: Gateway,
   good: readonly VerifiedSignature[],
@@ -238,7 +238,7 @@ interface Unproved extends Pick<SignatureFault, 'detail' | 'cause' | 'signer'> {
   readonly outcome: string
 }
 
-/** Tells a known client what its signature must have. */
+/** Refuses, and tells a known client what its signature must have. */
 function unproved(
   gateway: Gateway,
   { req, route }: Exchange,

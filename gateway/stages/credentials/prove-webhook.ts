@@ -31,12 +31,12 @@ const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [s
   unwritable: ['unwritable', 5, 'accepted webhooks cannot be written'],
 }
 
-/** A webhook names a key or, where the row names the client, has a signature of its scheme. */
+/** True for a request that names a key or, where the row names a client, has a signature header of the client's scheme. */
 export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boolean {
   const client = route?.webhookClient
   if (client === undefined) return valueIn(req.fields, API_KEY) !== undefined
   const scheme = gateway.clients.table.byWebhookClient.get(client)?.scheme
-  // Nothing can be verified, and `none` must not stand in for that.
+  // A client without a key: `none` must not let the request pass unverified.
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
 }
 
@@ -95,7 +95,7 @@ function headersOf(
 /** Characters of a URL: without them, the beginning of a JSON body could be moved to the end of the URL under one signature. */
 const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
-/** Host is not believed. */
+/** URLs that the sender may have signed. They come from `publicUrls`, because Host is not trusted. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
   if (!signed.includes('{url}')) return NO_URL
   if (!URL_CHARACTERS.test(req.target)) return []
@@ -113,7 +113,7 @@ function accept(
     body,
   }: { readonly key: WebhookKey; readonly message: WebhookMessage; readonly body: Buffer },
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  // Accepted now, the client's next attempt would be refused as a replay.
+  // If it were accepted now, the client's next attempt would be refused as a replay.
   if (exchange.closed) return undefined
   const { scheme, secrets, name } = key
   const content = { scheme, secrets, body, urls: urlsOf(gateway, exchange, scheme) }
@@ -134,7 +134,7 @@ function accept(
   const delivery: Delivery = { keys, sender: name }
   return whenSeen(gateway.deliveries.begin(delivery), (seen) => {
     if (seen === undefined && exchange.closed) gateway.deliveries.end(delivery, false)
-    // Its end is reported by `close`.
+    // `close` reports the end of the delivery.
     else if (seen === undefined) exchange.delivery = delivery
     return answer(seen)
   })

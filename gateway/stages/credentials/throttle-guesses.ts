@@ -32,7 +32,7 @@ export function countCredential<R extends Refusal | undefined>(
   return refused
 }
 
-/** Shadow mode must not block an address from the routes that are enforced. */
+/** Key of the address. Guesses in shadow mode count apart, so that they do not block the address on enforced routes. */
 function addressKey({ address, route }: Exchange): string {
   const key = limitKey('address', undefined, address)
   return route?.isShadow === true ? `shadow ${key}` : key

@@ -33,7 +33,7 @@ const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
-/** A client that leaves sooner has changed its mind: the service is not to blame. */
+/** Wait after which a client that leaves counts as unanswered. One that leaves sooner has changed its mind. */
 const PATIENCE_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
@@ -71,15 +71,15 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #bytesLeft: number | undefined = undefined
   #isPaused = false
   #bodyBegan = false
-  /** True when the response ends sessions: it is delivered even if one is its caller's. */
+  /** True when the response ends sessions: it is delivered even if it ends the caller's own. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** The client has no part in it any more: only the response head is awaited, or with a key all of the response. */
+  /** Set once it goes on without the client: only for the response head or, with an idempotency key, the whole response. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
   /** The response while it waits for its signature; undefined: none waits. */
   #held: HeldResponse | undefined = undefined
-  /** What is kept of the response, whether or not its client is still there. */
+  /** Keeps the response for its idempotency key, also when the client has gone. */
   readonly #keyed: KeyedExchange | undefined
   onEnd: (() => void) | undefined = undefined
 
@@ -203,7 +203,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.res.write(body)
   }
 
-  /** For a response that is too long to hold, or has no room. */
+  /** Sends a held response unsigned: it is too long to hold, or there is no room for it. */
   #sendUnsigned({ head, body }: HeldResponse): void {
     this.#held = undefined
     countUnsigned(this.#gateway, this.#exchange)
@@ -245,15 +245,15 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   /**
-   * The service may have acted, and its head may revoke sessions: it is awaited for a moment. A request that changes nothing
-   * is cancelled. With an idempotency key the whole response is awaited, because the client will ask for it.
+   * Waits for the response head for a moment, because the service may have acted and the head may revoke sessions. Cancels a
+   * request that changes nothing. With an idempotency key waits for the whole response, because the client will ask for it.
    */
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
     if (this.#status === 0 && req.complete && waitedMs > PATIENCE_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
-    // A client of gRPC cancels a call at the service too.
+    // A gRPC client that leaves wants the service to cancel the call, too.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()

@@ -8,7 +8,7 @@ import { hostOf } from '../../upstream/upstream-address.ts'
 interface RequestToService {
   readonly target: string
   readonly common: CommonFields
-  /** List to which the fields of the signature are added: the trace of a retry changes it. */
+  /** The signature is added to this list itself, because a retry changes the trace in it. */
   readonly fields: Field[]
   readonly hasBody: boolean
   /** Address of the service, as `signedTarget` of the row. */

@@ -63,7 +63,7 @@ export function openTunnel(
   return undefined
 }
 
-/** A caller goes on asking in a tunnel, so its authentication counts as long as it is open. */
+/** Checks that the authentication is still recent enough: the caller goes on asking as long as the tunnel is open. */
 function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expired' | undefined {
   const isGood = exchange.route?.isShadow === true || refuseAuthentication(gateway, exchange) === undefined
   return isGood ? undefined : 'token_expired'

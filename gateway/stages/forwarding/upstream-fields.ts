@@ -13,7 +13,7 @@ import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certific
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/prove-certificate.ts'
 
-/** The end-to-end fields, then how the request came and who the caller is: the client's Connection field cannot remove these. */
+/** The end-to-end fields, then those on connection and caller: the client's Connection field cannot remove the latter. */
 export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
@@ -38,7 +38,7 @@ export function upstreamFields(
   return { common, fields }
 }
 
-/** Fields that mostly differ in each request. The gateway writes X-Request-ID itself, and sends the others with the request's own. */
+/** Fields that mostly differ in each request, so they are not in `common`. The gateway writes X-Request-ID itself. */
 const VARYING: ReadonlySet<string> = new Set([
   'content-digest',
   'content-length',
@@ -61,8 +61,8 @@ function differLittle(fields: readonly Field[], others: readonly Field[]): boole
 }
 
 /**
- * Shared by requests of a connection with the same received fields, but for those that vary. `fit` compares all that it is made of; the
- * client's address follows from the connection, the fields and the configuration.
+ * Fields for all requests of a connection whose received fields are the same, except varying ones. `fit` compares all that they
+ * are made of; the client's address follows from the connection, the fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
@@ -214,7 +214,7 @@ function joined(fields: readonly Field[], name: string): string | undefined {
 function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kept: readonly Field[]): void {
   const { peer, address, secure } = exchange
   const { loop } = exchange.headers
-  // A proxy that wrote Forwarded alone named this client.
+  // A proxy that wrote only Forwarded has named this address.
   const chain = joined(kept, 'x-forwarded-for') ?? (address === peer ? undefined : address)
   const proto = joined(kept, 'x-forwarded-proto') ?? (secure === undefined ? 'http' : 'https')
   fields.push(
@@ -266,7 +266,7 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
   return fields
 }
 
-/** Adds the client's certificate (RFC 9440), from a proxy the one that it names. @returns whether a received field went on */
+/** Adds the client's certificate (RFC 9440), or the one that a trusted proxy names. @returns whether a received field went on */
 function addCertificate(
   gateway: Gateway,
   exchange: Exchange,
@@ -284,7 +284,7 @@ function addCertificate(
   return false
 }
 
-/** Bounded: names that clients make up count as their family. */
+/** Headers whose removal was logged, by route. Bounded: invented names count as their family. */
 const TOLD = new WeakMap<object, Set<string>>()
 
 /** Logs the first removal of each header by each route. */

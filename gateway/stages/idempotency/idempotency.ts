@@ -29,8 +29,8 @@ const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After'
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
 
 /**
- * Begins the key of a request, or answers with what it came to before. Waits for the body, and until the file, the disk or the shared
- * store has the key. Writes `bufferedBody`, `keyed` and `replayOf`.
+ * Begins the idempotency key of a request, or answers with its earlier outcome. Waits for the body, and until the
+ * file, the disk or the shared store has the key. Writes `bufferedBody`, `keyed` and `replayOf`.
  */
 export function idempotency(
   gateway: Gateway,
@@ -185,7 +185,7 @@ function outcomeOf(
   }
 }
 
-/** Names what the trail has of both requests. */
+/** Refuses a key whose outcome is unknown. The cause names the first request and its caller as the trail does. */
 function unknown(
   { metrics }: Gateway,
   { principal, route }: Exchange,
@@ -210,7 +210,7 @@ function count({ metrics }: Gateway, { route }: Exchange, outcome: string): void
   metrics.gateway_idempotency_total.count(route?.path ?? '', outcome)
 }
 
-/** Ends an exchange with the response that its key was given first. @param kept body of that response, latin1 */
+/** Ends an exchange with the response that is kept for its key. @param kept body of that response, latin1 */
 function replay(
   gateway: Gateway,
   exchange: Exchange,

@@ -2,7 +2,7 @@ import { nominatedBy } from '../../edge/rules/hop-by-hop.ts'
 import { RESPONSE_PARTS } from '../../edge/rules/response-headers.ts'
 import { Field } from '../../edge/syntax/field.ts'
 
-/** They are for the first request alone. */
+/** Fields that are for the first request alone. */
 const OF_ONE_REQUEST = /^(?:set-cookie2?|dpop-nonce|x-rate-?limit.*|x-(?:correlation|trace)-id)$/
 
 /** The end-to-end fields of a service's response that a replay has too: each `name: value` with its CR LF, latin1. */

@@ -8,7 +8,7 @@ import { traceIdOf } from '../../tracing/trace.ts'
 const EVERY_MS = 1000
 /** Lines at once, by level. Those of `info` are enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
-/** Foreign text in a cause is quoted and short already. */
+/** Limit for a whole cause. Untrusted text in it is already quoted and short. */
 const MAX_CAUSE_LENGTH = 400
 
 /**
@@ -25,7 +25,7 @@ export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, caus
   writeLine(gateway, exchange, { code, cause, client, level: 'info', message: 'would be refused' })
 }
 
-/** A browser keeps from its page what the gateway answered. */
+/** Logs that a browser will withhold the response from its page. */
 export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
   writeLine(gateway, exchange, { code: undefined, cause, level: 'info', message: 'a browser refuses' })
 }

@@ -5,7 +5,7 @@ import type { Refusal } from '../../refusals.ts'
 
 const MAX_ACCEPT_CHARACTERS = 1024
 
-/** Browsers prefer HTML for navigation and forms (RFC 9110 section 12.5.1). Clients that accept anything get JSON. */
+/** True when Accept prefers HTML (RFC 9110 section 12.5.1), as browsers do for navigation. Clients that accept anything get JSON. */
 export function prefersHtml(fields: readonly Field[]): boolean {
   let accept = ''
   for (const { lower, value } of fields) if (lower === 'accept') accept += `${value},`
@@ -18,7 +18,7 @@ export function prefersHtml(fields: readonly Field[]): boolean {
   return html > 0 && html >= anything
 }
 
-/** By name in lower case. */
+/** Weights of media types, by name in lower case. */
 function weightsOf(accept: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const range of accept.split(',')) {

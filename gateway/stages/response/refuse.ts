@@ -10,7 +10,7 @@ import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { signResponse } from './sign-response.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
-/** Ends an exchange with a response of the gateway. If it cannot be recorded, that is 503. */
+/** Ends an exchange with a response of the gateway: a 503 when the request cannot be recorded. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
@@ -51,12 +51,12 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
-/** Whoever is not proved must not make the gateway sign. */
+/** False for a caller that had to prove itself and has not: it must not make the gateway sign. */
 function isProved({ principal, route }: Exchange): boolean {
   return principal !== undefined || route?.auth.has('none') === true
 }
 
-/** A call of gRPC gets its status in the fields of a 200; trail and metrics have that of the refusal. */
+/** A call of gRPC gets its status in the fields of a 200; trail and metrics have the status of the refusal. */
 function refuseCall(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { status, detail, headers } = refusal
   const grpcStatus = grpcStatusOfRefusal(status)

@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { requestsOf } from '../credentials/prove-signature.ts'
 
-/** Limit for a body. The signature goes before the body, so a longer one is passed on without it. */
+/** Limit for a signed body. The signature precedes the body, so a longer body is passed on unsigned. */
 const MAX_BYTES = 1024 * 1024
 
 /** Signs a response where its row asks for it. Writes `responseSignature`. @param body as it is transferred */

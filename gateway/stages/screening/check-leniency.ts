@@ -26,7 +26,7 @@ const LEADS_ELSEWHERE = refusal('invalid_target', {
 })
 const UNDERSCORE_NAME = /^[a-z0-9_-]+$/
 
-/** Undefined: the names may pass, at least on some route. @param oddNames in lower case */
+/** The refusal of odd header names; undefined when they may pass. @param oddNames in lower case */
 export function refusalOfNames(
   { allowedFieldNames, leniency }: Pick<Settings, 'allowedFieldNames' | 'leniency'>,
   oddNames: readonly string[],
@@ -41,7 +41,7 @@ export function refusalOfNames(
   return undefined
 }
 
-/** Frameworks act on the header's method, while row, scopes and limit are those of the request's own. */
+/** Refuses a header that names another method: frameworks act on it, but row, scopes and limit fit the request's own method. */
 function methodOverride(name: string): Refusal {
   return refusal('method_override', {
     detail: `The ${name} header asks for another method: send the request with that method.`,

@@ -108,7 +108,7 @@ export class ClientOcsp {
     return asking
   }
 
-  /** Merges an answer with the one before. A failure undoes none: a good answer counts to its end, others until the next. */
+  /** Merges an answer with the one before. A failure replaces no answer: a good one counts to its end, others until the next answer. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
     const { thisUpdateMs: sinceMs = nowMs } = answer

@@ -27,8 +27,9 @@ const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 export class UnusableList extends Error {}
 
 /**
- * Parses one list, of all certificates of its authority or of a part of them. OpenSSL uses the lists in handshakes, the gateway for open connections. @throws UnusableList when
- * it is a delta list, or has an unknown scope or critical extension @throws Error when it is not a list
+ * Parses one list, which covers all certificates of its authority or a part of them. OpenSSL uses lists in handshakes, the
+ * gateway for open connections. @throws UnusableList when it is a delta list, or has an unknown scope or critical extension
+ * @throws Error when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
   const [signed, algorithm, signature, ...rest] = membersIn(readDer(der), TAG.sequence)
@@ -82,7 +83,7 @@ function serialOf(entry: Der): string {
   return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
 
-/** Critical ones say that an entry means something else: a certificate of another issuer, or what nobody knows. */
+/** Refuses critical extensions: they change what an entry means, for example to a certificate of another issuer. */
 function checkEntryExtensions(extensions: Der): void {
   for (const extension of membersIn(extensions, TAG.sequence)) {
     const [oid, critical] = extension.members()
@@ -118,9 +119,9 @@ function algorithmIn(algorithm: Der | undefined): ReturnType<typeof readSignatur
 }
 
 interface ListsOfAuthority {
-  /** It has signed them. */
+  /** Lists that the authority has signed. */
   readonly proved: readonly RevocationList[]
-  /** They have its name; their signature algorithm is not known here. */
+  /** Lists with its name, whose signature algorithm is not known here. */
   readonly named: readonly RevocationList[]
 }
 

@@ -75,7 +75,7 @@ export function trustedPath(
   }
 }
 
-/** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
+/** When the first authority expires, and when the first scope has no list in date; epoch milliseconds, Infinity: never. */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
   const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
   const bySigner = [...Map.groupBy(ofSent, ({ issuer }) => issuer).values()]
@@ -91,7 +91,7 @@ export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'auth
   }
 }
 
-/** When the first of an authority's scopes has no list any more that is not out of date. */
+/** When the first scope of an authority has no list in date any more. */
 function firstScopeEndMs(lists: readonly RevocationList[]): number {
   const byScope = Map.groupBy(lists, ({ scope }) => scope?.key)
   return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))

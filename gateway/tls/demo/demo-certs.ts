@@ -27,7 +27,7 @@ export async function makeDemoCertificates(
   return { present, instructions: instructions(directory, client) }
 }
 
-/** Without the authority's key, so that nobody can issue more certificates. */
+/** Makes the files, without the authority's key: nobody can issue more certificates. */
 async function makeFiles(): Promise<{
   readonly files: ReadonlyMap<string, string>
   readonly client: Issued

@@ -1,6 +1,6 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
 
-/** A secret from which the keys of that day and of all later ones follow, but of none before. */
+/** A secret from which the keys of `day` and of all later days follow, but no earlier ones. */
 export interface DayKey {
   readonly day: number
   readonly key: string
@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000
 const FIRST_DAY = 20_454
 /** 2126-01-01. A later clock is wrong, and to hash day by day up to it would take too long. */
 const LAST_DAY = FIRST_DAY + 36_524
-/** A clock that is put right by a little at midnight changes nothing. */
+/** Days that the clock may go back without effect: it may be corrected by a little at midnight. */
 const AHEAD_DAYS = 1
 const KEY_BYTES = 32
 /** Name, HMAC key and AES key, as Node wants them. */
@@ -34,7 +34,7 @@ export class TicketKeys {
   #day: number
   #key: Buffer
 
-  /** @param options `ofSecret`: it is the first key of a secret, which others have too */
+  /** @param options `ofSecret`: `start` is the first key of a secret that other gateways have too */
   constructor(start: DayKey, { ofSecret = false }: { readonly ofSecret?: boolean } = {}) {
     this.#first = ofSecret ? start : undefined
     this.#day = start.day
@@ -49,7 +49,7 @@ export class TicketKeys {
     return { day: this.#day, key: this.#key.toString('hex') }
   }
 
-  /** The clock was ahead and has been put right: otherwise the key would stay the same until that day. */
+  /** Leaves a day that the clock reached too early: otherwise the key would stay the same until that day. */
   #setBack(today: number): void {
     if (this.#first === undefined) {
       this.#replace('clock set back')

@@ -15,13 +15,13 @@ interface StaplerOptions {
   readonly clock: () => number
   /** Called when another response is to be sent from now on; undefined: none. */
   readonly onStaple: (staple: Staple | undefined) => void
-  /** Called when what was offered last cannot be sent, or no longer, and when it can. */
+  /** Called with the fault when the last offered response cannot be sent, or no longer; with undefined when it can. */
   readonly onVerdict: (fault: string | undefined) => void
 }
 
 /**
- * Sends a response of OCSP that is good for the certificate in force; else the last one as long as it holds, unless the
- * authority has revoked the certificate.
+ * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good response while it
+ * holds, unless the authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions
@@ -57,7 +57,7 @@ export class Stapler {
     this.#decide()
   }
 
-  /** Looks at the time. */
+  /** Stops sending a response that has expired. */
   check(): unknown {
     return this.#decide()
   }
