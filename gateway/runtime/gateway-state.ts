@@ -38,7 +38,7 @@ export interface GatewayState {
   readonly revocations: Revocations
   readonly acceptedWebhooks: ReplayMemory
   readonly acceptedSignatures: ReplayMemory
-  /** Webhooks without a signed time that the service has taken. */
+  /** Webhooks of GitHub and of described schemes that the service has taken. */
   readonly deliveredWebhooks: ReplayMemory
   readonly proofs: ReplayMemory
   readonly keys: IdempotencyKeys
