@@ -17,14 +17,14 @@ export interface BystanderRequest {
 /** What became of all their requests. */
 export interface Outcomes {
   sent: number
-  /** No response with status 200 within {@link PATIENCE_MS}. */
+  /** No response with status 200 within {@link RESPONSE_MS}. */
   failed: number
   longestMs: number
   /** Waits of the requests that have ended, failed or not. */
   readonly waitsMs: number[]
 }
 
-export const PATIENCE_MS = 8_000
+export const RESPONSE_MS = 8_000
 const EVERY_MS = 50
 const ADDRESSES = 20
 
@@ -73,7 +73,7 @@ function statusOf({ port, secure, make }: BystanderRequest, localAddress: string
     localAddress,
     agent,
     rejectUnauthorized: false,
-    signal: AbortSignal.timeout(PATIENCE_MS),
+    signal: AbortSignal.timeout(RESPONSE_MS),
   }
   return new Promise((resolve) => {
     const sent = (secure ? requestSecurely : request)(options, (res) => {

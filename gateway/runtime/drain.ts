@@ -7,7 +7,7 @@ const SWEEP_MS = 50
 /** Time that a connection stays open after its last use: a next request may be on its way. */
 const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
-const LAST_WORDS_MS = 500
+const LAST_REFUSALS_MS = 500
 /** Longest time that a stop waits for a receiver of spans. The drain deadline bounds it too. */
 export const MAX_SPANS_MS = 3000
 
@@ -55,7 +55,7 @@ export async function drain(
   await beforeClose?.()
   await closeParts(inForce, reason)
   clearTimeout(orphansEnd)
-  const restMs = Math.max(LAST_WORDS_MS, endMs - steadyClock())
+  const restMs = Math.max(LAST_REFUSALS_MS, endMs - steadyClock())
   await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
 }
 
@@ -105,5 +105,5 @@ function breakOffRest(inForce: InForce, listeners: readonly HttpServer[]): void 
   // Refusals wait for their audit records, and clients must still read them.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()
-  }, LAST_WORDS_MS)
+  }, LAST_REFUSALS_MS)
 }

@@ -17,7 +17,7 @@ import type { Successor } from './successor.ts'
 const DECIDE_MS = 1000
 const LOOK_EVERY_MS = 2
 /** Time for the last refusals to be recorded and read by clients. */
-const LAST_WORDS_MS = 500
+const LAST_REFUSALS_MS = 500
 type Unpassed = Omit<ParkedConnection, 'goOn'>
 type SuccessorChannel = Pick<Successor, 'pass'>
 
@@ -126,11 +126,11 @@ export class ConnectionHandOver {
       for (const socket of this.#waiting) socket.destroySoon()
       // TLS handshakes may end later.
       this.#take = ({ socket }) => socket.destroy()
-    }, LAST_WORDS_MS)
+    }, LAST_REFUSALS_MS)
     // Clients that take nothing would keep them open for ever.
     setTimeout(() => {
       for (const socket of this.#waiting) socket.destroy()
-    }, 2 * LAST_WORDS_MS)
+    }, 2 * LAST_REFUSALS_MS)
     // A request that has just gone through has its own time.
     setTimeout(() => {
       for (const socket of this.#relayed) socket.destroy()

@@ -13,7 +13,7 @@ const RETRY_MS = 1000
 /** Time after which a new process that has not heard the last message counts as hanging. */
 const HEARD_MS = 5000
 /** Time that a stop leaves for the last message to be heard. */
-const LAST_WORDS_MS = 2000
+const LAST_MESSAGE_MS = 2000
 
 export interface StateFiles {
   /** Completes the files and gives them up. @returns the state that is in no file */
@@ -118,7 +118,7 @@ export class HandOver {
     }, HEARD_MS)
     const heard = isTold.then(() => true)
     const stopped = hurry.then(
-      () => new Promise<false>((resolve) => setTimeout(resolve, LAST_WORDS_MS, false)),
+      () => new Promise<false>((resolve) => setTimeout(resolve, LAST_MESSAGE_MS, false)),
     )
     const isHeard = await Promise.race([heard, stopped])
     clearTimeout(wait)

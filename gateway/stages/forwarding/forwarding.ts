@@ -34,7 +34,7 @@ const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 /** Wait after which a client that leaves counts as unanswered. One that leaves sooner has changed its mind. */
-const PATIENCE_MS = 1000
+const UNANSWERED_AFTER_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
 const REFUSAL_OF_LAPSE: Readonly<Record<Lapse, Refusal>> = {
@@ -251,7 +251,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
-    if (this.#status === 0 && req.complete && waitedMs > PATIENCE_MS)
+    if (this.#status === 0 && req.complete && waitedMs > UNANSWERED_AFTER_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
     // A gRPC client that leaves wants the service to cancel the call, too.
     const mayHaveActed =
