@@ -22,7 +22,7 @@ export interface RequestFacts {
   readonly interactionId?: string | undefined
   /** W3C Trace Context: 32 hexadecimal digits. */
   readonly traceId?: string | undefined
-  /** The gateway's own id, a UUID, when `requestId` is the client's, who may repeat it. */
+  /** The gateway's own id, a UUID, when `requestId` comes from the client, who may repeat it. */
   readonly gatewayId: string | undefined
 }
 
@@ -40,7 +40,7 @@ export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
   readonly pid: number
-  /** API_REQUEST records before this line without API_RESPONSE before it; at 0 recovery reads no further back. */
+  /** Requests that are open at this line; at 0 recovery reads no further back. */
   readonly open: number
   readonly cutBytes?: number | undefined
   /** API_RESPONSE records written for requests of an earlier run that had none. */
@@ -67,10 +67,10 @@ type StopFacts = Pick<StartFacts, 'timestamp' | 'pid' | 'open'> & { readonly rea
 interface PruneFacts {
   readonly timestamp: string
   readonly segment: string
-  /** Its first and last leaf in the log (C2SP tlog-tiles), whose tiles before `last` may go too; undefined without seals. */
+  /** First and last leaf of the segment in the log (C2SP tlog-tiles); undefined without seals. Tiles before `last` may go too. */
   readonly first?: number | undefined
   readonly last?: number | undefined
-  /** Time of its first record, and when it was closed; ISO 8601. */
+  /** When the first record of the segment was written, and when the segment was closed; ISO 8601. */
   readonly from?: string | undefined
   readonly until: string
 }
@@ -81,14 +81,14 @@ interface StoreFacts {
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
-  /** When it could no longer be written, where that was not just now; ISO 8601. */
+  /** When the store could no longer be written, unless at `timestamp`; ISO 8601. */
   readonly since?: string | undefined
 }
 
 export const RECORD_HEAD = '{"type":"'
 export const START_HEAD = '{"type":"AUDIT_START",'
 export const STOP_HEAD = '{"type":"AUDIT_STOP",'
-/** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
+/** A longer line is no record, and is not parsed: for a line of brackets a parser takes fifty times its length in memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
 /** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
 export const TRAIL_FORMAT = 4
@@ -99,7 +99,7 @@ const CUT_MARK = '…'
 /** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** Optional members, in their order at the end of the object. Their values have known lengths, so they are found from the end. */
+/** Optional members, in their order at the end of the object. The first four have values of known lengths, found from the end. */
 const SESSION_ID_KEY = ',"sessionId":"'
 const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
@@ -133,7 +133,7 @@ function quoted(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-/** At most `maxChars` UTF-16 units, the last of which is `…` when something was cut; never half a surrogate pair. */
+/** Cuts a text to `maxChars` UTF-16 units, the last one `…`; never halves a surrogate pair. */
 export function bounded(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const last = text.charCodeAt(maxChars - 2)
@@ -157,12 +157,12 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, `"grpcStatus"`,
- * `"decisionId"` and `"replayOf"` last.
+ * API_RESPONSE: the request's fields. `"statusCode"`, `"duration"` and members of a refusal stand before the optional members;
+ * `"grpcStatus"`, `"decisionId"` and `"replayOf"` stand last.
  * Made from the request's line, which is five times faster than building the fields again.
- * @param durationMs written with three decimals; 0 when it is not a number at or above 0 @param grpcStatus at most two digits;
- * undefined: no call of gRPC @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that the
- * response was first given to; the others of a refusal, before the optional members
+ * @param durationMs written with at most three decimals; 0 when it is negative or not finite @param grpcStatus at most two
+ * digits; undefined: no call of gRPC @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request
+ * that first got the response
  */
 export function responseTo(
   requestLine: string,
@@ -224,7 +224,7 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** The end of the members of the request: no value can hold these keys, because quotes inside values are escaped. */
+/** Index behind the members that the request has too. No value can hold later keys: quotes inside values are escaped. */
 function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
   const decisionId = line.lastIndexOf(DECISION_ID_KEY)
@@ -271,7 +271,7 @@ export function typeOf(record: string): string {
 /** Numbers of records by their types. */
 export type RecordCounts = ReadonlyMap<string, number>
 
-/** Counts lines by type. V8 makes each line one piece when it is read, so joining them later is cheap. */
+/** Counts lines by type. V8 flattens each line when a character is read, so joining the lines later is cheap. */
 export function countsOf(lines: readonly string[]): RecordCounts {
   const counts = new Map<string, number>()
   let requests = 0

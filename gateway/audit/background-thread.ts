@@ -1,9 +1,9 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Heap of the threads that seal and that ask witnesses. What others send can cost such a thread its memory, and no other thread. */
+/** Heap of the threads that seal and that ask witnesses. Input from others can exhaust the memory of such a thread only. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Not less. The gateway is started with 32 MiB for young objects, in every thread. V8 marks old objects without end while it
-  // has no room for a whole young generation below this limit: that took a sixth of the CPU time of the gateway.
+  // Must not be less. Every thread has 32 MiB for young objects. While less than that is free below this limit, V8 marks old
+  // objects without end: that took a sixth of the CPU time of the gateway.
   maxOldGenerationSizeMb: 128,
 }
 
@@ -69,7 +69,7 @@ export class BackgroundThread<Message, News> {
     this.#worker?.postMessage(message, transfer)
   }
 
-  /** Asks it to end, and does not start it again. @param hurry ends the wait @returns false when it was late, and terminated */
+  /** Asks the thread to end, and does not start it again. @param hurry ends the wait @returns false: it was late, and terminated */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker
     this.#isFinishing = true

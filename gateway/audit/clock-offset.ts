@@ -21,11 +21,11 @@ const SOURCES: readonly Source[] = [
 ]
 
 const TIMEOUT_MS = 500
-/** Number of steps in which that time passes. A time in which this thread did not run counts as one step. */
+/** Steps that the timeout is divided into. A pause of this thread counts as one step, however long. */
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/** Asks all programs at once. Never rejects. @returns undefined when none of them runs and knows */
+/** Asks all programs at once. Never rejects. @returns undefined when none of them runs and knows it */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,

@@ -10,7 +10,7 @@ interface ConfigChangeFacts {
   readonly after: readonly object[]
 }
 
-/** Facts of the file as it was read. Only its owner, the group if so allowed, and root can write it. */
+/** Owner and time of change of the file as it was read. Only the owner, root and, if its mode says so, the group can write it. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
   readonly modified: string
@@ -22,7 +22,7 @@ type Side = 'before' | 'after'
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
- * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` where one is too short. A long
+ * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one line is too small. A long
  * row is divided into its keys, a long list into halves. A long single value becomes its length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {

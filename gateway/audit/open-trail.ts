@@ -37,7 +37,7 @@ function begun(options: OpenOptions, isInherited: boolean): ReturnType<typeof op
   return opened
 }
 
-/** As `openTrail`, but the predecessor still sends open responses. @throws also when the file cannot be written now */
+/** Opens the trail while the predecessor still sends responses. @throws as `openTrail`, also when the file cannot be written now */
 export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
@@ -80,7 +80,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   }
 }
 
-/** A second writer would close the open requests of the first, and cut off a line that is being written. */
+/** Locks the trail: a second writer would close the open requests of the first, and cut off a line that it is writing. */
 function lockTrail(file: string): ProcessLock {
   const path = `${realPathOf(file)}.lock`
   return takeProcessLock({
@@ -112,7 +112,7 @@ export class InheritedRequests {
     this.count = recovered.length
   }
 
-  /** Writes records of the predecessor. @returns what it must wait for; undefined: nothing */
+  /** Writes records of the predecessor. @returns a `Commit` that the predecessor must wait for, if any */
   settle(lines: readonly string[]): Commit | undefined {
     let last: Commit | undefined
     for (const line of lines) {

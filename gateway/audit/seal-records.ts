@@ -4,7 +4,7 @@ export type SealNews =
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
   /** Sealed lines are no longer in the trail. `found`: lines up to the last one that was found; undefined: none was. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
-  /** These records were sealed as the files had them; the process that wrote them was gone. */
+  /** Number of records that were sealed as the files had them, because the process that wrote them was gone. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
 
 /** @param timestamp ISO 8601 @param origin name of the log */
@@ -16,10 +16,10 @@ export function sealRecord(timestamp: string, origin: string, { type, ...facts }
 export interface ForeignWrite {
   readonly file: string
   readonly inode: string
-  /** Bytes of it that the gateway wrote. */
+  /** How many bytes of the file the gateway wrote. */
   readonly at: number
   readonly found: number
-  /** `behind the end`: before a start, behind the last line of an orderly stop. */
+  /** `behind the end`: found at a start, behind the last line of an orderly stop. */
   readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'renamed' | 'behind the end'
 }
 

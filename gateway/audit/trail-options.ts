@@ -20,7 +20,7 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Called when `count` records of a type are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called again at each start, until the file that was begun because of it is rotated. */
+  /** Called when others have written to the trail, and at each start until the file begun because of that is rotated. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
   /** Called at the start when the process before has not stopped in order. */

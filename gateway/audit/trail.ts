@@ -37,7 +37,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** What `settleOnce` has recorded in each file. Not by inode: a new file may have that of a removed one. */
+  /** The subjects of `settleOnce`, by file. Not by inode: a new file may have the inode of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
@@ -78,13 +78,13 @@ export class Trail {
     return this.#trailFile.told
   }
 
-  /** Seals the lines from now on, with `isSealed` from its opening on. */
+  /** Seals the lines written from now on; with `isSealed`, also those written since the opening. */
   sealWith(seals: TrailSeals): void {
     this.#seals = seals
     this.#trailFile.follow(seals)
   }
 
-  /** Undefined when the file is not ours to rotate, or not now. */
+  /** The inode of the file; undefined when the file is not ours to rotate, or not now. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
@@ -199,7 +199,7 @@ export class Trail {
   /**
    * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
    * AUDIT_START and the lines that the old one did not take. With `synced` the caller has the right to commit.
-   * @throws Error that names the file, and the old one is kept; or the system's, when the old one could not be synced or closed
+   * @throws Error that names the file: the old one is kept. Error of the system: the old one could not be synced or closed
    */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
@@ -286,14 +286,14 @@ export class Trail {
     this.recheck()
   }
 
-  /** After `suspend`: another process writes what this one has to settle, first what is pending. */
+  /** After `suspend`: hands pending and later records to another process. */
   leaveTo(successor: (lines: readonly string[]) => Commit): void {
     this.#successor = successor
     const { lines, written } = this.#outage.leave()
     successor(lines).whenDone(written)
   }
 
-  /** As `close`, with the last seal behind AUDIT_STOP. */
+  /** Closes the trail, with the last seal behind AUDIT_STOP. */
   async end(reason: string): Promise<void> {
     if (this.#seals !== undefined && !this.#closed && !this.#suspended) await this.#stop(reason)
     this.close(reason)

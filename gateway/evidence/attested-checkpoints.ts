@@ -16,7 +16,7 @@ import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 export class AttestationFault extends Error {}
 
 /**
- * The witnesses that an auditor trusts. @param keys C2SP verifier keys @param count of them that must have signed
+ * The witnesses that an auditor trusts. @param keys C2SP verifier keys @param count how many of them must have signed
  * @throws Error when one is no key of a witness, or is there twice
  */
 export function trustedWitnesses(keys: readonly string[], count = keys.length): Witnesses {
@@ -42,7 +42,7 @@ export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
   return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
 }
 
-/** Reads a checkpoint that witnesses have signed, not the log. @throws AttestationFault when too few of these have */
+/** Verifies the witnesses' signatures of a checkpoint, not the log's. @throws AttestationFault when too few have signed */
 export function openWitnessed(
   file: string,
   witnesses: Witnesses,
@@ -108,7 +108,7 @@ export interface ProvenLog {
   provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
-/** Tells whether the log continues a kept checkpoint. It is not known where the lines under it have been pruned. */
+/** Tells whether the log continues a kept checkpoint. `isKnown` is false when tiles under it are missing, as after pruning. */
 export function compareKept(
   { file, bytes, says }: KeptCheckpoint,
   key: TrustedKey,

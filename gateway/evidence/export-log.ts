@@ -23,7 +23,7 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  // It is read once, because a running gateway replaces it.
+  // The checkpoint is read once, because a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
@@ -44,7 +44,7 @@ interface TileName {
   readonly path: string
 }
 
-/** The tiles that lead to the signed root. @param first leaf whose line is there @throws EvidenceFault when one over later lines differs */
+/** The tiles that lead to the signed root. @param first leaf with a line @throws EvidenceFault when one over it or later leaves is not proven */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

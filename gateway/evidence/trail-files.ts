@@ -111,7 +111,7 @@ function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
-/** True where a file cannot be read: the reader names it. */
+/** True if a file begins with a record, or cannot be read: the reader then names it. */
 async function hasRecords(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     try {

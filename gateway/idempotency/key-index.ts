@@ -10,7 +10,7 @@ export interface KeyEntry extends Journaled {
   isAwaited: boolean
   /** Another key with the same code. Only `KeyIndex` writes this member and the two below. */
   sameCode: KeyEntry | undefined
-  /** Keys of the same caller. */
+  /** The neighbours among the keys of the same caller. */
   older: KeyEntry | undefined
   newer: KeyEntry | undefined
 }
@@ -40,16 +40,16 @@ interface CallersKeys {
   newest: KeyEntry | undefined
 }
 
-/** The name of a secret is not part of the code: most keys have the same one. */
+/** Index behind the name of the secret in an id. Most ids have the same name, so it is not part of the code. */
 const CODE_FROM = 6
 
 /**
- * Keys by their ids, and those of each caller from the oldest to the newest. A Map of texts would take
- * longer: V8 interns each text that it is asked for.
+ * Keys by their ids, and those of each caller from the oldest to the newest. A Map by texts would take
+ * longer: V8 interns each text that is looked up.
  */
 export class KeyIndex {
   size = 0
-  /** The first of those with one code. */
+  /** The first key of each code; `sameCode` leads to the others. */
   readonly #byCode = new Map<number, KeyEntry>()
   readonly #ofCallers = new Map<string, CallersKeys>()
 
@@ -82,7 +82,7 @@ export class KeyIndex {
     own.newest = entry
   }
 
-  /** Does nothing when it is not here. */
+  /** Removes an entry, if it is here. */
   delete(entry: KeyEntry): void {
     const own = this.#ofCallers.get(entry.caller)
     if (own === undefined || !this.#unchain(entry)) return
@@ -120,7 +120,7 @@ export class KeyIndex {
   }
 }
 
-/** 30 bits of the keyed hash that an id is. */
+/** 30 bits of an id, which is a keyed hash. */
 function codeOf(id: string): number {
   let code = 0
   for (let at = CODE_FROM; at < CODE_FROM + 5; at++) code = ((code << 6) ^ id.charCodeAt(at)) & 0x3fffffff

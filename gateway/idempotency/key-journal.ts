@@ -9,7 +9,7 @@ import { createSegment, type Journaled, type OnFound, readSegments, type Segment
 
 const SEGMENT_BYTES = 16 * 1024 * 1024
 const RETRY_MS = 250
-/** A part of a segment, 256 KiB, is copied in one turn of the event loop. */
+/** Part of a segment that is copied in one turn of the event loop: 256 KiB. */
 const SLICE = 1 / 64
 
 export interface KeyJournalOptions {
@@ -29,15 +29,15 @@ export interface KeyJournalOptions {
   readonly maxBytes?: number
 }
 
-/** @param error it is not durable @param isWritten it may be in the file all the same */
+/** @param error why the record is not durable @param isWritten it may be in the file all the same */
 type OnDurable = (error: Error | undefined, isWritten: boolean) => void
 
-/** The next last record of a key. */
+/** A record to write, which becomes the last of its key. */
 interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
-  /** The turn ends: the record is written behind the present call, as an immediate would come a turn later. */
+  /** True at the end of a turn: the record is written after the present call, because an immediate would come a turn later. */
   readonly isAtTurnEnd?: boolean | undefined
   readonly run?: OnDurable
 }
@@ -56,7 +56,7 @@ export class KeyJournal {
   /** Oldest first; the last is written. */
   #segments: Segment[] = []
   #liveBytes = 0
-  /** `bytes` of the newest is right. */
+  /** True while `bytes` of the newest segment is right. */
   #isMeasured = false
   #secret: KeySecret
   /** Records of this turn of the event loop, which one write takes. */
@@ -145,7 +145,7 @@ export class KeyJournal {
 
   readonly #onTurnEnd = (): void => this.flush()
 
-  /** Writes what waits now, and calls back what is durable then. A full disk takes at least the status of a response. */
+  /** Writes what waits now, and calls back once it is durable. A full disk takes at least the status of a response. */
   flush(): void {
     const puts = this.#puts
     if (puts.length === 0) return
@@ -178,7 +178,7 @@ export class KeyJournal {
     return true
   }
 
-  /** Writes into reserved room, of a response the status alone. @returns false when there is none, after calling back */
+  /** Writes into reserved room, only the status of a response. @returns false when it was not written; it has then called back */
   #appendShort({ entry, record, run }: Put): boolean {
     const { state, response } = record
     const short = {
@@ -200,7 +200,7 @@ export class KeyJournal {
     this.#isMeasured = true
   }
 
-  /** Keeps room on the disk for so many calls of `appendShort`. @returns false when there is none */
+  /** Keeps room on the disk for this number of short records. @returns false when there is none */
   reserve(records: number): boolean {
     return this.#reserve?.hold(records) === true
   }
@@ -217,7 +217,7 @@ export class KeyJournal {
     this.#liveBytes += bytes
   }
 
-  /** Nothing needs the last record of the key any more. */
+  /** Forgets the last record of a key: nothing needs it any more. */
   forget(entry: Journaled): void {
     if (entry.segment === undefined) return
     entry.segment.live.remove(entry)
@@ -249,7 +249,7 @@ export class KeyJournal {
     })
   }
 
-  /** Undefined when it cannot be read, or is damaged. */
+  /** The last record of a key; undefined when it cannot be read, or is damaged. */
   read({ id, segment, at }: Journaled): KeyRecord | undefined {
     if (segment === undefined) return undefined
     try {
@@ -265,7 +265,7 @@ export class KeyJournal {
     }
   }
 
-  /** What is sealed in a line. The last one is remembered for the next record: those that are copied follow one another. */
+  /** Opens a sealed line. The last one is remembered, because records copied in a row often share one. */
   #opened(segment: Segment, at: number, bytes: number): Buffer | undefined {
     const { file, seal } = segment
     if (this.#lastOpened?.file !== file || this.#lastOpened.at !== at) {
@@ -304,7 +304,7 @@ export class KeyJournal {
     this.#isSuspended = true
   }
 
-  /** Goes on after another process may have written segments, in one behind them. */
+  /** Goes on in a new segment, behind those that another process may have written. */
   resume(): void {
     this.#isSuspended = false
     const current = this.#segments.at(-1)
@@ -338,7 +338,7 @@ export class KeyJournal {
     }
   }
 
-  /** The kernel may have dropped what it could not write, and the next sync would report success. */
+  /** Marks a segment after a failed sync: the kernel may have dropped bytes, and the next sync would report success. */
   #doubt(segment: Segment | undefined, error: Error): void {
     if (segment !== undefined) segment.isDoubtful = true
     this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)
@@ -418,7 +418,7 @@ function callBack(groups: readonly (readonly Pick<Put, 'run'>[])[], error: Error
   for (const puts of groups) for (const { run } of puts) run?.(error, true)
 }
 
-/** At most so many bytes of a segment, from a place in it. @throws Error of the system */
+/** Reads at most `most` bytes of a segment from `at` on. @throws Error of the system */
 function bytesIn({ fd, bytes }: Segment, at: number, most: number): Buffer {
   const read = Buffer.alloc(Math.min(most, bytes))
   return read.subarray(0, readSync(fd, read, 0, read.length, at))

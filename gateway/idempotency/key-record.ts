@@ -19,12 +19,12 @@ export function statusOf({ status }: Pick<KeptResponse, 'status'>): KeptResponse
 export interface KeyRecord {
   /** `begun`: its request is under way, and unknown after a crash. `free`: it was never sent, so it may be sent now. */
   readonly state: 'begun' | 'unknown' | 'done' | 'free'
-  /** A name made by `KeySecret`, as `fingerprint`. */
+  /** A name made by `KeySecret`, like `fingerprint`. */
   readonly caller: string
   /** Epoch milliseconds, on the clock of the run that wrote the file. */
   readonly atMs: number
   readonly keepMs: number
-  /** Empty, as `requestId`, where its record was damaged. */
+  /** Empty, like `requestId`, when an earlier record was damaged. */
   readonly fingerprint: string
   /** The id of the first request. */
   readonly requestId: string
@@ -33,17 +33,17 @@ export interface KeyRecord {
 }
 
 const NEWLINE = 0x0a
-/** Digits of a byte: those of a number of 32 bits at once take V8 ten times as long. */
+/** Digits of each byte. V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** A line of sealed responses begins so, which no name does. */
+/** Begins a line of sealed responses. No name begins with it. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
-/** Where the response of a record is: bytes back to a line of sealed ones, the bytes of that, then from where to where in it. */
+/** Where the response of a record is: bytes back to the sealed line, bytes of that line, then start and end in its opened text. */
 const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
 /** The longest line of a record. */
 export const LINE_MAX_BYTES = 300
-/** Responses are sealed together up to so many bytes, all of which are opened for each of them. */
+/** Responses are sealed together up to this size. To read one, all of them are opened. */
 const SEALED_MAX_BYTES = 16 * 1024
 /** Not known, or sealed. */
 const NONE = '-'
@@ -63,8 +63,8 @@ interface Lines {
 
 /**
  * Each record is a line: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With `done` the
- * request id is sealed too, and the span says where. The others are not sealed, which takes half the time: callers are names, and the
- * audit trail has ids of requests in clear. Responses are sealed together, before their lines: one by one would cost twice as much.
+ * request id is sealed with the response, and the span says where. Other records are not sealed, which halves the time: callers are
+ * names, and the audit trail has request ids in clear. Responses are sealed together, before their lines: that halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []
@@ -100,7 +100,7 @@ function clearOf(id: string, record: KeyRecord): string {
 }
 
 /**
- * What is sealed of a response, latin1: what stands beside it in clear, then `<request id> <status> <length of the fields> <length of
+ * The text of a response before sealing, latin1: the clear part of its line, then `<request id> <status> <length of the fields> <length of
  * the body, or - without one>\n`, the fields, and the body.
  */
 export function responseText(
@@ -111,7 +111,7 @@ export function responseText(
   return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
-/** @param text others may follow @returns undefined when something else stands beside it in clear, or it is not whole */
+/** @param text other responses may follow @returns undefined when it was sealed with another clear part, or is not whole */
 export function readResponse(
   clear: string,
   text: Buffer,
@@ -126,7 +126,7 @@ export function readResponse(
   return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
 }
 
-/** Where a response is: in the bytes of a line, which begins so many before its record. */
+/** Where a response is: `from` to `to` in a sealed line of `bytes` bytes, which begins `back` bytes before the record. */
 interface Span {
   readonly back: number
   readonly bytes: number
@@ -146,7 +146,7 @@ export function bytesOnDisk(lineBytes: number, { from, to }: Pick<Span, 'from' |
   return lineBytes + Math.ceil(((to - from) * 4) / 3)
 }
 
-/** True for a line that is no record. */
+/** True for a line of sealed responses, which is no record. */
 export function isSealedLine(line: Buffer): boolean {
   return line[0] === SEALED.charCodeAt(0)
 }
@@ -191,7 +191,7 @@ export function readKeyRecord(
   return response && { ...head, ...response }
 }
 
-/** @param line as `keyLines` writes it, with its end */
+/** Opens a sealed line. @param line with its end */
 export function openLine(line: Buffer, seal: RecordSeal): Buffer | undefined {
   return seal.open(line.toString('latin1', SEALED.length, line.length - 1))
 }

@@ -19,7 +19,7 @@ export class Reserve {
     this.#bytes = fstatSync(this.#fd).size
   }
 
-  /** Grows to so many blocks. @returns false when the disk has no room for them */
+  /** Grows to this number of blocks. @returns false when the disk has no room for them */
   hold(blocks: number): boolean {
     try {
       while (this.#bytes < blocks * BLOCK_BYTES) {

@@ -79,7 +79,7 @@ export class KeySecret {
     return this.#id.toString('latin1')
   }
 
-  /** @param salt of what is read; by default a new one, so that no two writers count under one key */
+  /** @param salt of the file to read; default: a new one, so that no two writers count nonces under one key */
   sealOf(salt = randomBytes(SALT_BYTES).toString('base64url')): RecordSeal {
     const key = this.#derive(Buffer.from(salt, 'base64url'), 'countersign idempotency records')
     return new RecordSeal(key, salt)
@@ -107,7 +107,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt, which one process writes with, with a counter as nonce before each text. */
+/** AES-256-GCM under the key of one salt, with which one process writes. The nonce, a counter, stands before each text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string

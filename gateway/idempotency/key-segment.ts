@@ -23,7 +23,7 @@ export interface Journaled extends Slotted {
   readonly id: string
   segment: Segment | undefined
   at: number
-  /** Its line and response. */
+  /** Length of its line and response. */
   bytes: number
 }
 
@@ -75,7 +75,7 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
 }
 
 /**
- * Makes the file of a new segment, behind all that are there and the newest one that is known, which may have been removed.
+ * Makes the file of a new segment, numbered behind all files there and behind the newest known one, which may have been removed.
  *
  * @returns where `header` is still to be written
  * @throws Error of the system
@@ -144,12 +144,12 @@ interface Header {
   readonly atMs: number
 }
 
-/** A wrong time would make every key of its file expire. */
+/** Checksum of a header: a wrong time would make every key of the file expire. */
 function crcOf({ key, salt, atMs }: Header): number {
   return crc32(`${key} ${salt} ${atMs}`)
 }
 
-/** @returns without a seal when its secret is gone @throws Error that names the file */
+/** Reads the first line of a segment. @returns no seal when its secret is gone @throws Error that names the file */
 export function headerOf(file: string, line: string, secrets: KeySecrets) {
   let header: Header & { readonly format?: unknown; readonly version?: unknown; readonly crc?: unknown }
   try {

@@ -19,7 +19,7 @@ export interface KeyedRequest {
   readonly resolves: boolean
   /** A turn of the event loop ends, and other requests go on in the same call. */
   readonly isAtTurnEnd?: boolean
-  /** Where gateways share a store: `local` asks this gateway's keys alone while it is away. Default: `deny`. */
+  /** Where gateways share a store: `local` asks this gateway's keys alone while the store is away. Default: `deny`. */
   readonly onStoreFailure?: 'deny' | 'local'
 }
 
@@ -28,7 +28,7 @@ export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
   readonly fingerprint: string
-  /** What it is when this request was not carried out: an earlier one may have been. */
+  /** State of the key if this request is not carried out; `unknown`: an earlier one may have been. */
   readonly otherwise: 'free' | 'unknown'
 }
 
@@ -69,13 +69,13 @@ type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
 /** About 500 bytes of memory each. */
 export const MAX_KEYS = 1_000_000
-/** Beyond it only statuses are kept. The disk holds about twice as much. */
+/** Bytes of records beyond which only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
-/** Looked at in each second. */
+/** Keys that are checked each second. */
 const SWEPT_AT_ONCE = 5000
-/** More than one request adds. */
+/** Keys of a caller that one request checks: more than it adds. */
 const SWEPT_OF_CALLER = 8
-/** The longest `keep`: how long a key was to be kept stands in its record. */
+/** The longest `keep`, for keys with a damaged record, which would say how long. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
 const NOT_HERE = new Error('the idempotency key is not in progress here')
 
@@ -91,7 +91,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** How many outcomes are still to be written. */
   #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
-  /** Begun by the process before, which sends their outcomes. */
+  /** Keys begun by the process before, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
   /** Another process may have the files. */
   #isSuspended = false
@@ -110,7 +110,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       if (before !== undefined) this.#forget(before)
       const state = head?.state ?? 'begun'
       if (state === 'free') return
-      // In the clock of its file, until all are read.
+      // `expiresAtMs` is in the clock of its file, until all are read.
       const { keepMs, atMs } = head ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
       const entry = keyEntry(id, head?.caller ?? before?.caller ?? '', keepMs, atMs + keepMs)
       entry.state = state === 'begun' ? 'in_progress' : state
@@ -120,13 +120,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     for (const entry of this.#keys) entry.expiresAtMs += shifts.get(entry.segment) ?? 0
     this.#checkSecrets(options.secrets)
     this.#journal.begin()
-    // However long it has taken: it is unknown from now on.
+    // A request that was in progress at the end of its process is unknown from now on.
     for (const entry of this.#keys)
       if (entry.state === 'in_progress') this.finish(this.#heldOf(entry), 'unknown', () => {})
     this.#journal.flush()
   }
 
-  /** @throws Error when one is lacking without which a key that is kept would not be found, and its request sent again */
+  /** @throws Error when a secret is missing that a kept key needs: the key would not be found, and its request sent again */
   #checkSecrets(secrets: KeySecrets): void {
     const needed = new Set<string>()
     const nowMs = this.#options.clock()
@@ -140,7 +140,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
         )
   }
 
-  /** The first secret names what begins from now on. @throws Error when one is lacking that is still needed; nothing has changed then */
+  /** The first secret names what begins from now on. @throws Error when one that is still needed is missing; nothing has changed then */
   rekey(secrets: KeySecrets): void {
     const before = this.#secrets
     this.#journal.flush()
@@ -173,7 +173,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
-  /** Calls back once: that it has begun when that is durable, anything else at once. Never throws. */
+  /** Calls back once: with `begun` when that is durable, with anything else at once. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
     const { secret, caller, id, entry } = this.#find(request, nowMs)
@@ -195,7 +195,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** @returns what the key is kept by, or is to be kept by */
+  /** @returns the secret and names under which the key is kept, or would be */
   #find({ caller, row, key }: KeyedRequest, nowMs: number): Found {
     let first: Found | undefined
     for (const secret of this.#secrets) {
@@ -209,7 +209,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return first as Found
   }
 
-  /** A key of an earlier process, or of the one before. */
+  /** Makes the `HeldKey` of a key that another process began. */
   #heldOf(entry: KeyEntry): HeldKey {
     const { requestId = '', fingerprint = '' } = this.#journal.read(entry) ?? {}
     return { entry, requestId, fingerprint, otherwise: 'free' }
@@ -218,7 +218,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** Undefined when the request may be sent. */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
     const record = this.#journal.read(entry)
-    // What a damaged record was sent with is not known, so nothing can resolve it.
+    // The content of its request is lost with a damaged record, so nothing can resolve it.
     if (!record?.fingerprint) return { outcome: entry.state === 'in_progress' ? 'in_progress' : 'unknown' }
     if (record.fingerprint !== fingerprint) return { outcome: 'reused' }
     if (entry.state === 'in_progress') return { outcome: 'in_progress' }
@@ -285,7 +285,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       entry,
       record: { state, caller, atMs, keepMs, fingerprint, requestId, response },
       run: (error) => {
-        // Where the others cannot be written, the next start takes them for unknown.
+        // If `free` or `unknown` cannot be written, the next start takes the key for unknown.
         if (state === 'done') entry.state = error === undefined ? 'done' : 'unknown'
         run(state === 'done' ? error : undefined)
       },
@@ -327,7 +327,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** A caller has as many keys as it may, without those that are over. @param name of the caller under the first secret */
+  /** True when a caller has `maxKeys` keys, after some that are over were dropped. @param name of the caller under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
@@ -422,7 +422,7 @@ interface Found {
   readonly entry: KeyEntry | undefined
 }
 
-/** A request under way is never over. */
+/** True when a key has expired. A request under way never expires. */
 function isOver({ state, expiresAtMs }: KeyEntry, nowMs: number): boolean {
   return state !== 'in_progress' && nowMs >= expiresAtMs
 }

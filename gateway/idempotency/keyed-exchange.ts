@@ -35,7 +35,7 @@ export class KeyedExchange {
     this.#mayRetry = mayRetry
   }
 
-  /** What has come is short enough to be kept, so that it need not wait for the client. */
+  /** True while the body is short enough to be kept: the service then need not wait for a slow client. */
   get isKeeping(): boolean {
     return this.#bytes <= this.#maxBytes
   }

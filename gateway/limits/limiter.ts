@@ -91,8 +91,8 @@ export class Limiter {
    *
    * @param key under which `row` counts the request
    * @param caller for the keys of the rows beside it; undefined: the same key
-   * @param shared what the store decided, so that the request is counted in each window that allows it; `away`: it could not be asked.
-   * Only rows with `onStoreFailure: local` are counted then.
+   * @param shared what the store decided: each window that allows the request counts it; `away`: the store could not be asked. With
+   * either, only rows with `onStoreFailure: local` are counted here.
    * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
@@ -123,7 +123,7 @@ export class Limiter {
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
     const take = this.#takeRows(row, key, asked, answer)
-    // One row may have found for its key the memory that another row needs.
+    // The key of one row may have taken the memory that another row needs.
     const isRefused = typeof shared !== 'object' && !passes(row, take)
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>
@@ -135,7 +135,7 @@ export class Limiter {
     return isRefused ? take : UNRECORDED
   }
 
-  /** @param answer what the rows said, when the request is counted */
+  /** @param answer what the rows or the store decided; undefined: nothing is counted yet */
   #takeRows(row: LimitRow, key: string, asked: Asked, answer?: Take): Take {
     const { caller, shared } = asked
     const isCounted = answer !== undefined && (row.mode === 'enforce' || isAllowed(answer))
@@ -221,7 +221,7 @@ export class Limiter {
     this.#appendAll(counters, nowMs)
   }
 
-  /** Begins a further window of a row with the hits of another one: they were hits of all its windows. */
+  /** Begins a further window of a row with the hits of another window: each hit counts in all windows of its row. */
   #copy(from: Counters, row: LimitRow, nowMs: number): Counters {
     const record = { ...editedRecord(from.record, row, nowMs), id: this.#newId() }
     const copy = new Counters(record, this.#budget)

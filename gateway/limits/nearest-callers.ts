@@ -7,8 +7,8 @@ export interface RowUse {
   readonly row: LimitRow
   readonly callers: number
   /**
-   * `caller 3f2a…` or `address 09bc…`, another hash in each run, with how much of its limit it has used: that of the row, or of the
-   * caller's plan.
+   * Callers as `caller 3f2a…` or `address 09bc…`, with another hash in each run. `limit` is that of the row, or of the caller's
+   * plan.
    */
   readonly nearest: readonly { readonly caller: string; readonly hits: number; readonly limit: number }[]
 }

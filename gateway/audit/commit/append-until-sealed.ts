@@ -25,13 +25,13 @@ export async function appendUntilSealed(
   const last = lines.at(-1)
   if (last === undefined) return
   const before = SealedTree.of(auditFile)
-  // The first checkpoint of a log covers what is there.
+  // Without a checkpoint there is nothing to wait for: the first one covers all that is there.
   const isForSeal = isSealed && before !== undefined
   const fd = openSync(auditFile, 'r')
   try {
     for (const line of lines) await append(line)
     if (!isForSeal) {
-      // It may have been rotated meanwhile.
+      // The trail may have been rotated meanwhile: both files are synced.
       fdatasyncSync(fd)
       withFile(auditFile, 'r', fdatasyncSync)
       syncDirectoryOf(auditFile)

@@ -101,7 +101,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** Commits a group after what is pending. The caller holds the right to commit. @returns why that failed; then the lines are sorted */
+  /** Commits a group after what is pending. The caller holds the right to commit. @returns why that failed, after `commitFailed` */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options
@@ -175,7 +175,7 @@ export class Outage {
       this.#fault = this.#allOrNothing(() => this.#putPending() ?? this.#putStart())
     this.writable = this.#fault === undefined
     if (this.writable) {
-      // Also after a move to another file, or a failed hand-over.
+      // A move to another file or a failed hand-over also ends here, and was no fault.
       if (this.#hasFailed) this.#options.listeners.onWritable?.()
       this.#hasFailed = false
       this.#finishWaiting(undefined)
@@ -194,7 +194,7 @@ export class Outage {
     return error
   }
 
-  /** Appends seals over all lines, after `suspend`. A seal that cannot be written is missing, and no fault. */
+  /** Appends seals over all lines, after `suspend`. A seal that cannot be written is left out: the stop does not fail. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
     if (lines.length === 0 || trailFile.torn) return
@@ -207,7 +207,7 @@ export class Outage {
     this.#suspended = false
   }
 
-  /** Ends for a trail that another process continues. @returns what it must write, and who waits for that */
+  /** Ends for a trail that another process continues. @returns the lines that it must write, and what to call then */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
     const lines = this.#pending.filter((record) => typeof record === 'string')
     this.#pending = []

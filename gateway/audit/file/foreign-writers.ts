@@ -22,12 +22,12 @@ const ROTATION_MS = 60_000
 /**
  * Notices foreign writes: the file has another size, changed while nothing was written, was renamed without a rotation, or was
  * replaced. Foreign bytes are set aside under the name of a closed segment. The trail continues in a new file, which begins with
- * AUDIT_START and AUDIT_FOREIGN. For a minute after that it stays there, and foreign bytes are reported once a second.
+ * AUDIT_START and AUDIT_FOREIGN. For a minute after that it stays in that file, and foreign bytes are reported once a second.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Our file while an empty file or none has its name, and since when. */
+  /** Set while an empty file or none has the name of our file: our file, and since when. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */

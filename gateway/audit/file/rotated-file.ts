@@ -48,7 +48,7 @@ export function rotatedFile(
   return newest?.path
 }
 
-/** First lines may be damaged; an inode may have gone to a stranger. */
+/** True when the file has the inode, which may have gone to another file, and is empty or has a record near its beginning. */
 function isTrail(path: string, inode: string): boolean {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
   const head = Buffer.alloc(HEAD_BYTES)

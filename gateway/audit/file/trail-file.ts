@@ -3,7 +3,7 @@ import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
 
-/** Pause after which the file is checked. It is longer than a tick of the clock by which the kernel stamps files. */
+/** Pause after which the time of change is noted. It is longer than a tick of the clock by which the kernel stamps files. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
@@ -13,7 +13,7 @@ export interface CommitStart extends FileEnd {
 
 export type FilePlace = { readonly inode: string; readonly end: number }
 
-/** Seals the trail beside it. It is told what is written, so that nobody reads it back from a file that others may change. */
+/** Seals the trail while it is written. Gets the written lines, so that none is read back from a file that others may change. */
 export interface TrailSeals {
   /** Begins: from now on committed lines behind the trail's `told` come through `wrote`. */
   begin(): void
@@ -49,7 +49,7 @@ export class TrailFile {
   #first: readonly string[] = []
   /** True while another process may have left a line without its end. */
   #isEndForeign = false
-  /** When the file last changed; undefined when the gateway has written since it looked. */
+  /** Time of change of the file as last noted; undefined when the gateway has written since. */
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
@@ -76,8 +76,8 @@ export class TrailFile {
   }
 
   /**
-   * Checks the size of the file, and after a pause its time of change. After a foreign write it continues in a new file, or,
-   * where `onForeign` began none, in a new line. @returns why that cannot be begun
+   * Checks the size of the file, and after a pause its time of change. After a foreign write the trail continues in a new file,
+   * or in a new line if `onForeign` began no file. @returns why the file or line cannot be begun
    */
   check(): Error | undefined {
     const stats = this.sink.isOwn ? this.sink.stats : undefined
@@ -86,7 +86,7 @@ export class TrailFile {
     if (found !== this.#end || isChanged) {
       const at = this.#end
       this.#changedAtMs = undefined
-      // Reported once where there can be no new file.
+      // Foreign bytes are reported once where there can be no new file.
       this.#end = found
       this.#isEndForeign = true
       this.onForeign(at, found)
@@ -229,7 +229,7 @@ export class TrailFile {
   unfollow(): void {
     this.#seals = undefined
     this.#untold = []
-    // The seals may have rewritten bytes at their end.
+    // The seals may have rewritten bytes before they ended.
     this.#changedAtMs = undefined
   }
 

@@ -4,7 +4,7 @@ import { realPathOf } from '../../storage/append-file.ts'
 import { logDirectory } from '../seals/tiles.ts'
 
 interface TrailPlace {
-  /** Another owner than the gateway or root; undefined: there is none. */
+  /** Says which path belongs to a user other than the gateway's and root; undefined: none does. */
   readonly fault: string | undefined
   readonly warnings: readonly string[]
 }
@@ -50,7 +50,7 @@ function sharing(path: string, { mode, gid }: Stats): string[] {
   return [`${path} may be written by ${who}, so that records can be taken away or replaced: chmod go-w`]
 }
 
-/** @returns undefined where nothing is there, or one may not look; whoever opens it will say so */
+/** @returns undefined where nothing is there, or access is denied: opening the file then says so */
 function statsOf(path: string, stat: (path: string) => Stats = statSync): Stats | undefined {
   try {
     return stat(path)

@@ -35,7 +35,7 @@ export class TrailSink {
     return new TrailSink(file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file))
   }
 
-  /** Prepares the text for `write`, which begins with the torn line, if there is one. @returns its bytes, until the next call */
+  /** Prepares a text for `write`. It must begin with the torn line, if there is one. @returns its bytes, until the next call */
   load(text: string): Buffer {
     const fits = text.length * UTF8_MAX_BYTES_PER_UNIT <= SCRATCH_BYTES
     this.#bytes = fits ? this.#scratch : Buffer.from(text)
@@ -78,7 +78,7 @@ export class TrailSink {
     return fstatSync(this.fd)
   }
 
-  /** True when the file has no name any more: the end of the process loses it. */
+  /** True when the file has no name any more: it is lost when the process ends. */
   get isRemoved(): boolean {
     return fstatSync(this.fd).nlink === 0
   }

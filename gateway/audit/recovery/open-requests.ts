@@ -24,14 +24,14 @@ export class OpenRequests {
   damagedLines = 0
   continues: string | undefined = undefined
 
-  /** Bytes that the gateway wrote of files that others have written to, by inode. */
+  /** Where the gateway's own bytes end in files that others have written to, by inode. */
   readonly ends = new Map<unknown, number>()
 
   /** Responses whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
   #responseCount = 0
   readonly #requests: string[] = []
-  /** Open requests, once a line has said it. */
+  /** Number of open requests, once a line has said it. */
   #expected: number | undefined
 
   constructor(expected?: number) {

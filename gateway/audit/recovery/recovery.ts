@@ -101,7 +101,7 @@ function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign
   })
 }
 
-/** True for the AUDIT_STOP of an orderly end. Lines may follow one of a failed write or a rotation. */
+/** True for the AUDIT_STOP of an orderly end. After a failed write or a rotation, lines may follow AUDIT_STOP. */
 export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }

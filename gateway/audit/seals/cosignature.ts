@@ -13,7 +13,7 @@ const ML_DSA_44_KEY_BYTES = 1312
 const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')
 const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
 
-/** The tree was consistent with all that the witness had seen of the log. @throws NoteFault when it is another key */
+/** Makes a verifier: a witness found the tree consistent with all it had seen of the log. @throws NoteFault for another type of key */
 export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type === COSIGNATURE_ED25519 && publicKey.length === ED25519_KEY_BYTES) {
     const key = ed25519PublicKey(publicKey)
@@ -27,7 +27,7 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
   throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
 }
 
-/** Makes a cosignature of the log's own (C2SP tlog-checkpoint). @param key an ML-DSA-44 private key */
+/** Makes a cosignature by the log itself (C2SP tlog-checkpoint). @param key an ML-DSA-44 private key */
 export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs: number): Buffer {
   const timestamp = BigInt(Math.max(1, Math.floor(nowMs / 1000)))
   const message = mlDsaMessage(name, Buffer.from(text))(timestamp)
@@ -48,7 +48,7 @@ type Message = (timestamp: bigint) => Buffer
 function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {
   if (signature.length <= TIME_BYTES) return false
   const timestamp = signature.readBigUInt64BE()
-  // Without a time the cosigner does not claim that it has seen no larger tree.
+  // At time 0 the cosigner does not claim that this is the largest tree it has seen.
   if (timestamp === 0n || timestamp > LAST_TIMESTAMP) return false
   return verify(null, message(timestamp), key, signature.subarray(TIME_BYTES))
 }

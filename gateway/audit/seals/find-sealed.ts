@@ -26,7 +26,7 @@ export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** @param hashes of the tile, as text; the last tile first */
+  /** Call it for the last tile first. @param hashes of the tile, as text */
   addTile(tile: number, hashes: string): void {
     for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
       const [index, hash] = [tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES)]
@@ -43,13 +43,13 @@ export class LastLeaves {
     return this.#indexes.get(hash)
   }
 
-  /** False when the leaf before is known to be another. */
+  /** False when the leaf before `leaf` is known to differ from `before`. */
   mayFollow(leaf: number, before: HashText): boolean {
     return leaf > 0 && (this.#hashes.get(leaf - 1) ?? before) === before
   }
 }
 
-/** Finds where a log leaves off in its trail. A new log begins with the oldest segment, or the open one if another cannot be read. */
+/** Finds where in the trail sealing goes on. A new log begins with the oldest segment, or the open one if another cannot be read. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {
@@ -78,7 +78,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/** The last line that is one of these leaves. Lines can be alike, so the line before must be the leaf before, or begin the segment. */
+/** Finds the last line that is one of these leaves. Lines can be alike, so the line before, if any, must be the leaf before. */
 async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined

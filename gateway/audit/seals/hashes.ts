@@ -11,7 +11,7 @@ export const NODE_PREFIX = 1
 /** A hash as text has one character (U+0000 to U+00FF) a byte. In Node this is twice as fast to make as a buffer. */
 export type HashText = string
 
-/** Without a length, `hash` looks at each call whether the algorithm needs one: a tenth of its time for 65 bytes. */
+/** Without a length, each call of `hash` checks whether the algorithm needs one: a tenth of its time for 65 bytes. */
 const AS_TEXT = { outputEncoding: 'latin1', outputLength: HASH_BYTES } as const
 
 export function sha256(bytes: Uint8Array): HashText {
@@ -45,12 +45,12 @@ export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }
 
-/** @param sha256Hex of the whole line with its `\n`, which has so many bytes. */
+/** @param lineBytes of the whole line with its `\n` @param sha256Hex of the same */
 export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }
 
-/** The E of SEAL: no other type has an E there. */
+/** The E of SEAL: few other types have an E there. */
 const SEAL_AT = SEAL_HEAD.indexOf('EAL')
 const SEAL = 'E'.charCodeAt(0)
 

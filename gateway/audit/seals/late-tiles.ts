@@ -18,7 +18,7 @@ const LATE_MS = 40_000
 const MAX_SYNCS = 256
 /** Number of tiles after which the mark is replaced. */
 const STRIDE = 1024
-/** Their leaves give the place of a lost tile in the trail. */
+/** Tiles before a lost one whose leaves give its place in the trail. */
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
@@ -27,7 +27,7 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
 /**
  * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
  * destroy those of the last minute: the next start makes them again (`recover`) from the trail, which was synced before the
- * checkpoint, and compares them with the tiles above. `unsynced-tiles`, on the disk before them, says where to begin.
+ * checkpoint, and compares them with the tiles above. The file `unsynced-tiles`, synced before them, says where to begin.
  */
 export class LateTiles {
   readonly #files: TileFiles

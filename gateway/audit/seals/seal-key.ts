@@ -23,7 +23,7 @@ export interface SealKey {
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 
-/** Files for their owner only, PEM PKCS#8: Ed25519 (RFC 8410), and beside it ML-DSA-44 (RFC 9881), against quantum computers. */
+/** Keys of a log: Ed25519 (RFC 8410) and perhaps ML-DSA-44 (RFC 9881), against quantum computers. Files: PEM PKCS#8, mode 0600. */
 export type PrivateSealKeys = { readonly ed25519: KeyObject; readonly mlDsa44: KeyObject | undefined }
 
 const ML_DSA_44 = 'ml-dsa-44'
@@ -42,7 +42,7 @@ export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
-/** As `makeSealKey`, ML-DSA-44. @returns the file; undefined when it exists @throws also when this Node has no ML-DSA */
+/** Makes the file of an ML-DSA-44 key. @returns it; undefined when it exists @throws also when this Node has no ML-DSA */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined
@@ -68,7 +68,7 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
   return naming(file, () => makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' })))
 }
 
-/** @param withSecond default: if there is one @throws Error that names the file, when one cannot be read or is of another kind */
+/** @param withSecond reads the ML-DSA-44 key too; default: if it exists @throws Error that names the file, when one cannot be read or is of another kind */
 export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
     ed25519: readKeyFile(file, 'ed25519'),

@@ -3,7 +3,7 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed, in memory that both threads share. The sealing thread writes it, the main thread initialises it. */
+/** How far the trail is sealed, in memory that both threads share. The main thread writes it only when sealing begins or goes on. */
 export interface SealProgress {
   readonly buffer: SharedArrayBuffer
   sealedSize: number
@@ -31,7 +31,7 @@ export function sealProgress(shared?: SharedArrayBuffer): SealProgress {
     Object.defineProperty(progress, name, { get: () => floats[place], set })
   }
   if (shared === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY
-  // A dead thread rewrites nothing.
+  // Makes it even: a thread that has died rewrites nothing.
   progress.mends += progress.mends % 2
   return progress
 }

@@ -7,9 +7,9 @@ import type { SealProgress } from './seal-progress.ts'
 const PIECE_BYTES = 128 * 1024
 
 /**
- * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. Its inode finds it.
- * After a failed `fdatasync` Linux keeps what it could not write in memory as if written, and tells each descriptor once: a
- * later `fdatasync` succeeds without it. So doubtful bytes are written again in place.
+ * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. It is found by its inode.
+ * After a failed `fdatasync` Linux takes the bytes that it could not write for written, and reports the failure to each
+ * descriptor once: a later `fdatasync` succeeds without writing them. So doubtful bytes are written again in place.
  */
 export class SealedFile {
   readonly inode: string
@@ -21,7 +21,7 @@ export class SealedFile {
   readonly #progress: Pick<SealProgress, 'mends'>
   readonly #onLasting: (fault: string) => void
 
-  /** @param place @param isDoubtful a sync may have failed before for bytes behind the position */
+  /** @param options isDoubtful: an earlier sync may have failed for bytes behind the position */
   constructor(
     place: { readonly file: string; readonly inode: string; readonly position: number },
     options: {

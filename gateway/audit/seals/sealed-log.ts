@@ -56,14 +56,14 @@ interface EdgeTile {
 type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
 
 /**
- * The log of a trail in its gateway: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. Tiles that could not be
+ * The log of a trail in its gateway: a tree that grows leaf by leaf. `seal` makes a checkpoint of it. Tiles that could not be
  * written stay in memory for the next `seal`.
  */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
-  /** Full tiles of leaves, which are synced late. After an error of `late.sync` open the log again, and `recover`. */
+  /** Full tiles of leaves, which are synced late. After an error of `late.sync` call `recover`. */
   readonly late: LateTiles
   readonly #files: TileFiles
   readonly #edgeTiles: EdgeTile[] = []
@@ -104,7 +104,7 @@ export class SealedLog {
     this.#edge.append(hash)
   }
 
-  /** Does what `LateTiles.recover` does. Call it before anything else. @param trail the audit file */
+  /** Does what `LateTiles.recover` does. Call it before the first `seal`, and after a failed sync. @param trail the audit file */
   recover(trail: string): Promise<string | undefined> {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
@@ -197,7 +197,7 @@ export class SealedLog {
     return full
   }
 
-  /** Removes the partial tiles of full ones, which a checkpoint covers now. */
+  /** Removes the partial tiles that full ones replace, once a checkpoint covers these. */
   #removePartial(full: readonly FullTile[]): void {
     for (const { level, index } of full) {
       const partial = join(this.#directory, `${tilePath(level, index)}.p`)

@@ -23,16 +23,16 @@ interface SealingOptions {
 
 const FINISH_MS = 3000
 
-/** Lines go to the thread in such portions, or after that time. */
+/** Lines go to the thread in portions of this size, or after this time. */
 const STAGE_BYTES = 256 * 1024
 const STAGE_MS = 200
-/** May wait for a thread that is held up by its disk. */
+/** Bytes that may wait for the thread while its disk holds it up. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
  * Seals a trail in a thread of its own, which is handed the lines as they are written.
- * The queue is bounded. Beyond that nothing is handed over until the thread has taken everything; it then reads the lines
- * between from the file, and says so.
+ * The queue is bounded. When it is full, nothing is handed over until the thread has taken everything; the thread then reads
+ * the lines in between from the file, and says so.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions

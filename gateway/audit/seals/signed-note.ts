@@ -80,7 +80,7 @@ export function signersOf<Verifier extends NoteVerifier>(
   return [...verifiedSignatures(note, verifiers).keys()]
 }
 
-/** The first signature of each key that was verified. */
+/** The first signature of each of these keys, verified. @throws NoteFault when one is wrong */
 export function verifiedSignatures<Verifier extends NoteVerifier>(
   { text, signatures }: Note,
   verifiers: readonly Verifier[],

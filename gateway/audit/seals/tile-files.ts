@@ -21,7 +21,7 @@ export class TileFiles {
     this.directory = directory
   }
 
-  /** A reader sees all of a tile or nothing. @throws Error of the system */
+  /** Writes and syncs files. A reader sees all of a tile or nothing. @throws Error of the system */
   async writeSynced(files: readonly TileFile[]): Promise<void> {
     for (let at = 0; at < files.length; at += MAX_DRAFTS) {
       await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))
@@ -29,7 +29,7 @@ export class TileFiles {
     this.syncNames()
   }
 
-  /** A reader sees all of a tile or nothing; a power failure may leave anything. @throws Error of the system */
+  /** Writes files. A reader sees all of a tile or nothing; a power failure may leave anything. @throws Error of the system */
   write(files: readonly TileFile[]): void {
     for (const { name, bytes } of files) {
       const path = join(this.directory, name)

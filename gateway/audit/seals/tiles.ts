@@ -46,7 +46,7 @@ export function firstTile(directory: string, level: number | 'entries', end: num
   return low
 }
 
-/** Hashes in a tile of a tree of so many leaves, 0 to 256. */
+/** Number of hashes in a tile of a tree of `size` leaves, 0 to 256. */
 export function tileWidth(size: number, level: number, index: number): number {
   return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
 }
@@ -100,7 +100,7 @@ export class TileReader implements Subtrees {
     return rootOf(hashesIn(tile.subarray(at, at + count * HASH_BYTES)))
   }
 
-  /** A full tile replaces a deleted partial one, which otherwise counts: a power failure may have damaged the full one. */
+  /** Reads a partial tile, or the full one if it was deleted: a power failure may have damaged the full one. */
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))
     const full = join(this.directory, tilePath(level, index))

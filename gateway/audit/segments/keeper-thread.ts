@@ -101,7 +101,7 @@ async function run(): Promise<void> {
   isRunning = false
 }
 
-/** Guards the retention of everything against a start with a wrong clock. */
+/** Stores the known time, so that a start with a wrong clock does not remove everything. */
 function keepTime(): void {
   tellDoubt()
   if (performance.now() - timeKeptMs < KEEP_TIME_MS) return

@@ -28,7 +28,7 @@ export interface KeeperParts {
   readonly reports: KeeperReports
   /** From `SteadyWallClock`, milliseconds since the epoch. */
   readonly now: () => number
-  /** From the clock of the machine, which all records bear. */
+  /** Time by the clock of the machine, as all records have it. */
   readonly wallNow?: () => number
   /** Segments that a start would need to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
@@ -61,7 +61,7 @@ export class SegmentKeeper {
     if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
-  /** Another target has nothing yet, and is tried at once. */
+  /** Begins anew after an edit of the target: another target has nothing yet, and is tried at once. */
   #followEdit({ file, ship }: AuditKeeping): void {
     if (isDeepStrictEqual(ship, this.#shipTo)) return
     this.#shipTo = ship
@@ -70,7 +70,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** Each look reads back to the oldest open request, so it becomes rare while there is one. */
+  /** Each call reads back to the oldest open request, so calls become rare while a segment is needed for one. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
@@ -168,7 +168,7 @@ export class SegmentKeeper {
   }
 }
 
-/** True if a later leaf is in the log too, because the sealer begins at the last one; or if the gateway seals nothing. */
+/** True if the log has the segment and a later leaf, because the sealer goes on from the last one; or if nothing is sealed. */
 async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
   const tree = seals === 'on' ? SealedTree.of(file) : undefined
   if (tree === undefined) return true

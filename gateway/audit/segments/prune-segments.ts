@@ -20,7 +20,7 @@ interface PruneOptions {
   readonly nowMs: number
   readonly wallMs: number
   readonly needed: () => Promise<ReadonlySet<string>>
-  /** Tells whether the copy is there now, with a checkpoint over so many leaves; undefined: nothing is shipped. */
+  /** Tells whether the copy is there now, with a checkpoint over `leaves` leaves; undefined: nothing is shipped. */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
   readonly inUse: () => Promise<string>
   readonly record: (lines: readonly string[]) => Promise<void>
@@ -35,8 +35,8 @@ interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail names each one before, so
- * an unnamed gap is always a fault. A killed run can be repeated; a segment may then be named twice.
+ * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail first names each of them,
+ * so an unnamed gap is always a fault. A killed run can be repeated; a segment may then be named twice.
  * @throws Error that names the file, when one cannot be read or removed
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
@@ -126,13 +126,13 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later proofs can still be made, and witnesses
- * can follow, except one behind both the quorum and `firstLeaf`.
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Proofs of later leaves can still be
+ * made, also for witnesses, except one behind both the quorum and `firstLeaf`.
  * @returns how many tiles were removed @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)
-  // A start after a crash looks for these.
+  // Unsynced tiles stay: a start after a crash looks for them.
   const synced = unsynced === undefined ? Number.POSITIVE_INFINITY : unsynced * TILE_WIDTH
   const bound = Math.min(firstLeaf, witnessedSize(directory), synced)
   let removed = 0
@@ -156,7 +156,7 @@ function levelsIn(directory: string): number[] {
     .map(Number)
 }
 
-/** Without witnesses there is no bound; their last checkpoint is kept. */
+/** Size of the last witnessed checkpoint; infinite without witnesses. */
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
   return existsSync(file) ? readCheckpoint(file).size : Number.POSITIVE_INFINITY

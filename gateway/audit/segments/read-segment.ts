@@ -18,13 +18,13 @@ const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
-/** The first block of zstd (128 KiB of plain text) is shorter as a rule. */
+/** As a rule longer than the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
 /** Options for the head of a segment: a cut end is no fault, and a long text is left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 const TIMESTAMP_KEY = '"timestamp":"'
-/** Holds the timestamp, behind type and request id of at most 128 characters. */
+/** Beginning of a line that holds the timestamp, behind the type and a request id of at most 128 characters. */
 export const HEAD_BYTES = 512
 
 /**
@@ -50,7 +50,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share the memory of the block. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
@@ -173,7 +173,7 @@ function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
   }
 }
 
-/** It may have been renamed or compressed since it was listed. */
+/** Opens a segment, which may have been renamed or compressed since it was listed. */
 function openSegment({ path, compression, inode }: Source): {
   fd: number
   compression: Segment['compression']

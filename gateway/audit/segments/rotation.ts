@@ -28,7 +28,7 @@ const TAIL_BYTES = 128 * 1024
 
 /**
  * Begins a new segment when the file is large or old enough, or the clock was set back: renames it and reopens the trail. So
- * the lines of a segment are in the order of time, except its last after the clock was set back.
+ * the lines of a segment are in the order of time, except the last ones if the clock was set back.
  */
 export class Rotation {
   readonly #options: RotationOptions

@@ -8,7 +8,7 @@ import type { Segment } from './segment.ts'
 
 export type LeafRange = { readonly first: number; readonly last: number }
 
-/** What the seals of a trail cover. The checkpoint's signature is not verified: this keeps what must be kept, and proves nothing. */
+/** What the seals of a trail cover. The checkpoint's signature is not verified: this tells what must be kept, and proves nothing. */
 export class SealedTree {
   readonly #tiles: TileReader
 
@@ -65,18 +65,18 @@ export class SealedTree {
     return first !== undefined && isWhole ? { first, last: next - 1 } : undefined
   }
 
-  /** @returns whether a line is among the leaves before that one */
+  /** @returns whether a line is among the leaves before `end` */
   hasBefore(end: number, line: Buffer | undefined): boolean {
     const found = line && this.#find(lineHash(line), 'beginning', end)
     return found !== undefined && found < end
   }
 
-  /** @returns whether a line is among the leaves from that one on, or in the tile before */
+  /** @returns whether a line is among the leaves from `first` on, or before it in its tile */
   hasFrom(first: number, line: string): boolean {
     return this.#find(lineHash(Buffer.from(line)), 'end', this.size, first) !== undefined
   }
 
-  /** @returns whether the log began with so many leaves of that root; true where pruned tiles cannot tell @throws TileFault */
+  /** @returns whether the first `size` leaves have that root; true where pruned tiles cannot tell @throws TileFault */
   hasGrownFrom(size: number, root: Buffer): boolean {
     if (size > this.size) return false
     return size === 0 || this.firstLeaf > size || rangeHash(this.#tiles, 0, size).equals(root)

@@ -10,7 +10,7 @@ export interface Segment {
   readonly sizeBytes: number
   /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
   readonly inode: string
-  /** Such as that it has another name, or is reached by a link. */
+  /** What is unusual about the file: it has another name too, or is reached by a link. */
   readonly remark?: string | undefined
 }
 
@@ -52,7 +52,7 @@ export function stampOf(path: string): number | undefined {
   if (digits === undefined) return undefined
   const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
   const ms = Date.parse(iso)
-  // No later name has four digits of a year.
+  // A later year has more than four digits.
   return ms < LAST_YEAR_MS ? ms : undefined
 }
 

@@ -117,7 +117,7 @@ export class ShipBucket implements ShipTarget {
     await upload.done()
   }
 
-  /** Without `s3:ListBucket`, 403 means missing. */
+  /** Asks for an object. Without `s3:ListBucket`, 403 may mean that it is missing. */
   async #head(name: string): Promise<Seen> {
     const command = new HeadObjectCommand({ ...this.#place(name), ChecksumMode: 'ENABLED' })
     try {

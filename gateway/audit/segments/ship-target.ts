@@ -78,7 +78,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory, as a rule below another mount. It must exist, or an empty mount point would be filled. */
+/** Copies to a directory, as a rule on another mount. The directory must exist: an empty mount point must not be filled. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

@@ -49,7 +49,7 @@ export class Shipper {
     return this.#copyOf(path) !== undefined
   }
 
-  /** The name of its copy: it may have been compressed since. */
+  /** The name of a segment's copy. The segment may have been compressed since. */
   #copyOf(path: string): string | undefined {
     const plain = plainPath(basename(path))
     return [basename(path), plain, `${plain}.zst`].find((name) => name in this.#state.segments)
@@ -64,7 +64,7 @@ export class Shipper {
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
-  /** @returns whether its copy is there now, and a checkpoint over so many leaves @throws Error when that cannot be told */
+  /** @returns whether the copy is there now, and a checkpoint over `leaves` leaves @throws Error when that cannot be told */
   async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
     const name = this.#copyOf(path)
     const digest = name === undefined ? undefined : this.#state.segments[name]
@@ -75,7 +75,7 @@ export class Shipper {
     return false
   }
 
-  /** @throws Error when this is not the log that was copied: both together would be a copy of neither */
+  /** @throws Error when this is not the log that was copied: the target would hold parts of both */
   checkLog(): void {
     const tree = SealedTree.of(this.#auditFile)
     if (tree === undefined || this.#isOf(tree)) return
@@ -104,7 +104,7 @@ export class Shipper {
 
   /** Copies new tiles, then the checkpoint. @throws Error; the next call continues */
   async shipTree(): Promise<void> {
-    // Beside the given name, which may be a link; copies have the file's own name.
+    // The log lies beside the given name, which may be a link; copies have the file's own name.
     const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
     const checkpoint = readRegularFile(checkpointFile(directory))

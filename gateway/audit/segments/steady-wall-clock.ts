@@ -60,18 +60,18 @@ export class SteadyWallClock {
   }
 }
 
-/** `2026-11-22T15:16:02.123Z` */
+/** The file of the known time: `2026-11-22T15:16:02.123Z`. */
 function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }
 
-/** Time that has passed for certain: as a process before left it, else of the last closed segment; undefined when there is neither. */
+/** Time that has passed for certain: stored by an earlier process, else that of the last closed segment; undefined without either. */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())
     if (!Number.isNaN(ms)) return ms
   } catch {
-    // The last closed segment is earlier, and so removes no more.
+    // The time of the last closed segment is earlier, so no more is removed.
   }
   return closedSegments(auditFile).at(-1)?.closedMs
 }

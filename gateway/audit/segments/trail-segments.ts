@@ -44,7 +44,7 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
   )
   if (missing.size === 0) return inOrder(found)
   const others = files.filter((path) => !named.has(path) && missing.has(statsOf(path)?.ino.toString() ?? ''))
-  // An inode may have gone to a stranger.
+  // An inode may have gone to another file.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
 
@@ -54,7 +54,7 @@ export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]>
   return inOrder(found)
 }
 
-/** Sorts by the time of the first line; a clock can go backwards, so names of one family have their own order. */
+/** Sorts by the time of the first line. A clock can go backwards, so files of one family keep the order of their names. */
 function inOrder(found: readonly Headed[]): Segment[] {
   const segments = withoutAliases(found)
   const byTime = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
@@ -100,7 +100,7 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
   return segments
 }
 
-/** Each file once: rather under its own name than a link's, rather as the open one than as a segment. */
+/** Lists each file once: under its own name rather than a link's, as the open file rather than as a segment. */
 function withoutAliases(segments: readonly Headed[]): Headed[] {
   const rankOf = ({ isLink, place }: Headed) => (isLink ? 2 : 0) + (place === undefined ? 0 : 1)
   return [...Map.groupBy(segments, ({ file }) => file).values()].map((names) => {
@@ -139,7 +139,7 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : Number(a > b)
 }
 
-/** A segment that the gateway has closed. Others keep, compress and remove their own. */
+/** A segment that the gateway has closed. Other programs keep, compress and remove those that they have closed. */
 export interface ClosedSegment extends Segment {
   readonly closedMs: number
 }

@@ -18,7 +18,7 @@ export interface AttestJob {
   readonly stamps: StampsSettings | undefined
 }
 
-/** The one message to it is how long its last round may take, in milliseconds. */
+/** News of the thread. The only message to it says how long its last round may take, in milliseconds. */
 export type AttestNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }
@@ -47,7 +47,7 @@ parentPort?.on('message', async (ms: number) => {
   process.exit()
 })
 
-/** A new checkpoint is another file. */
+/** Looks for a new checkpoint, which is another file. */
 function look(): void {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return

@@ -60,7 +60,7 @@ export abstract class PacedRounds {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress
     this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
-    // A restored backup may have a smaller one: the others will say what they have seen.
+    // A restored backup may have a smaller tree: witnesses then say what they have seen.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
       this.#isWanted = true

@@ -69,7 +69,7 @@ export class WitnessClient {
       if (statusCode !== 409) throw refusal(statusCode)
       this.#size = sizeIn(body)
       if (this.#size > size) {
-        // Another process of this gateway has asked it, unless it was another log.
+        // If the log is as large by now, another process of this gateway has asked the witness.
         if (readCheckpoint(checkpointFile(submission.directory)).size >= this.#size) throw new Overtaken()
         throw new WitnessFault(
           'conflict',

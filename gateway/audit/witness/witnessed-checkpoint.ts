@@ -59,7 +59,7 @@ export function readWitnessed(
   }
 }
 
-/** The checkpoint that a run before has left. @returns undefined when there is none of this log, or no quorum of these witnesses */
+/** The witnessed checkpoint of an earlier run; undefined when there is none of this log, or none signed by a quorum of these. */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

@@ -9,15 +9,14 @@ export interface RecordFilter {
   readonly user?: string | undefined
   readonly client?: string | undefined
   readonly path?: string | undefined
-  /** The key of a SIGNER_KEY. */
+  /** Of the key in a SIGNER_KEY. */
   readonly thumbprint?: string | undefined
-  /** Only responses have it, as they have a status. */
   readonly session?: string | undefined
   readonly status?: number | undefined
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits all but session and status, which requests do not have. */
+/** Tells whether a record fits all but session and status, which a request may lack. */
 export function concerns(
   { request, user, client, path, thumbprint }: RecordFilter,
   record: AuditLine,
@@ -127,7 +126,7 @@ class Finder {
   }
 
   #needle(around: Period | undefined): Buffer | undefined {
-    // The end of reading depends on requests, which have neither status nor session.
+    // The end of reading depends on requests, which may lack session and status.
     const isEndless = around === undefined || around.toMs === Number.POSITIVE_INFINITY
     const text = needleOf(this.#filter) ?? (isEndless ? responseNeedleOf(this.#filter) : undefined)
     return text === undefined ? undefined : Buffer.from(text)

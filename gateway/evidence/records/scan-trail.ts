@@ -20,7 +20,7 @@ interface Scan {
   readonly onRead?: OnRead | undefined
 }
 
-/** Set-back of a clock that goes unnoticed. */
+/** Largest set-back of a clock that goes unnoticed. */
 const CLOCK_SLACK_MS = 5 * 60_000
 /** Time after its start within which a request has its record: longer than its head and credentials may take. */
 const RECORDED_WITHIN_MS = 10 * 60_000
@@ -73,7 +73,7 @@ export async function* blocksWritten(
   }
 }
 
-/** Leaves out segments that were closed before that time, by the clock of then. */
+/** Leaves out segments that were closed before that time, by the clock at their closing. */
 export async function segmentsSince(
   segments: readonly Segment[],
   sinceMs: number,
@@ -143,7 +143,7 @@ function probe(fd: number, at: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
-/** The byte at which a line begins; every line before it was written earlier than that. 0 for a compressed segment. */
+/** The byte at which a line begins, such that all lines before it were written before `timeMs`. 0 for a compressed segment. */
 function firstByte(segment: Segment, timeMs: number): number {
   const fd = openPlain(segment)
   if (fd === undefined) return 0

@@ -11,7 +11,7 @@ import type { ReadLines } from './read-lines.ts'
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/** Compares lines with a sealed tree as they are read. The tree made from them proves them; tiles tell where the first difference is. */
+/** Compares lines with a sealed tree as they are read. Their own tree proves them; tiles tell where the first difference is. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
@@ -116,7 +116,7 @@ export class LineComparison {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** To be called when all lines were read. @param mayEndEarly those behind them were not given */
+  /** To be called when all lines were read. @param mayEndEarly true: sealed lines behind them may not have been given */
   end(mayEndEarly: boolean): void {
     do {
       this.#append(this.#checkpoint.size)

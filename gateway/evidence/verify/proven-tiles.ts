@@ -40,7 +40,7 @@ export class ProvenTiles {
     return this.tile(0, tile)?.subarray(at, at + HASH_BYTES)
   }
 
-  /** Undefined when tiles are missing. Only as good as the tiles. */
+  /** The root by the tiles, which are not proven here; undefined when some are missing. */
   rootAt(size: number): Buffer | undefined {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
@@ -62,7 +62,7 @@ export class ProvenTiles {
     const { size } = this.#checkpoint
     const bytes = this.tile(level, index)
     if (bytes === undefined) return false
-    // The root is made from partial tiles and the highest.
+    // The root is made from the partial tiles and the highest tile.
     if (tileWidth(size, level, index) < TILE_WIDTH || hashesOnLevel(size, level + 1) === 0)
       return this.#proveEdge()
     const parent = Math.floor(index / TILE_WIDTH)

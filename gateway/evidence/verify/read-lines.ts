@@ -1,7 +1,7 @@
 import type { HashText } from '../../audit/seals/hashes.ts'
 import type { Place } from './finding.ts'
 
-/** Kept behind the last compared line: a difference is found at the end of its tile. */
+/** Lines kept before the last compared one: a difference is found only at the end of its tile. */
 const KEPT_LINES = 512
 const FORGOTTEN_LINES = 2048
 const MARKED_LINES = 256
@@ -66,7 +66,7 @@ export class ReadLines {
     return { file: path, line: marked - first + 1, byte: this.#marks[mark] ?? 0 }
   }
 
-  /** The file before, for the first line of a file. */
+  /** The file before the line's own; undefined unless the line is the first of its file. */
   fileBefore(line: number): string | undefined {
     const at = this.#files.findLastIndex(({ first }) => first <= line)
     return this.#files[at]?.first === line ? this.#files[at - 1]?.path : undefined

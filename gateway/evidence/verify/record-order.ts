@@ -88,11 +88,11 @@ export class RecordOrder {
 
 const MAX = 20
 
-/** Warnings about lines; without a place about the last line that was read. */
+/** Warnings about lines. A warning without a place is about the last line that was read. */
 export class Warnings {
   readonly #lines: ReadLines
   readonly #texts: string[] = []
-  /** No warnings where something stood before the first line. */
+  /** Warnings that do not hold if something stood before the first line. */
   readonly #doubtful: string[] = []
 
   constructor(lines: ReadLines) {

@@ -21,7 +21,7 @@ import type { Finding } from './finding.ts'
 export interface TrustedKey {
   /** @param logName origin of the checkpoint @throws NoteFault when no key is for it */
   verifiersOf(logName: string): readonly NoteVerifier[]
-  /** Which of them must have signed; `first`: the others count only where they have signed. */
+  /** Which verifiers must have signed; `first`: signatures of the others are verified if they are there. */
   readonly least: 'all' | 'first' | 'one'
 }
 

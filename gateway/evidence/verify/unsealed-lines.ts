@@ -31,7 +31,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   let count = 0
   let isEnd = false
   let hasSeal = false
-  /** The first line behind the last seal, and the oldest of those. */
+  /** The first line behind the last seal, and the oldest of the lines there. */
   let first: { readonly place: Place; readonly line: string } | undefined
   let oldest: { readonly ms: number; readonly place: Place } | undefined
   let sealedMs = 0

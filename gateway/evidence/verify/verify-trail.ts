@@ -45,7 +45,7 @@ export interface Verdict {
   readonly pairs: number
   /** Requests without a response. */
   readonly open: number
-  /** The leaves that were given, from 0, where these are not all. */
+  /** First and last leaf of the lines, counted from 0, when only a part was given. */
   readonly part: { readonly first: number; readonly last: number } | undefined
   readonly tail: string
   /** Empty: proven. */
@@ -65,7 +65,7 @@ interface Seal {
 
 /** Number of lines at the beginning that are looked for in the tree. */
 const SOUGHT_LINES = 4096
-/** Lines up to which an AUDIT_SEAL may stand behind the last that it covers. */
+/** How many lines an AUDIT_SEAL may stand behind the last one that it covers. */
 const SEAL_LAG_LINES = 1024
 const NEWLINE = 10
 const RECORD_HEAD_BYTES = '{"type":"A'.length
@@ -100,14 +100,14 @@ class Verification {
   readonly #order = new RecordOrder(this.#warnings)
   readonly #findings: Finding[] = []
   readonly #attested: string[] = []
-  /** Not checked yet. */
+  /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
   #isRolledBack = false
   /** About the first AUDIT_SEAL with a wrong root. */
   #sealFinding: Finding | undefined
-  /** By the leaf behind a pruned segment: the first AUDIT_PRUNE that names it. */
+  /** The line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
   readonly #prunedTo = new Map<number, number>()
   #firstLeaf = 0
   #comparison: LineComparison | undefined
@@ -202,7 +202,7 @@ class Verification {
     }
   }
 
-  /** A gateway cuts torn lines off before it goes on. */
+  /** Reports the torn line of a closed file: a gateway cuts such lines off before it goes on. */
   #nameTorn(): void {
     if (this.#tornBytes === 0) return
     const text = `${plural(this.#tornBytes, 'byte')} of a line that is not whole, in a file that is closed`
@@ -290,7 +290,7 @@ class Verification {
     return leaf < this.#checkpoint.size || this.#hasGrownTo(leaf + 1)
   }
 
-  /** A running gateway may have sealed more meanwhile. */
+  /** True when the log covers `size` lines now: a running gateway may have sealed more meanwhile. */
   #hasGrownTo(size: number): boolean {
     const { directory, key } = this.#evidence
     const now = openLog(directory, key)

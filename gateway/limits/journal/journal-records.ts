@@ -5,7 +5,7 @@ import type { RowRecord } from '../table/row-matching.ts'
 export const FORMAT: FileFormat = { name: 'limits', version: 1 }
 
 const BATCH_CHARACTERS = 64 * 1024
-/** Parsed together, which takes half the time. */
+/** Lines that are parsed together, which takes half the time. */
 const BATCH_LINES = 1_000
 
 /** One line of the journal: hits of one key at one time, under the row whose record has that id. */
@@ -88,7 +88,7 @@ export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | 
       const batch = lines.slice(from, from + BATCH_LINES)
       const values = valuesOf(batch)
       for (let i = 0; i < batch.length; i++) {
-        // Written to try whether the disk takes anything.
+        // An empty line was written to try whether the disk takes anything.
         if (batch[i] === '') continue
         const hit = hitFrom(values[i])
         if (hit !== undefined) {

@@ -16,7 +16,7 @@ import {
 } from './journal-records.ts'
 
 /**
- * What becomes of a hit of a durable row that cannot be written. `unready`: its request is refused. `degraded`: it is counted in memory
+ * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: it is counted in memory
  * and written later; a crash may let more than the limit through.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
@@ -56,7 +56,7 @@ export function isDurable(record: RowRecord): boolean {
  * them returns, to segments `hits-<start>.ndjson`; a segment is never rewritten, and removed when no window needs a hit of it. Hits
  * under shorter windows are in `snapshot.ndjson`, which `close` writes.
  *
- * A wrong wall clock erases nothing: a segment is removed only when a window has also passed since the newest hit of earlier runs.
+ * A wall clock that is ahead erases nothing: segments are removed by the time of `ConservativeClock`.
  */
 export class Journal {
   readonly #directory: string
@@ -140,7 +140,7 @@ export class Journal {
     this.#discard(nowMs)
   }
 
-  /** Stores one hit of a durable row, and those that are `next`. @returns false when none could be written and none must count */
+  /** Stores one hit of a durable row, and its `next` ones. @returns false when they could not be written, and must not count */
   append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
     if (this.#onFailure === 'degraded') this.#log.put(hitLine(hit), hit.atMs)
@@ -150,7 +150,7 @@ export class Journal {
     return true
   }
 
-  /** Begins a due segment, retries failed writes, makes removed files again. Called once a second. @param durable all such hits */
+  /** Begins a due segment, retries failed writes, makes removed files again. Called once a second. @param durable all durable hits */
   maintain(nowMs: number, durable: () => Iterable<Hit>): void {
     this.#attempt(() => this.#lookForFiles())
     if (this.#log.lostLines > 0 && this.#log.waitingBytes === 0) this.#isIncomplete = true
@@ -159,7 +159,7 @@ export class Journal {
     this.#log.maintain(nowMs)
   }
 
-  /** @throws Error when they cannot be looked at; they may be there */
+  /** Notices removed files. @throws Error when it cannot be told whether they are there */
   #lookForFiles(): void {
     const { descriptor } = this.#log
     if (this.#isIncomplete || descriptor === undefined) return
@@ -191,7 +191,7 @@ export class Journal {
     for (const { file } of before) removeFile(file)
   }
 
-  /** Stores the hits of a row under its new id, before that is declared. */
+  /** Stores the hits of a row under its new id, before `putTable` declares the id. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void {
     for (const lines of batches(hits)) {
       this.#rotateWhenDue(nowMs)
@@ -217,7 +217,7 @@ export class Journal {
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
   }
 
-  /** @returns false when none was due, or it could not be opened */
+  /** Begins a segment if one is due. @returns false when none was, or it could not be opened */
   #rotateWhenDue(nowMs: number): boolean {
     const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES
     if (!due || nowMs < this.#reopenAtMs) return false
@@ -264,7 +264,7 @@ export class Journal {
   }
 }
 
-/** Without a lock two gateways would remove each other's hits. @throws Error when it is not held */
+/** Requires the lock: without it two gateways would remove each other's hits. @throws Error when it is not held */
 function held(directory: string, lock: ProcessLock): ProcessLock {
   if (lock.held) return lock
   throw new Error(`${directory} cannot be locked: ${lock.fault?.message}`, { cause: lock.fault })
@@ -314,7 +314,7 @@ class ConservativeClock {
 class Segment {
   readonly file: string
   readonly startMs: number
-  /** The newest hit by the id of its row. */
+  /** Time of the newest hit of each row, by the id of the row. */
   readonly #newestMs: Map<number, number>
 
   /** @param from the segment whose last hits may come into this one */

@@ -23,7 +23,7 @@ export interface LimitRow
   readonly windowMs: number
   /** The next window of the row. A request is counted in all of them or in none. */
   readonly next?: LimitRow
-  /** One of `overall`. */
+  /** True for a row of `overall`. */
   readonly isOverall?: true
   /** The next row that counts the same request, rows in shadow mode last. A request is counted in all rows that are enforced, or in none. */
   readonly beside?: LimitRow
@@ -49,7 +49,7 @@ export function passes({ mode, beside }: LimitRow, take: Take): boolean {
   return beside === undefined || take.beside === undefined || passes(beside, take.beside)
 }
 
-/** What is counted for a client, which may have a plan. */
+/** Values of `per` that count for a client, which may have a plan. */
 export const PLANNED: ReadonlySet<LimitRow['per']> = new Set(['caller', 'client', 'client+user'])
 
 export function windowsOf(row: LimitRow): LimitRow[] {
@@ -110,7 +110,7 @@ function closedPath(path: string): string {
   return lower.endsWith('/') ? lower : `${lower}/`
 }
 
-/** Tells of a closed path whether the row covers it. */
+/** Makes a test whether the row covers a path, which is given as `closedPath` makes it. */
 function coverOf(row: LimitRow): (closed: string) => boolean {
   if (isTemplate(row.path)) {
     const table = new PathTable([row])

@@ -58,7 +58,7 @@ function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor
 }
 
 /**
- * Finds what in limits.json does not fit the other files: plans that clients have and it has not, plans that no client can have, and
+ * Finds what in limits.json does not fit the other files: plans of clients that it lacks, plans that no client can have, and
  * `overall` with a cluster, in which a script sees only keys of one server.
  */
 export function limitFaults(

@@ -21,7 +21,7 @@ const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
-/** Bounds the keys in memory. Half of it belongs to the rows in equal shares, which no flood on another row can take; half is common. */
+/** Bounds the keys in memory. Half of them belong to the rows in equal shares, safe from a flood on another row; half are common. */
 export class KeyBudget {
   readonly #max: number
   #share = 0
@@ -115,7 +115,7 @@ export class Counters {
     return this.#windows.size
   }
 
-  /** Stays valid while keys come and go. */
+  /** An iterator that stays valid while keys come and go. */
   keys(): MapIterator<string> {
     return this.#windows.keys()
   }
@@ -161,7 +161,7 @@ export class Counters {
     window.add(atMs, count, this.#rule)
   }
 
-  /** For each key oldest first. */
+  /** Entries that have not expired, for each key oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]

@@ -52,7 +52,7 @@ export function plannedLimit(limit: number, factor: number): number {
   return Math.max(1, Math.floor(Number((limit * factor).toPrecision(15))))
 }
 
-/** Subtracts, because adding would round. */
+/** True when a hit does not count any more. Subtracts, because adding would round. */
 export function isExpired(atMs: number, nowMs: number, rule: WindowRule): boolean {
   return nowMs - atMs >= rule.windowMs || atMs <= rule.horizonMs
 }
@@ -72,8 +72,8 @@ export function refusedForCapacity(rule: WindowRule): Take {
  * The hits of one key; times are epoch milliseconds in ascending order. At `nowMs` a hit of exactly `nowMs - windowMs` no longer
  * counts.
  *
- * A limit up to 1,000 has a log: the time of each hit. A larger one has slices of a hundredth of the window, whose hits expire with
- * the newest of them, so late but never early; their memory does not grow with the limit. An edit of the limit converts them.
+ * A limit up to 1,000 has a log: the time of each hit. A larger one has slices of a hundredth of the window. The hits of a slice
+ * expire with its newest, so late but never early. The memory of slices does not grow with the limit. An edit converts both ways.
  */
 export class Window {
   /** Times of the entries, in a ring that grows and shrinks. */

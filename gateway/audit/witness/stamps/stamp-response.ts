@@ -15,7 +15,7 @@ export interface ExpectedStamp {
   readonly hash: Uint8Array
   readonly nonce?: Uint8Array
   readonly policy?: string
-  /** A chain of certificates must lead to one. */
+  /** The chain of the signer's certificate must lead to one of these. */
   readonly authorities: readonly X509Certificate[]
 }
 
@@ -108,7 +108,7 @@ const OID = {
   timeStamping: '1.3.6.1.5.5.7.3.8',
 } as const
 
-/** Certificates (RFC 5652) and signed attributes have it. */
+/** Tag of the certificates and of the signed attributes (RFC 5652). */
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
 
@@ -157,7 +157,7 @@ function certificatesIn(signedData: readonly Der[]): readonly X509Certificate[] 
   return found.map(({ bytes }) => new X509Certificate(bytes))
 }
 
-/** A signed attribute names the certificate by its hash (RFC 5816, with SHA-1 in RFC 3161). */
+/** Finds the certificate that a signed attribute names by its hash (RFC 5816, with SHA-1 in RFC 3161). */
 function signerAmong(
   certificates: readonly X509Certificate[],
   attributes: ReadonlyMap<string, Der | undefined>,
