@@ -7,12 +7,15 @@ export type TileFile = { readonly name: string; readonly bytes: Buffer }
 type Draft = { readonly fd: number; readonly path: string }
 
 const MAX_DRAFTS = 64
+/** Drafts that are opened without a pause. Four take some 0.3 ms. */
+const DRAFTS_AT_ONCE = 4
 /** Syncs in parallel share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
 /** Files of a log's tiles, written so that they survive a power failure at once (`writeSynced`) or later (`write`). */
 export class TileFiles {
   readonly directory: string
+  #drafts = 0
   readonly #unsynced = new Set<string>()
   /** Directories whose own names are synced, or will be by the next `syncNames`. */
   readonly #named = new Set<string>()
@@ -33,7 +36,7 @@ export class TileFiles {
   write(files: readonly TileFile[]): void {
     for (const { name, bytes } of files) {
       const path = join(this.directory, name)
-      const fd = openDraft(path)
+      const fd = this.#openDraft(path)
       try {
         writeAll(fd, bytes)
       } catch (error) {
@@ -76,12 +79,24 @@ export class TileFiles {
     else this.#named.delete(directory)
   }
 
+  #openDraft(path: string): number {
+    if (this.#drafts++ % DRAFTS_AT_ONCE === 0) giveWay()
+    try {
+      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      // `addName` also sees to the names of directories.
+      mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
+    }
+  }
+
   async #writeDrafts(files: readonly TileFile[]): Promise<void> {
     const drafts: Draft[] = []
     try {
       for (const { name, bytes } of files) {
         const path = join(this.directory, name)
-        const fd = openDraft(path)
+        const fd = this.#openDraft(path)
         drafts.push({ fd, path })
         writeAll(fd, bytes)
       }
@@ -96,18 +111,6 @@ export class TileFiles {
       renameSync(draftOf(path), path)
       this.addName(path)
     }
-  }
-}
-
-function openDraft(path: string): number {
-  giveWay()
-  try {
-    return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    // `addName` also sees to the names of directories.
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   }
 }
 
