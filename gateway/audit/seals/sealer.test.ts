@@ -642,7 +642,7 @@ test('whatever happens in whatever order, the tree is that of the lines', async 
 })
 
 for (const [load, gatheredMs, pauses] of [
-  ['light', 1000, 16],
+  ['light', 1000, 8],
   ['full', 1, 2],
 ] as const) {
   test(`a sealer under ${load} load pauses ${pauses} times in 1,024 lines, so that requests go first`, async (t) => {
