@@ -22,7 +22,7 @@ export const command: Command = {
     path: { value: 'TEXT', about: 'text in the path, such as a pseudonym of "audit pseudonym"' },
     session: {
       value: 'NAME',
-      about: 'sessionId: the name of a session (docs/verify/records.md); finds responses only',
+      about: 'sessionId: the name of a session (docs/verify/records.md)',
     },
     status: { value: 'STATUS', about: 'status of the response; finds responses only' },
     'grpc-status': {

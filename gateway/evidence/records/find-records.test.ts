@@ -48,11 +48,13 @@ function writeTrail(): { file: string; lines: string[] } {
       ip: '192.0.2.1',
       userAgent: 'a'.repeat(200),
       gatewayId: n % 10 === 0 ? idOf(startMs, n) : undefined,
+      // Some requests are refused before their session is known.
+      sessionId: n % 8 === 0 ? `session-${n % 5}` : undefined,
     })
     written.push({ atMs: recordedMs, line: request })
     const grpcStatus = n % 6 === 1 ? n % 17 : undefined
     const response = responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs, grpcStatus)
-    const session = n % 4 === 0 ? `,"sessionId":"session-${n % 5}"}\n` : '}\n'
+    const session = n % 8 === 4 ? `,"sessionId":"session-${n % 5}"}\n` : '}\n'
     written.push({ atMs: endMs, line: response.replace(/\}\n$/, session) })
   }
   written.sort((a, b) => a.atMs - b.atMs)
