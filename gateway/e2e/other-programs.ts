@@ -23,6 +23,9 @@ export function describeWithPrograms<Program extends string>(
   } else if (isListed) it(title, { skip: `not installed: ${missing.join(', ')}` })
 }
 
+/** Why tests that run commands of the documents are skipped; false where curl is installed. */
+export const NO_CURL = pathOf('curl') === undefined ? 'not installed: curl' : false
+
 /** By its variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in the path. */
 function pathOf(program: string): string | undefined {
   const named = process.env[`${program.toUpperCase().replaceAll('-', '_')}_PATH`]

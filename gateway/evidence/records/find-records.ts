@@ -9,7 +9,7 @@ export interface RecordFilter {
   readonly user?: string | undefined
   readonly client?: string | undefined
   readonly path?: string | undefined
-  /** Of the key in a SIGNER_KEY. */
+  /** Thumbprint of the key in a SIGNER_KEY. */
   readonly thumbprint?: string | undefined
   readonly session?: string | undefined
   readonly status?: number | undefined
