@@ -24,7 +24,7 @@ export interface Outcomes {
   readonly waitsMs: number[]
 }
 
-export const RESPONSE_MS = 8_000
+const RESPONSE_MS = 8_000
 const EVERY_MS = 50
 const ADDRESSES = 20
 

@@ -7,7 +7,7 @@ export type TileFile = { readonly name: string; readonly bytes: Buffer }
 type Draft = { readonly fd: number; readonly path: string }
 
 const MAX_DRAFTS = 64
-/** Drafts that are opened without a pause. Four take some 0.3 ms. */
+/** Drafts that are opened without a pause. */
 const DRAFTS_AT_ONCE = 4
 /** Syncs in parallel share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
