@@ -180,7 +180,7 @@ function checkFile(found: Findings, file: string): void {
   }
 }
 
-/** Also checks the files that gateway.json names. What it lacks, the gateway's environment may give, which is not known here. */
+/** Checks gateway.json and the files that it names. The gateway's environment, unknown here, may give what the file lacks. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
   const faults = otherFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)

@@ -19,7 +19,7 @@ const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
 /** Leaves that are added without a pause. 128 take some 0.2 ms. */
 const LEAVES_AT_ONCE = 128
-/** As `LEAVES_AT_ONCE`, under full load: pauses then cost more than they give, because requests wait for each other anyway. */
+/** Leaves added without a pause under full load. Requests then wait for each other anyway, so pauses cost more than they give. */
 const LEAVES_UNDER_LOAD = 512
 /** Bytes written in a millisecond of full load: by some 10,000 requests a second. */
 const FULL_LOAD_BYTES_PER_MS = 4000

@@ -18,7 +18,7 @@ const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
-/** As a rule longer than the first block of zstd (128 KiB of plain text). */
+/** Compressed bytes that mostly hold the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
 /** Options for the head of a segment: a cut end is no fault, and a long text is left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
