@@ -214,6 +214,8 @@ export class Sealer {
   async #placeToRead({ inode }: FilePlace) {
     const { file } = this.#options
     const own = this.#file
+    // The last leaves, by which the place is found, may be in tiles that a power failure has destroyed.
+    await this.#recoverTree()
     const place = own === undefined ? await placeToGoOn(this.#log, this.#options) : undefined
     if (place?.segments.length === 1 && inodeOf(file) === inode) return place
     const segments = await segmentsOfTrail(file)
@@ -247,14 +249,18 @@ export class Sealer {
     this.#hasher.reset()
   }
 
+  async #recoverTree(): Promise<void> {
+    if (!this.#isTreeDoubtful) return
+    const { file, onFault } = this.#options
+    const fault = await this.#log.recover(file)
+    if (fault !== undefined) onFault(fault)
+    this.#isTreeDoubtful = false
+  }
+
   async #seal(): Promise<void> {
-    const { file, progress, now, onSealed, onFault } = this.#options
+    const { progress, now, onSealed, onFault } = this.#options
     const nowMs = now()
-    if (this.#isTreeDoubtful) {
-      const fault = await this.#log.recover(file)
-      if (fault !== undefined) onFault(fault)
-      this.#isTreeDoubtful = false
-    }
+    await this.#recoverTree()
     try {
       this.#log.late.sync(nowMs)
       this.#file?.sync()
