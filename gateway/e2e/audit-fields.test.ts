@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { AuditRecord } from '../testing/audit-file.ts'
 import { call } from './client.ts'
+import { skipWithout } from './other-programs.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -137,7 +138,9 @@ describe('optional members of the audit records', () => {
     assert.deepEqual([start?.clockOffsetMs, start?.clockSource], [-1.5, 'chronyc'])
   })
 
-  it('the records of a session have one name, which openssl makes of its id and the key', async () => {
+  it('the records of a session have one name, which openssl makes of its id and the key', {
+    skip: skipWithout('openssl'),
+  }, async () => {
     const one = String(await sessionOf('session-a'))
     assert.match(one, /^[A-Za-z0-9_-]{22}$/)
     assert.equal(await sessionOf('session-a'), one)

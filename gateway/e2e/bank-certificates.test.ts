@@ -22,6 +22,7 @@ import {
   makeCertificate,
 } from '../tls/demo/throw-away-ca.ts'
 import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -138,7 +139,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
   })
 })
 
-describe('with OCSP of client certificates, hard', () => {
+describe('with OCSP of client certificates, hard', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'client-ocsp-'))
   let authority: OcspAuthority
   let responder: ChildProcess

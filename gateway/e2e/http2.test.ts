@@ -7,7 +7,7 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { type Asked, answered, ask, type Received } from './http2-client.ts'
-import { NO_CURL } from './other-programs.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureCall, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -171,7 +171,9 @@ describe('HTTP/2', () => {
     assert.equal(old.status, 200)
   })
 
-  it('is spoken by curl, with TLS by ALPN and without by prior knowledge', { skip: NO_CURL }, async () => {
+  it('is spoken by curl, with TLS by ALPN and without by prior knowledge', {
+    skip: skipWithout('curl'),
+  }, async () => {
     const ca = tls.write('curl-ca.pem', tls.ca.certPem)
     const version = ['-sS', '--fail', '-o', join(tls.dir, 'body'), '-w', '%{http_version}']
     const secure = `https://localhost:${gateway.tlsPort}/open/large`

@@ -8,7 +8,7 @@ import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { startBeats } from './beats.ts'
 import { call, sendBytes, statusOf } from './client.ts'
-import { NO_CURL } from './other-programs.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
   makeServerCertificate,
@@ -103,7 +103,9 @@ describe('the HTTPS listener', () => {
     ['-tls1_2', '-cipher', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
   ]
   for (const [version, flag, suite] of accepted as [string, string, string][]) {
-    it(`speaks ${version.slice(1)} with ${suite}, and no compression, with OpenSSL's own client`, async () => {
+    it(`speaks ${version.slice(1)} with ${suite}, and no compression, with OpenSSL's own client`, {
+      skip: skipWithout('openssl'),
+    }, async () => {
       const { status, output } = await sClient([version, flag, suite])
       assert.equal(status, 0, output)
       assert.match(output, new RegExp(`Cipher is ${suite}`))
@@ -127,14 +129,16 @@ describe('the HTTPS listener', () => {
     ['-tls1_2', '-curves', 'secp224r1'],
   ]
   for (const [version, flag, suites] of refused as [string, string, string][]) {
-    it(`does not speak ${version.slice(1)} with ${suites}`, async () => {
+    it(`does not speak ${version.slice(1)} with ${suites}`, { skip: skipWithout('openssl') }, async () => {
       const { status, output } = await sClient([version, flag, suites])
       assert.notEqual(status, 0, output)
       assert.match(output, /alert (handshake failure|protocol version)/)
     })
   }
 
-  it('speaks the RSA suites of TLS 1.2 with an RSA certificate', async () => {
+  it('speaks the RSA suites of TLS 1.2 with an RSA certificate', {
+    skip: skipWithout('openssl'),
+  }, async () => {
     const rsa = await makeServerCertificate(tls.ca, { rsaBits: 2048 })
     const other = await begin({
       GATEWAY_TLS_CERT: tls.write('rsa.pem', rsa.certPem),
@@ -157,7 +161,7 @@ describe('the HTTPS listener', () => {
   })
 
   it('is taken by curl with TLS 1.2 and 1.3, and refuses one that has a lower version only', {
-    skip: NO_CURL,
+    skip: skipWithout('curl'),
   }, async () => {
     const url = `https://localhost:${gateway.tlsPort}/open/x`
     const curl = (...args: string[]) =>

@@ -12,7 +12,7 @@ import { parse } from 'yaml'
 import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
 import { FORMS } from '../terminal/operational-log.ts'
 import { call } from './client.ts'
-import { describeWithPrograms, NO_CURL } from './other-programs.ts'
+import { describeWithPrograms, skipWithout } from './other-programs.ts'
 import { adaptedConfig, FILES, NO_PROMETHEUS, type RunningPrometheus, startPrometheus } from './prometheus.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, type TlsSetup } from './secure.ts'
@@ -394,7 +394,7 @@ it('no command of the runbook waits for a store that hangs', {
 })
 
 it('the runbook says what to do where the token is asked for and its file is not there', {
-  skip: NO_CURL,
+  skip: skipWithout('curl'),
 }, async (t) => {
   const [, functions = ''] = shellBlocks(sections.get('') ?? '')
   const server = createServer((_req, res) => void res.writeHead(401).end('a token is needed\n'))

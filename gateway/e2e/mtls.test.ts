@@ -16,7 +16,7 @@ import {
 } from '../tls/demo/throw-away-ca.ts'
 import { startBeats } from './beats.ts'
 import { call, type ReceivedResponse } from './client.ts'
-import { NO_CURL } from './other-programs.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
   makeServerCertificate,
@@ -189,7 +189,7 @@ describe('mutual TLS', () => {
     }
   }
 
-  it('takes the certificate that curl shows', { skip: NO_CURL }, async () => {
+  it('takes the certificate that curl shows', { skip: skipWithout('curl') }, async () => {
     const cert = tls.write('pinned.pem', pinned.certPem)
     const key = tls.write('pinned-key.pem', pinned.keyPem)
     const url = `https://localhost:${gateway.tlsPort}/scoped`

@@ -23,8 +23,11 @@ export function describeWithPrograms<Program extends string>(
   } else if (isListed) it(title, { skip: `not installed: ${missing.join(', ')}` })
 }
 
-/** Why tests that run commands of the documents are skipped; false where curl is installed. */
-export const NO_CURL = pathOf('curl') === undefined ? 'not installed: curl' : false
+/** The `skip` of tests that start these programs: false where all are installed. */
+export function skipWithout(...programs: readonly string[]): string | false {
+  const missing = programs.filter((program) => pathOf(program) === undefined)
+  return missing.length > 0 && `not installed: ${missing.join(', ')}`
+}
 
 /** By its variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in the path. */
 function pathOf(program: string): string | undefined {

@@ -23,7 +23,7 @@ import { freePort } from '../../backend/testing/free-port.ts'
 import { NO_REDIS } from '../store/redis-server.test-support.ts'
 import { readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
-import { NO_CURL } from './other-programs.ts'
+import { skipWithout } from './other-programs.ts'
 import { until } from './running-gateway.ts'
 
 const { TEST_GATEWAY, TEST_BACKEND } = process.env
@@ -126,7 +126,7 @@ class Shell {
   }
 }
 
-describe('the README', { skip: NO_CURL }, () => {
+describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
   let dir: string
   let start: ChildProcess
   let shell: Shell

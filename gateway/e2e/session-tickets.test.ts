@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { connect, type SecureVersion } from 'node:tls'
 import { run } from './child-process.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureOptions, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -94,7 +95,7 @@ describe('a session of TLS', () => {
     assert.equal((await ask(other, 'TLSv1.3', next)).resumed, true)
   })
 
-  it('takes no data before the end of its handshake (0-RTT)', async () => {
+  it('takes no data before the end of its handshake (0-RTT)', { skip: skipWithout('openssl') }, async () => {
     const to = ['s_client', '-connect', `127.0.0.1:${alone.tlsPort}`, '-tls1_3', '-ign_eof']
     const file = join(tls.dir, 'session.pem')
     const ask = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'

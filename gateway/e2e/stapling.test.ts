@@ -9,13 +9,14 @@ import { after, before, describe, it } from 'node:test'
 import { connect, type SecureVersion } from 'node:tls'
 import { countersign } from '../cli/program.test-support.ts'
 import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
+import { skipWithout } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const RELOADED = 'gateway_config_last_reload_successful{file="ocsp"}'
 
-describe('a response of OCSP in a file', () => {
+describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'stapling-'))
   const authority = new OcspAuthority(folder)
   const at = (name: string) => join(folder, name)

@@ -21,11 +21,11 @@ import { countersign } from '../cli/program.test-support.ts'
 import { openWitnessed, trustedWitnesses } from '../evidence/attested-checkpoints.ts'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
-import { NO_CURL } from './other-programs.ts'
+import { skipWithout } from './other-programs.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-describe('a gateway with witnesses and time stamps', () => {
+describe('a gateway with witnesses and time stamps', { skip: skipWithout('openssl') }, () => {
   const home = mkdtempSync(join(tmpdir(), 'witnessed gateway '))
   let upstream: TestUpstream
   let gateway: TestGateway
@@ -133,7 +133,7 @@ describe('a gateway with witnesses and time stamps', () => {
     assert.equal(await gateway.metric('gateway_audit_stamp_interval_seconds'), 1)
   })
 
-  it('is verified by the commands of docs/verify/audit.md', { skip: NO_CURL }, async () => {
+  it('is verified by the commands of docs/verify/audit.md', { skip: skipWithout('curl') }, async () => {
     const document = readFileSync(new URL('../../docs/verify/audit.md', import.meta.url), 'utf8')
     const chapter = document.slice(document.indexOf('### To verify what others vouch for'))
     const [places = '', commands = ''] = [...chapter.matchAll(/```sh\n([\s\S]+?)```/g)].map(

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { createSender } from '../../outgoing/sender.ts'
 import { type CertificateStatus, OcspAuthority } from '../../tls/stapling/ocsp-authority.test-support.ts'
 import { responderOf } from '../../tls/stapling/ocsp-response.ts'
@@ -15,7 +16,7 @@ import { pauseBefore, StapleFetch } from './staples.ts'
 
 const MINUTE_MS = 60_000
 
-describe('a response of OCSP from the responder', () => {
+describe('a response of OCSP from the responder', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
   const authority = new OcspAuthority(folder)
   let url: string

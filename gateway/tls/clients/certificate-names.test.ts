@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { makeCertificate } from '../demo/throw-away-ca.ts'
 import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 
@@ -21,7 +22,9 @@ describe('a subject', () => {
     'CN=x,DC=bank,DC=example',
   ]
   for (const subject of subjects) {
-    it(`reads as it was requested, and as openssl prints it: ${subject}`, async () => {
+    it(`reads as it was requested, and as openssl prints it: ${subject}`, {
+      skip: skipWithout('openssl'),
+    }, async () => {
       const certificate = await certificateOf(subject)
       const printed = execFileSync('openssl', 'x509 -noout -subject -nameopt RFC2253,-esc_msb'.split(' '), {
         input: certificate.toString(),
@@ -37,7 +40,7 @@ describe('a subject', () => {
     assert.equal(subjectOf(certificate), 'CN=x\\0AO=Evil,O=Bank B')
   })
 
-  it('with a backslash in a value has it escaped', () => {
+  it('with a backslash in a value has it escaped', { skip: skipWithout('openssl') }, () => {
     // The generator of the other tests has no way to write one.
     const args = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -subj'.split(
       ' ',

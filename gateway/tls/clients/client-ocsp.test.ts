@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { createSender } from '../../outgoing/sender.ts'
 import { OcspAuthority } from '../stapling/ocsp-authority.test-support.ts'
 import { ClientOcsp } from './client-ocsp.ts'
@@ -14,7 +15,7 @@ import type { PeerCertificate } from './peer.ts'
 
 const MINUTE_MS = 60_000
 
-describe('OCSP of a client certificate', () => {
+describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
   const authority = new OcspAuthority(folder)
   let respond: RequestListener

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { connect, createServer, type TLSSocket } from 'node:tls'
 import fc from 'fast-check'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { type Authority, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { readPem } from '../listener/pem.ts'
 import { readRevocationList, UnusableList } from './revocation-list.ts'
@@ -47,7 +48,9 @@ describe('a revocation list', () => {
     }
   })
 
-  it('made by openssl is read: serial numbers with the first bit set, no entries, Ed25519', (t) => {
+  it('made by openssl is read: serial numbers with the first bit set, no entries, Ed25519', {
+    skip: skipWithout('openssl'),
+  }, (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'crl-'))
     t.after(() => rmSync(folder, { recursive: true, force: true }))
     const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
@@ -153,7 +156,7 @@ const OIDS = {
   keyIdentifier: '551d23',
 }
 
-describe('a revocation list with extensions', () => {
+describe('a revocation list with extensions', { skip: skipWithout('openssl') }, () => {
   const reading = (wish: Wish) => () => readRevocationList(unsignedList(wish))
 
   it('is read when they only tell more about it or its entries', () => {

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { connect, createServer, type TLSSocket } from 'node:tls'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { readPem } from '../listener/pem.ts'
 import { readRevocationList, UnusableList } from './revocation-list.ts'
 import { trustedPath } from './trust.ts'
@@ -36,7 +37,9 @@ function pssAuthority(key: string) {
   return { folder, openssl, pss, list, certPem, publicKey: () => new X509Certificate(certPem()).publicKey }
 }
 
-describe('a revocation list that openssl has signed with RSASSA-PSS', () => {
+describe('a revocation list that openssl has signed with RSASSA-PSS', {
+  skip: skipWithout('openssl'),
+}, () => {
   const kinds = ['rsa:2048', 'rsa-pss -pkeyopt rsa_keygen_bits:2048']
   const pairs = kinds.map((key) => [pssAuthority(key), pssAuthority(key)] as const)
   const [[ca]] = pairs as [(typeof pairs)[0]]

@@ -7,6 +7,7 @@ import { describe, it } from 'node:test'
 import type { ConnectionOptions } from 'node:tls'
 import { promisify } from 'node:util'
 import { describeFault } from '../../config/faults.ts'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import {
   FILES,
@@ -52,7 +53,9 @@ describe('the files of the HTTPS listener', () => {
     assert.doesNotMatch(JSON.stringify(summary), /PRIVATE/)
   })
 
-  it('may hold a chain, text between blocks, CRLF, RSA, and the parameters of a curve before the key', async () => {
+  it('may hold a chain, text between blocks, CRLF, RSA, and the parameters of a curve before the key', {
+    skip: skipWithout('openssl'),
+  }, async () => {
     const { ca, server } = fixture
     const cert = `Certificate:\n  Data: x\n${server.certPem}\nsubject=x\n${ca.certPem}`.replaceAll(
       '\n',
@@ -101,7 +104,7 @@ describe('the files of the HTTPS listener', () => {
     assert.match(faultsOf({ clientCa: server.keyPem })[0] ?? '', /^ca\.pem: block 1: is a private key/)
   })
 
-  it('refuse what is not a good private key', async () => {
+  it('refuse what is not a good private key', { skip: skipWithout('openssl') }, async () => {
     const { server, ca } = fixture
     const encrypted = execFileSync('openssl', 'pkcs8 -topk8 -passout pass:x'.split(' '), {
       input: server.keyPem,
@@ -279,7 +282,9 @@ describe('the listener', () => {
     socket.destroy()
   })
 
-  it('sends its authorities to clients, so that they can choose a certificate', async (t) => {
+  it('sends its authorities to clients, so that they can choose a certificate', {
+    skip: skipWithout('openssl'),
+  }, async (t) => {
     const server = await TestServer.start(t, materialOf(textsOf(fixture, { clientCa: fixture.ca.certPem })))
     const asked = promisify(execFile)('openssl', [
       's_client',

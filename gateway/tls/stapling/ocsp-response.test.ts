@@ -3,12 +3,13 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { OcspAuthority } from './ocsp-authority.test-support.ts'
 import { checkOcspResponse, Revoked } from './ocsp-response.ts'
 
 const MINUTE_MS = 60_000
 
-describe('a response of OCSP', () => {
+describe('a response of OCSP', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
   after(() => rmSync(folder, { recursive: true }))
   const authorityIn = (name: string, kind?: string) => {

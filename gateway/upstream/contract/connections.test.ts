@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { openConnection } from '../open-connection.ts'
 import { parseAddress } from '../upstream-address.ts'
 import { UpstreamTls } from '../upstream-tls.ts'
@@ -158,7 +159,7 @@ describe('closing the client', () => {
   })
 })
 
-describe('https', () => {
+describe('https', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'upstream-tls-'))
   const usual = getCACertificates()
   const read = (name: string): Buffer => readFileSync(join(folder, name))

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { type Der, der, derInteger, derOid, readDer, TAG } from '../../../asn1/der.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
+import { skipWithout } from '../../../e2e/other-programs.ts'
 import { makeStampAuthority, type StampAuthority } from './stamp-authority.test-support.ts'
 import { checkStamp, type ExpectedStamp } from './stamp-response.ts'
 import { stampRequest } from './stamp-rounds.ts'
@@ -14,7 +15,7 @@ import { stampRequest } from './stamp-rounds.ts'
 const CHECKPOINT = Buffer.from('countersign/test\n1\nAAAA\n')
 const digest = hash('sha256', CHECKPOINT, 'buffer')
 
-describe('a time stamp', () => {
+describe('a time stamp', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'stamps '))
   const nonce = randomBytes(8)
   let authority: StampAuthority

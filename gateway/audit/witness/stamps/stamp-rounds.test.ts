@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { skipWithout } from '../../../e2e/other-programs.ts'
 import { createSender } from '../../../outgoing/sender.ts'
 import type { Progress } from '../paced-rounds.ts'
 import { makeSealedLog, type SealedLog } from '../sealed-log.test-support.ts'
@@ -12,7 +13,7 @@ import { makeStampAuthority, type StampAuthority, serveStamps } from './stamp-au
 import { lastStamped, stampedSizes, stampsDirectory } from './stamp-files.ts'
 import { StampRounds } from './stamp-rounds.ts'
 
-describe('a log with time stamps', () => {
+describe('a log with time stamps', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'stamped '))
   let authority: StampAuthority
   let served: Awaited<ReturnType<typeof serveStamps>>
