@@ -26,17 +26,19 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  */
 export const TAKE_SCRIPT = `
 local call = redis.call
+local find, sub, format, floor = string.find, string.sub, string.format, math.floor
+local abs, ceil, max, tonumber = math.abs, math.ceil, math.max, tonumber
 ${READ_CLOCK}
 local clock = time[1] * 1000000 + time[2]
 local MAX_LOGGED = 1000
 
 local function seconds(us)
-  return math.max(1, math.ceil(us / 1000000))
+  return max(1, ceil(us / 1000000))
 end
 
 local function slice_of(entry)
-  local colon = string.find(entry, ':', 1, true)
-  return tonumber(string.sub(entry, 1, colon - 1)), tonumber(string.sub(entry, colon + 1))
+  local colon = find(entry, ':', 1, true)
+  return tonumber(sub(entry, 1, colon - 1)), tonumber(sub(entry, colon + 1))
 end
 
 local function keep(key, window)
@@ -62,7 +64,7 @@ end
 local function length(key, most)
   local least = 0
   while least < most do
-    local middle = math.ceil((least + most) / 2)
+    local middle = ceil((least + most) / 2)
     if call('LINDEX', key, middle - 1) then least = middle else most = middle - 1 end
   end
   return least
@@ -117,7 +119,7 @@ local function take_sliced(key, tail, limit, window, cost, counted)
   end
   if not tail then
     if not counted then return limit, seconds(window) end
-    call('RPUSH', key, '0:0', string.format('%.0f:%.0f', now, cost))
+    call('RPUSH', key, '0:0', format('%.0f:%.0f', now, cost))
     keep(key, window)
     return limit - cost, seconds(window)
   end
@@ -139,9 +141,9 @@ local function take_sliced(key, tail, limit, window, cost, counted)
     return -1, seconds(window - (now - at))
   end
   if not counted then return limit - total, seconds(window - (now - oldest)) end
-  local entry = string.format('%.0f:%.0f', now, last + cost)
+  local entry = format('%.0f:%.0f', now, last + cost)
   local slice = window / 100
-  if math.floor(newest / slice) == math.floor(now / slice) then
+  if floor(newest / slice) == floor(now / slice) then
     call('LSET', key, -1, entry)
     if oldest == newest then oldest = now end
   else
@@ -152,7 +154,7 @@ local function take_sliced(key, tail, limit, window, cost, counted)
 end
 
 local function into_slices(key, tail, window)
-  local now = math.max(clock, tonumber(tail))
+  local now = max(clock, tonumber(tail))
   local hits = call('LRANGE', key, 0, -1)
   call('DEL', key)
   local slice = window / 100
@@ -162,14 +164,14 @@ local function into_slices(key, tail, window)
     if now - at < window then
       if newest == nil then
         call('RPUSH', key, '0:0')
-      elseif math.floor(newest / slice) ~= math.floor(at / slice) then
-        call('RPUSH', key, string.format('%.0f:%.0f', newest, count))
+      elseif floor(newest / slice) ~= floor(at / slice) then
+        call('RPUSH', key, format('%.0f:%.0f', newest, count))
       end
       newest, count = at, count + 1
     end
   end
   if newest == nil then return false end
-  tail = string.format('%.0f:%.0f', newest, count)
+  tail = format('%.0f:%.0f', newest, count)
   call('RPUSH', key, tail)
   keep(key, window)
   return tail
@@ -179,7 +181,7 @@ end
 local function into_log(key, limit, window)
   local slices = call('LRANGE', key, 0, -1)
   local newest, last = slice_of(slices[#slices])
-  local now = math.max(clock, newest)
+  local now = max(clock, newest)
   local hits = {}
   local _, before = slice_of(slices[1])
   for i = 2, #slices do
@@ -216,7 +218,7 @@ local results = {}
 local function take_each(first, last, counted)
   local allowed = true
   for i = first, last do
-    local limit, window, cost = math.abs(tonumber(ARGV[3 * i - 2])), ARGV[3 * i - 1] * 1000, math.abs(tonumber(ARGV[3 * i]))
+    local limit, window, cost = abs(tonumber(ARGV[3 * i - 2])), ARGV[3 * i - 1] * 1000, abs(tonumber(ARGV[3 * i]))
     if not counted then follow_longest(KEYS[i], window) end
     results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, window, cost, counted)
     allowed = allowed and results[2 * i - 1] >= 0
