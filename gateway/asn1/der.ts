@@ -15,7 +15,7 @@ export const TAG = {
   explicit3: 0xa3,
 } as const
 
-/** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 of them. */
+/** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 elements. */
 export class Der {
   readonly tag: number
   readonly #source: Buffer
@@ -23,7 +23,7 @@ export class Der {
   readonly #contentAt: number
   readonly #end: number
 
-  /** The element at `at`, within what ends at `limit`. @throws Error when it is not DER, or cut off */
+  /** Reads the element at `at`, which must end by `limit`. @throws Error when it is not DER, or cut off */
   constructor(source: Buffer, at: number, limit: number) {
     if (at + 2 > limit) throw new Error('not DER: cut off')
     this.tag = source.readUInt8(at)
@@ -108,7 +108,7 @@ export function oidOf(element: Der | undefined): string {
   for (const byte of expectTag(element, TAG.oid).content) {
     arc = arc * 128 + (byte & 0x7f)
     if (byte >= 0x80) continue
-    // The first two share a number.
+    // The first two arcs share a number.
     const first = Math.min(Math.floor(arc / 40), 2)
     if (arcs.length === 0) arcs.push(first, arc - 40 * first)
     else arcs.push(arc)
@@ -126,7 +126,7 @@ export function timeOf(time: Der): number {
   const century = tag === TAG.time ? time.pairAt(15) : inCentury < 50 ? 20 : 19
   const [month, day, hour] = [time.pairAt(11), time.pairAt(9), time.pairAt(7)]
   const [minute, second] = [time.pairAt(5), time.pairAt(3)]
-  // `Date` carries what is too much over to the next month, day or minute, and takes the years 0 to 99 for others.
+  // `Date` carries an excess over to the next month, day or minute, and takes the years 0 to 99 for 1900 to 1999.
   if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
   const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) throw new Error('no such day')
@@ -153,7 +153,7 @@ export function derOid(text: string): Buffer {
   return der(TAG.oid, Buffer.from(bytes))
 }
 
-/** A whole number of these bytes, most significant first, not negative. */
+/** Encodes an unsigned number from its bytes, most significant first. */
 export function derInteger(bytes: Uint8Array): Buffer {
   const from = bytes.findIndex((byte) => byte !== 0)
   const digits = from < 0 ? Buffer.from([0]) : bytes.subarray(from)

@@ -18,7 +18,7 @@ export const HASHES: ReadonlyMap<string, string> = new Map([
   ['2.16.840.1.101.3.4.2.2', 'sha384'],
   ['2.16.840.1.101.3.4.2.3', 'sha512'],
 ])
-/** The hashes of signatures by their object identifiers. Null: the algorithm has its own. */
+/** Object identifiers of signature algorithms, with their hashes. Null: the algorithm has its own. */
 const SIGNATURES: ReadonlyMap<string, string | null> = new Map([
   ['1.2.840.113549.1.1.11', 'sha256'],
   ['1.2.840.113549.1.1.12', 'sha384'],
@@ -32,11 +32,11 @@ const SIGNATURES: ReadonlyMap<string, string | null> = new Map([
 const RSA = '1.2.840.113549.1.1.1'
 const PSS = '1.2.840.113549.1.1.10'
 const MGF1 = '1.2.840.113549.1.1.8'
-/** The tags of the fields, which stand in this order; each may be left out. */
+/** Tags of the parameters of RSASSA-PSS, in their order. Each may be left out. */
 const FIELD = { hash: 0xa0, mask: 0xa1, salt: 0xa2, trailer: 0xa3 } as const
-/** The salt of SHA-1, which RFC 4055 takes where nothing is said. */
+/** Length of the salt by default (RFC 4055). */
 const DEFAULT_SALT_BYTES = 20
-/** More than the modulus of any key has room for. */
+/** Two bytes can name a longer salt than any modulus has room for. */
 const MAX_SALT_DIGITS = 2
 
 /**
@@ -53,7 +53,7 @@ export function readSignatureAlgorithm(algorithm: Der | undefined, contentHash?:
   return { name, verifies: (key, data, signature) => isSigned(hash, data, key, signature) }
 }
 
-/** @returns false when the key does not fit the algorithm, too */
+/** @returns false also when the key does not fit the algorithm */
 function isSigned(
   hash: string | null,
   data: Buffer,

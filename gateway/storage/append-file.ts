@@ -11,7 +11,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path'
 import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
 
-/** Makes the directory of the audit file, for its owner only. @throws Error that names the file */
+/** Makes the directory of the audit file, mode 0700. @throws Error that names the file */
 export function makeDirectory(file: string): void {
   naming(file, () => makeDirectoryOf(dirname(file)))
 }
@@ -29,7 +29,7 @@ export function openToAppend(file: string): number {
   throw unusable(file, `${kind} is no place for a trail; - is standard output`)
 }
 
-/** A path that is equal for all names of a file, which need not exist. */
+/** A path, the same for all names of a file. The file need not exist. */
 export function realPathOf(file: string): string {
   try {
     return realpathSync(file)

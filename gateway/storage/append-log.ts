@@ -15,13 +15,13 @@ interface AppendLogOptions {
 
 /** Bytes of lines that may wait in memory: some 100,000 lines. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
-/** A block of the disk. One byte proves nothing: the last block of the file may have room for it on a full disk. */
+/** A block of the disk. One byte proves nothing: on a full disk the last block of the file may have room for it. */
 const BLANK_BLOCK = '\n'.repeat(4096)
 const PART_CHARACTERS = 64 * 1024
 
 /**
  * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts whole lines into
- * the file or nothing: a part is cut off again. Where that fails, as after a crash, the next write ends the torn line first.
+ * the file or nothing: a part is cut off again. Where that fails, or after a crash, the next write first ends the torn line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions
@@ -35,7 +35,7 @@ export class AppendLog {
   #waiting: string[] = []
   /** Bytes that a crash would lose, because they could not be written yet. */
   waitingBytes = 0
-  /** Lines that were given up, because too many were waiting. */
+  /** Lines that were given up: too many were waiting. */
   lostLines = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 
@@ -56,7 +56,7 @@ export class AppendLog {
     return written
   }
 
-  /** As `append`, but keeps what cannot be written for the next write. */
+  /** As `append`, but lines that cannot be written wait for the next write. */
   put(lines: string, nowMs: number): boolean {
     const written = this.append(lines, nowMs)
     if (!written) this.#wait(lines)
@@ -67,7 +67,7 @@ export class AppendLog {
     if (this.waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }
 
-  /** To be called once a second: retries. Tries blank lines to notice, without traffic, that there is room again. */
+  /** To be called once a second: retries. If no line waits, blank lines show whether there is room again. */
   maintain(nowMs: number): void {
     if (this.waitingBytes > 0) this.flush(nowMs)
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
@@ -93,7 +93,7 @@ export class AppendLog {
     this.isTorn = false
   }
 
-  /** Leaves `file`, which was moved or may be. */
+  /** Closes `file`, which was moved or may be. */
   leave(): void {
     const fd = this.#opened
     this.#opened = undefined

@@ -10,7 +10,7 @@ interface RememberedKeysOptions {
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** The clock that judges whether what a key stands for is fresh; may be set back. Default: `clock`. */
+  /** Clock that judges whether what a key stands for is fresh. It may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
@@ -23,7 +23,7 @@ const NOISE_MS = 500
 const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
- * Keys that are remembered for a fixed time, in memory and with a store in a file: a restart or `kill -9` loses none. After
+ * Keys that are remembered for a fixed time, in memory and, with a store, in a file: a restart or `kill -9` loses none. After
  * each lifetime the file replaces the one before it, so the disk holds at most two lifetimes.
  * The wall clock never makes a key expire: `clock` measures its age while a gateway runs, and at a start the newest key in the
  * file counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
@@ -40,7 +40,7 @@ export class RememberedKeys {
   readonly #held = new Map<string, number>()
   /** Wall clock minus `clock`. */
   #aheadMs: number
-  /** For keys up to `untilMs`, the wall clock was ahead by at most `aheadMs`. */
+  /** For keys that came until `untilMs`, the wall clock was ahead of `clock` by at most `aheadMs`. */
   #setBack = { untilMs: Number.NEGATIVE_INFINITY, aheadMs: 0 }
 
   /** @throws Error when a file cannot be read, or a newer gateway wrote it: its keys would be forgotten */
@@ -94,7 +94,7 @@ export class RememberedKeys {
     return this.#files?.isSafe !== false
   }
 
-  /** Remembers a key from now on. Never throws. @returns false when a crash would lose it until `maintain` */
+  /** Remembers a key from now on. Never throws. @returns false when a crash before `maintain` would lose it */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
     const isSafe = this.#files?.put(key, nowMs) !== false
@@ -110,12 +110,12 @@ export class RememberedKeys {
     return true
   }
 
-  /** To be called once a second and at the end: writes what could not be written. */
+  /** To be called once a second and at the end: retries failed writes. */
   maintain(): void {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** Remembers a key that came elsewhere, such as in the predecessor. @param written true when its line is in the file */
+  /** Remembers a key from elsewhere, such as the predecessor. @param written true when its line is in the file */
   apply(key: string, atMs: number, written: boolean): void {
     this.#remember(key, atMs)
     this.#files?.apply(key, atMs, written)
@@ -125,7 +125,7 @@ export class RememberedKeys {
     return this.#keys
   }
 
-  /** Removes a few expired keys, at least one. @returns whether none is left */
+  /** Removes a few expired keys, if there are any. @returns whether none is left */
   sweep(): boolean {
     const nowMs = this.#options.clock()
     this.#followWallClock(nowMs)

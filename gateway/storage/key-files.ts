@@ -40,9 +40,9 @@ export interface KeyStore {
   readonly form: KeyForm
   /** True keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
-  /** Something is wrong with the files; the keys stay in memory. */
+  /** Called when something is wrong with the files. The keys stay in memory. */
   readonly onFault: (cause: string) => void
-  /** The files were removed while in use, and are made again. */
+  /** Called when the files were removed while in use. They are made again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
@@ -60,7 +60,7 @@ export class KeyFiles {
   readonly #reserve: Reserve | undefined
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
-  /** True once this run has written the file, with every key that was remembered then. */
+  /** True once this run has written the file, with every key remembered then. */
   #isComplete = false
   #isExposed = false
 
@@ -118,7 +118,7 @@ export class KeyFiles {
     return this.#isComplete
   }
 
-  /** Writes the key to the file, or else to the reserve, and to the file later. @returns false when a crash would lose it */
+  /** Writes the key to the file, or to the reserve and later to the file. @returns false when a crash would lose it */
   put(key: string, atMs: number): boolean {
     const line = this.#line(key, atMs)
     this.#rotateWhenDue(atMs)
@@ -127,20 +127,20 @@ export class KeyFiles {
     return isSafe
   }
 
-  /** Writes the key to the file, now or never. @returns whether it is there */
+  /** Writes the key to the file, without a retry. @returns whether it is there */
   append(key: string, atMs: number): boolean {
     this.#rotateWhenDue(atMs)
     return this.#log.append(this.#line(key, atMs), atMs)
   }
 
-  /** Another process has written the key, or tried to. */
+  /** Takes over a key that another process has tried to write. */
   apply(key: string, atMs: number, written: boolean): void {
     if (written) this.#log.flush(atMs)
     else this.put(key, atMs)
     this.#rotateWhenDue(atMs)
   }
 
-  /** To be called once a second and at the end: retries, and makes removed files again. @param keys all that are remembered */
+  /** To be called once a second and at the end: retries, and replaces removed files. @param keys all that are remembered */
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
     if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
@@ -283,7 +283,7 @@ class Reserve {
     }
   }
 
-  /** Makes the file, or makes it blank again, once its lines are in another file. @throws Error when there is no room for it */
+  /** Makes the file, or blanks it once its lines are in another file. @throws Error when there is no room for it */
   clear(): void {
     if (this.#isUnused && existsSync(this.file)) return
     const found = readIfThere(this.file)

@@ -74,7 +74,7 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
     }
     renameSync(draft, file)
   } catch (error) {
-    // It would hold the last room of a full disk.
+    // The draft would take the last room of a full disk.
     discard(draft)
     throw error
   }
@@ -135,7 +135,7 @@ export function makeDirectory(directory: string): void {
   syncNames(parent)
 }
 
-/** A directory that one may not read cannot be synced. */
+/** Syncs a directory that the gateway may read. */
 function syncNames(directory: string): void {
   try {
     syncDirectory(directory)

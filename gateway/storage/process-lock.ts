@@ -2,7 +2,7 @@ import { closeSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { inodeOf } from './regular-file.ts'
 
-/** Held until it is released or the process ends, however it ends. */
+/** A lock, held until its release or the end of the process. */
 export interface ProcessLock {
   readonly held: boolean
   /** Why nothing is held: this file system has no locks, or the lock file cannot be opened. */
@@ -23,13 +23,13 @@ interface ProcessLockOptions {
 /** SQLITE_BUSY (sqlite.org/rescode.html): the only code that means another connection holds the lock. */
 const SQLITE_BUSY = 5
 
-/** Databases that hold a lock. Without a reference the garbage collector would close them, and so drop their locks. */
+/** Databases that hold a lock. Without a reference the garbage collector would close them and drop their locks. */
 const held = new Set<DatabaseSync>()
 
 /**
- * Takes an exclusive lock between processes, without waiting. Where none can be had the result is not `held` and says why.
- * The kernel's lock (fcntl, POSIX "Advisory record locking"), taken through SQLite because Node has no call for it. It ends
- * with the process, so it is never stale.
+ * Takes an exclusive lock between processes, without waiting. If it cannot, the result is not `held` and says why.
+ * SQLite takes this lock of the kernel (fcntl, POSIX "Advisory record locking"), because Node has no call for it. It ends
+ * with the process and is never stale.
  * @throws Error `whenTaken`, when another process holds the lock
  */
 export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
@@ -39,7 +39,7 @@ export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
     // Closing a descriptor of an existing file would drop a lock of this process (POSIX `fcntl`).
     if (inodeOf(path) === undefined) closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: 0 })
-    // Wants no journal file.
+    // This mode needs no journal file.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database?.close()

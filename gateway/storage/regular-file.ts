@@ -2,7 +2,7 @@ import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, 
 
 const MAX_BYTES = 1024 * 1024
 
-/** Opens a file that others may have made: a pipe would block. @throws Error that names the file, when it is no regular file */
+/** Opens a file that others may have made, without waiting for a pipe. @throws Error that names what is no regular file */
 export function openRegularFile(path: string): { readonly fd: number; readonly stats: BigIntStats } {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const stats = fstatSync(fd, { bigint: true })
@@ -11,7 +11,7 @@ export function openRegularFile(path: string): { readonly fd: number; readonly s
   throw new Error(`${path} is no regular file: save what a pipe gives in a file first`)
 }
 
-/** @throws Error as `openRegularFile`, or because it is larger */
+/** @throws Error as `openRegularFile`, or beyond `maxBytes` */
 export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
   const { fd, stats } = openRegularFile(path)
   try {

@@ -7,7 +7,7 @@ const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 
 /**
- * Cuts the torn last line off a file, if it begins a record or is NULs of a power loss. Other bytes, and what cannot be cut
+ * Cuts the torn last line off a file, if it begins a record or has only NULs (a power loss). Other bytes, and what cannot be cut
  * (`chattr +a`), become a damaged line of their own. @returns the number of bytes cut off
  */
 export function cutTornLine(file: string): number {
