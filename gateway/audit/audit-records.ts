@@ -81,7 +81,7 @@ interface StoreFacts {
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
-  /** When the store could no longer be written, unless at `timestamp`; ISO 8601. */
+  /** When the store could first not be written, unless at `timestamp`; ISO 8601. */
   readonly since?: string | undefined
 }
 
@@ -99,7 +99,7 @@ const CUT_MARK = '…'
 /** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** Optional members, in their order at the end of the object. The first four have values of known lengths, found from the end. */
+/** Optional members, in their order at the end of the object. The first four have known lengths, so they are found from the end. */
 const SESSION_ID_KEY = ',"sessionId":"'
 const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
@@ -198,7 +198,7 @@ function responseLine(requestLine: string, members: string): string {
 }
 
 /**
- * The key of a pair, the same in both records: the gateway's own id, else request id and timestamp, which clients may repeat.
+ * The key of a pair, the same in both records: the gateway's own id, else request id and timestamp.
  * @param line with or without its `\n` @returns undefined when the line is not a record of an exchange
  */
 export function pairKeyOf(line: string): string | undefined {
@@ -224,7 +224,7 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** Index behind the members that the request has too. No value can hold later keys: quotes inside values are escaped. */
+/** Index behind the members that the request has too. Keys of later members cannot stand in a value either. */
 function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
   const decisionId = line.lastIndexOf(DECISION_ID_KEY)
@@ -234,7 +234,7 @@ function withoutLast(line: string, whole: number): number {
   return end
 }
 
-/** Index behind the last member but `signature`. */
+/** Index behind the last member that is not `signature`. */
 function endOf(line: string): number {
   return signatureAt(line, line.length - (line.endsWith('\n') ? 2 : 1))
 }

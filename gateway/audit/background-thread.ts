@@ -1,6 +1,6 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Heap of the threads that seal and that ask witnesses. Input from others can exhaust the memory of such a thread only. */
+/** Heap of threads that seal or ask witnesses. Input from others can exhaust the memory of such a thread only. */
 export const THREAD_LIMITS: ResourceLimits = {
   // Must not be less. Every thread has 32 MiB for young objects. While less than that is free below this limit, V8 marks old
   // objects without end: that took a sixth of the CPU time of the gateway.
@@ -21,8 +21,8 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread that does not hold the process. One that dies is started again after a second; each further wait is twice as long,
- * up to a minute. A thread that lived for a minute resets the wait.
+ * A thread that does not keep the process alive. One that dies is started again after a second; each further wait is twice as
+ * long, up to a minute. A thread that lived for a minute resets the wait.
  */
 export class BackgroundThread<Message, News> {
   readonly #options: BackgroundThreadOptions<News>
@@ -58,7 +58,7 @@ export class BackgroundThread<Message, News> {
       this.#restart = setTimeout(() => this.start(), this.#restartMs).unref()
       this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
     })
-    // `unref` comes after the listeners, because they hold the process too.
+    // `unref` comes after the listeners, which keep the process alive too.
     worker.unref()
     this.#worker = worker
     this.#isFinishing = false
@@ -69,7 +69,7 @@ export class BackgroundThread<Message, News> {
     this.#worker?.postMessage(message, transfer)
   }
 
-  /** Asks the thread to end, and does not start it again. @param hurry ends the wait @returns false: it was late, and terminated */
+  /** Asks the thread to end, and does not start it again. @param hurry ends the wait @returns false when it had to be terminated */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker
     this.#isFinishing = true

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 
 /** How far the system's clock is from the time of its reference, as a program of the system tells it. */
 export interface ClockOffset {
-  /** To be added to the clock (the offset of RFC 5905); microseconds after the point. */
+  /** To be added to the clock (the offset of RFC 5905), with three decimals. */
   readonly clockOffsetMs: number
   readonly clockSource: string
 }
@@ -25,7 +25,7 @@ const TIMEOUT_MS = 500
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/** Asks all programs at once. Never rejects. @returns undefined when none of them runs and knows it */
+/** Asks all programs at once. Never rejects. @returns undefined when none of them knows the offset */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,
@@ -64,20 +64,20 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
   })
 }
 
-/** `chronyc -c`: values with commas. The fifth is the offset in seconds, the last the leap status. */
+/** `chronyc -c`: values between commas. The fifth is the offset in seconds, the last the leap status. */
 function chronyOffsetMs(output: string): number | undefined {
   const values = output.trim().split(',')
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)
 }
 
-/** `leap=00, offset=-0.123`: in milliseconds; leap 11 or `leap_alarm` is a clock that is not synchronised. */
+/** `leap=00, offset=-0.123`: in milliseconds. With leap 11, 3 or `leap_alarm` the clock is not synchronised. */
 function ntpOffsetMs(output: string): number | undefined {
   const leap = /\bleap=(\w+)/.exec(output)?.[1]
   if (leap === undefined || leap === '11' || leap === '3' || leap === 'leap_alarm') return undefined
   return rounded(/\boffset=([-+.\d]+)/.exec(output)?.[1], 1)
 }
 
-/** `Offset: -1.353ms`; longer ones are made of several, as `+1min 2.003s`. Before the first packet there is no such line. */
+/** `Offset: -1.353ms`; longer ones have several parts, as `+1min 2.003s`. Before the first packet there is no such line. */
 function timesyncOffsetMs(output: string): number | undefined {
   const [, sign, span] = /^\s*Offset: ([-+])(.+)$/m.exec(output) ?? []
   if (span === undefined) return undefined

@@ -10,7 +10,7 @@ interface ConfigChangeFacts {
   readonly after: readonly object[]
 }
 
-/** Owner and time of change of the file as it was read. Only the owner, root and, if its mode says so, the group can write it. */
+/** Owner and time of change of the file as it was read. If its mode says so, others can write it too. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
   readonly modified: string

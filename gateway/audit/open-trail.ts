@@ -122,7 +122,7 @@ export class InheritedRequests {
     return last
   }
 
-  /** The predecessor has ended: writes the missing responses. @returns how many */
+  /** Writes the missing responses after the predecessor's end. @returns how many */
   end(): number {
     const count = this.count
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)

@@ -1,6 +1,6 @@
 export type OnCommitted = (error: Error | undefined) => void
 
-/** Records that are committed together. One object for all of them is cheaper than a promise for each. */
+/** Records that are committed together. One object for all is cheaper than a promise for each. */
 export class Commit {
   readonly #listeners: OnCommitted[] = []
 
@@ -19,7 +19,7 @@ export type Group = { readonly lines: readonly string[]; readonly commit: Commit
 export interface CommitPolicy {
   add(line: string): Commit | undefined
   readonly uncommitted: number
-  /** Writes the waiting lines now. With `synced` they stay for the next commit. */
+  /** Writes the waiting lines now. With `synced` it leaves them for the next commit. */
   flush(): void
   close(): Group
 }

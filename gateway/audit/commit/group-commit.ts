@@ -17,7 +17,7 @@ interface GroupCommitOptions {
  * Durability `written` and `synced`: one write at the end of a turn of the event loop hands its lines to the operating system.
  * With `synced` one `fdatasync` in the thread pool commits them; later lines are the next group. A growing group waits a few
  * turns: under load that halves the syncs. Only one group is committed at a time, so uncommitted lines are the last in the
- * file and can be cut off: after a failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
+ * file and can be cut off: after a failed `fdatasync` the kernel may have dropped pages, and the next call would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions

@@ -58,7 +58,7 @@ export class Outage {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
-  /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. @param open requests of another process */
+  /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. @param open the predecessor's requests */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
     const error = this.flush()
@@ -88,7 +88,7 @@ export class Outage {
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /** Requests are refused, responses stay pending. A request whose line stayed in the file gets a recovered response. */
+  /** Refuses requests of a failed commit; responses stay pending. A request whose line stayed in the file gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
     const { torn, wholeLines } = this.#options.trailFile
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
@@ -132,7 +132,7 @@ export class Outage {
     return this.#allOrNothing(() => this.#putPending())
   }
 
-  /** The trail goes on in a new file, whose first line is AUDIT_START. */
+  /** Goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
     // Called twice when the first new file was never written: its facts are kept.
@@ -141,7 +141,7 @@ export class Outage {
     this.writable = false
   }
 
-  /** Calls back when nothing is pending, or with an error after `timeoutMs`: a crash must not take what a client has seen. */
+  /** Calls back once nothing is pending, or with an error `timeoutMs` into an outage: no crash may take what a client has seen. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)

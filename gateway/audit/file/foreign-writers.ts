@@ -27,7 +27,7 @@ const ROTATION_MS = 60_000
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Set while an empty file or none has the name of our file: our file, and since when. */
+  /** Our file, and since when an empty file, or none, has had its name. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */

@@ -21,7 +21,7 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * Finds the file before `file`: the one with the inode `continues`, else (killed during a rotation) the newest with its name
+ * Finds the file before `file`: the one with the inode `continues`; without (killed during a rotation) the newest with its name
  * and a suffix.
  * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
  */
@@ -48,7 +48,7 @@ export function rotatedFile(
   return newest?.path
 }
 
-/** True when the file has the inode, which may have gone to another file, and is empty or has a record near its beginning. */
+/** True when the file still has the inode, and is empty or has a record near its beginning. */
 function isTrail(path: string, inode: string): boolean {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
   const head = Buffer.alloc(HEAD_BYTES)

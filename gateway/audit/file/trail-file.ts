@@ -19,11 +19,11 @@ export interface TrailSeals {
   begin(): void
   /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
-  /** How often the seals have begun or ended to rewrite bytes of the file in place. Odd while they do. */
+  /** How often the seals have begun or ended a rewrite of bytes in place. Odd during one. */
   mends(): number
-  /** Later lines go into another file, which is empty. */
+  /** Says that later lines go into another, empty file. */
   moved(inode: string): void
-  /** Seals all that the file has, and ends until `begin`. @returns AUDIT_SEAL lines to append */
+  /** Seals all that the file has, and stops until `begin`. @returns AUDIT_SEAL lines to append */
   finish(): Promise<readonly string[]>
 }
 
@@ -201,7 +201,7 @@ export class TrailFile {
     return { end: this.#end, open: this.open, inode: this.sink.inode }
   }
 
-  /** Continues in this file. @param first its first lines @returns the one before, to be closed */
+  /** Continues in `next`. @param first its first lines @returns the one before, to be closed */
   moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
     const old = this.sink
     this.endCommit()

@@ -27,7 +27,7 @@ export interface Recovery {
 
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
- * records before AUDIT_START: then a start that is killed itself loses nothing. Reads backwards, also in rotated, uncompressed
+ * records before AUDIT_START: then even a killed start loses nothing. Reads backwards, also in rotated, uncompressed
  * files of the directory, to a line that says that no request before it was open.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
@@ -41,7 +41,7 @@ export function recover(file: string): Recovery {
   })
 }
 
-/** True when the last line is the AUDIT_STOP of an orderly end, seals aside, or there is no line. */
+/** True when the last line, seals aside, is the AUDIT_STOP of an orderly end, or there is none. */
 export function hasEnded(file: string): boolean {
   if (!existsSync(file)) return true
   return withFile(file, 'r', (fd) => {

@@ -13,7 +13,7 @@ const ML_DSA_44_KEY_BYTES = 1312
 const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')
 const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
 
-/** Makes a verifier: a witness found the tree consistent with all it had seen of the log. @throws NoteFault for another type of key */
+/** Makes a verifier. A cosignature says that the tree continues all that the witness had seen. @throws NoteFault for another type of key */
 export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type === COSIGNATURE_ED25519 && publicKey.length === ED25519_KEY_BYTES) {
     const key = ed25519PublicKey(publicKey)
@@ -34,7 +34,7 @@ export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs:
   return Buffer.concat([uint64(timestamp), sign(null, message, key)])
 }
 
-/** The 1312 bytes of FIPS 204. @param key an ML-DSA-44 public key. */
+/** The 1312 bytes of FIPS 204. @param key an ML-DSA-44 public key */
 export function rawMlDsa44Key(key: KeyObject): Buffer {
   return key.export({ format: 'der', type: 'spki' }).subarray(ML_DSA_44_SPKI.length)
 }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { SEAL_HEAD } from '../seal-records.ts'
 
-/** Hashes of the log's Merkle tree: SHA-256 as in RFC 6962 section 2.1. */
+/** Length of the tree's hashes: SHA-256 as in RFC 6962 section 2.1. */
 export const HASH_BYTES = 32
 
 /** First byte of what is hashed: a leaf can never be taken for a node. */

@@ -12,7 +12,7 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
-/** Age at which a tile is synced. Linux has mostly written it by then, so the sync costs a fifth. */
+/** Age at which a tile is synced. Linux has mostly written it by then, so the sync costs only a fifth. */
 const LATE_MS = 40_000
 /** Tiles that one call syncs: twice as many as a checkpoint has, so that none falls behind. */
 const MAX_SYNCS = 256
@@ -71,8 +71,8 @@ export class LateTiles {
   }
 
   /**
-   * Writes tiles again that the disk may not have: after a crash, or a failed sync. A tile on the disk counts only if the tile
-   * above has its root; otherwise it comes from the trail.
+   * Writes again the tiles that the disk may not have after a crash or a failed sync. A tile counts only if the tile above has
+   * its root; otherwise it is made from the trail.
    * @param tree that the checkpoint covers @param trail the audit file @returns a fault in words, when some are lost @throws
    * Error of the system
    */
@@ -136,7 +136,7 @@ export function firstUnsynced(directory: string): number | undefined {
   const mark = readIfThere(markFile(directory))
   if (mark === undefined) return undefined
   const index = Number(mark.toString())
-  // Any other text: all are checked.
+  // With another text all tiles are checked.
   return Number.isSafeInteger(index) && index >= 0 ? index : 0
 }
 
@@ -163,7 +163,7 @@ function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
 type MadeTile = { readonly index: number; readonly bytes: Buffer }
 type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
 
-/** Tiles made from the lines of the trail, if their root is right. Lines may be gone: then a later tile is tried. */
+/** Makes tiles from the lines of the trail, if their root is right. Where lines are gone, it tries a later tile. */
 async function* tilesOfTrail(
   tree: TileReader,
   trail: string,
