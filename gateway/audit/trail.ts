@@ -21,7 +21,7 @@ const RESPONSE_TIMEOUT_MS = 5000
  * `append` is for requests: the line is in the file, or the caller refuses the request. `settle` is for what has happened: a
  * line that cannot be written stays pending. Pending lines are responses of requests in flight, so their number is bounded.
  * An AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused enclose an outage or a rotation. Both
- * count the open requests for recovery.
+ * tell recovery how many requests are open.
  * What a failed write left of a line is cut off. Where that cannot be done (standard output, an append-only file) the rest of
  * the line is written first.
  * Standard output is never recovered. A full blocking pipe stops the gateway.
@@ -122,7 +122,7 @@ export class Trail {
     return undefined
   }
 
-  /** Settles a record that each file of the trail has once. @param subject what it is about, by identity */
+  /** Settles a record that each file has once. @param subject what it is about, by identity */
   settleOnce(subject: object, record: () => string): void {
     const { sink } = this.#trailFile
     const subjects = this.#recorded.get(sink) ?? new WeakSet()
@@ -232,7 +232,7 @@ export class Trail {
 
   /**
    * Stops writing, with AUDIT_STOP, and gives up the lock. Until `goOn` or `leaveTo` requests cannot be recorded, and responses
-   * stay pending. @returns why it failed; it then continues
+   * stay pending. @returns why it failed; the trail continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
     const error = await this.#stop(reason)
@@ -286,7 +286,7 @@ export class Trail {
     this.recheck()
   }
 
-  /** After `suspend`: hands pending and later records to another process. */
+  /** Hands pending and later records to another process, after `suspend`. */
   leaveTo(successor: (lines: readonly string[]) => Commit): void {
     this.#successor = successor
     const { lines, written } = this.#outage.leave()

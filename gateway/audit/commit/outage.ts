@@ -88,7 +88,7 @@ export class Outage {
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /** Refuses requests of a failed commit; responses stay pending. A request whose line stayed in the file gets a recovered response. */
+  /** Refuses the failed requests; responses stay pending. A request whose line stayed in the file gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
     const { torn, wholeLines } = this.#options.trailFile
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)

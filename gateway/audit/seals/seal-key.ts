@@ -23,7 +23,7 @@ export interface SealKey {
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 
-/** Keys of a log: Ed25519 (RFC 8410) and perhaps ML-DSA-44 (RFC 9881), against quantum computers. Files: PEM PKCS#8, mode 0600. */
+/** Keys of a log: Ed25519 (RFC 8410), perhaps also ML-DSA-44 (RFC 9881), against quantum computers. Files are PEM, PKCS#8. */
 export type PrivateSealKeys = { readonly ed25519: KeyObject; readonly mlDsa44: KeyObject | undefined }
 
 const ML_DSA_44 = 'ml-dsa-44'
@@ -42,7 +42,7 @@ export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
-/** Makes the file of an ML-DSA-44 key. @returns it; undefined when it exists @throws also when this Node has no ML-DSA */
+/** Makes the file of an ML-DSA-44 key. @returns its path; undefined when it exists @throws also when this Node has no ML-DSA */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined

@@ -57,7 +57,7 @@ function makeSealer(): Sealer {
   return made
 }
 
-/** Requests come first. Linux gives each thread a priority of its own. */
+/** Puts requests first. Only Linux gives each thread its own priority. */
 function lowerPriority(): void {
   try {
     if (process.platform === 'linux') setPriority(0, PRIORITY)
@@ -66,7 +66,7 @@ function lowerPriority(): void {
   }
 }
 
-/** Seals until it is told to finish. A failure is tried again, but not at the end. */
+/** Seals until it is told to finish. Tries again after a failure, but not at the end. */
 async function run(): Promise<void> {
   let steps = 0
   for (;;) {
@@ -91,7 +91,7 @@ function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
   return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** @param isWoken by any news, not only by the end */
+/** @param isWoken true: by any news, false: by the end only */
 function rest(ms: number, isWoken: boolean): Promise<void> {
   if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {

@@ -8,7 +8,7 @@ const PIECE_BYTES = 128 * 1024
 
 /**
  * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. It is found by its inode.
- * After a failed `fdatasync` Linux takes the bytes that it could not write for written, and reports the failure to each
+ * After a failed `fdatasync` Linux treats the bytes that it could not write as written, and reports the failure to each
  * descriptor once: a later `fdatasync` succeeds without writing them. So doubtful bytes are written again in place.
  */
 export class SealedFile {

@@ -109,7 +109,7 @@ export class SealedLog {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
 
-  /** The last sealed leaves: fewer, if tiles are missing. */
+  /** The last sealed leaves; fewer where tiles are missing. */
   lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
     const leaves = new LastLeaves()
@@ -125,7 +125,7 @@ export class SealedLog {
   }
 
   /**
-   * Makes a checkpoint over all leaves: tiles first. May be called again after a failure.
+   * Writes tiles, then a checkpoint over all leaves. May be called again after a failure.
    * @param nowMs steady @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal
    * @throws Error of the system
    */
@@ -178,7 +178,7 @@ export class SealedLog {
     return this.#edgeTiles[level] as EdgeTile
   }
 
-  /** Writes and syncs tiles, except full ones of leaves (`LateTiles`). @returns the full ones */
+  /** Writes tiles; syncs all but full ones of leaves (`LateTiles`). @returns the full ones */
   async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)

@@ -23,7 +23,7 @@ const LEAVES_AT_ONCE = 128
 const LEAVES_UNDER_LOAD = 512
 /** Bytes written in a millisecond of full load: by some 10,000 requests a second. */
 const FULL_LOAD_BYTES_PER_MS = 4000
-/** Time that an orderly stop has to sync tiles that were written late. The next start syncs the rest. */
+/** Time that an orderly stop has to sync `LateTiles`. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
 
@@ -31,7 +31,7 @@ export type TrailNews =
   /** The place after which the next `lines` stand. Lines before it are read from the files. */
   | ({ readonly type: 'begin' } & FilePlace)
   | { readonly type: 'moved'; readonly inode: string }
-  /** Lines, or parts of them. The first was written `atMs`, and the last before `toMs`, by `steadyMs`. */
+  /** Lines, or parts of them. The first was written at `atMs`, the last before `toMs`, by `steadyMs`. */
   | {
       readonly type: 'lines'
       readonly lines: Uint8Array<ArrayBuffer>
@@ -48,14 +48,14 @@ interface SealerOptions {
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
   onReadBack(records: number): void
-  /** Called when somebody changed what only the gateway may change. Sealing continues. */
+  /** Called for faults despite which sealing continues, such as a removed log. */
   onFault(message: string): void
 }
 
 /**
  * Seals the trail while it is written: takes its lines from the writer. It makes a checkpoint when a line has waited for a
- * second, when 32,768 lines wait, at the end of each segment, and at the end.
- * Files are read only for lines that an earlier process or thread has left unsealed.
+ * second, when 32,768 lines wait, at the end of each segment, and in `finish`.
+ * Files are read only for lines that an earlier process or thread left unsealed, or that a full queue skipped.
  * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
  * are leaves too, but no reason for another checkpoint.
  * Every step may fail and be called again.

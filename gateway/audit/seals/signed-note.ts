@@ -72,7 +72,7 @@ function parseSignature(line: string): NoteSignature {
   return { name, keyId: bytes.toString('hex', 0, KEY_ID_BYTES), signature: bytes.subarray(KEY_ID_BYTES) }
 }
 
-/** The keys that have signed the note; others are ignored. @throws NoteFault when one of these signatures is wrong */
+/** The verifiers whose keys have signed the note. @throws NoteFault when a signature of a given key is wrong */
 export function signersOf<Verifier extends NoteVerifier>(
   note: Note,
   verifiers: readonly Verifier[],

@@ -9,7 +9,7 @@ type Draft = { readonly fd: number; readonly path: string }
 const MAX_DRAFTS = 64
 /** Drafts that are opened without a pause. */
 const DRAFTS_AT_ONCE = 4
-/** Syncs in parallel share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
+/** Parallel syncs share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
 /** Files of a log's tiles, written so that they survive a power failure at once (`writeSynced`) or later (`write`). */
@@ -85,7 +85,7 @@ export class TileFiles {
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      // `addName` also sees to the names of directories.
+      // `addName` has names of directories synced too.
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     }

@@ -61,7 +61,7 @@ export function partialTiles(size: number): { level: number; index: number; widt
   return tiles
 }
 
-/** A tile is missing, or has a wrong length. The message names the file. */
+/** A tile is missing, unreadable, or of a wrong length. The message names the file. */
 export class TileFault extends Error {}
 
 /** Reads the tiles of a log as a tree of a certain size, whose checkpoint the caller has verified. */
@@ -100,7 +100,7 @@ export class TileReader implements Subtrees {
     return rootOf(hashesIn(tile.subarray(at, at + count * HASH_BYTES)))
   }
 
-  /** Reads a partial tile, or the full one if it was deleted: a power failure may have damaged the full one. */
+  /** Reads a partial tile or, if it was deleted, the full one, which a power failure may have damaged. */
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))
     const full = join(this.directory, tilePath(level, index))

@@ -69,7 +69,7 @@ const keeper = new SegmentKeeper({
   reports,
 })
 
-/** Takes the lock, if nobody holds it. While a gateway is replaced, its predecessor may. */
+/** Takes the lock, if nobody holds it. During a restart the predecessor may hold it. */
 function hasLock(): boolean {
   if (lock !== undefined) return true
   let taken: ProcessLock | undefined

@@ -30,7 +30,7 @@ export interface KeeperParts {
   readonly now: () => number
   /** Time by the clock of the machine, as all records have it. */
   readonly wallNow?: () => number
-  /** Segments that a start would need to find open requests. */
+  /** Segments that a start would read to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
   readonly inUse: () => Promise<string>
   /** Appends lines, and resolves when they are sealed or synced. @param isSealed by the gateway's own sealer */
@@ -70,7 +70,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** Each call reads back to the oldest open request, so calls become rare while a segment is needed for one. */
+  /** A call reads back to the oldest open request. While a segment waits for such a request, calls become rare. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
@@ -168,7 +168,7 @@ export class SegmentKeeper {
   }
 }
 
-/** True if the log has the segment and a later leaf, because the sealer goes on from the last one; or if nothing is sealed. */
+/** True if nothing is sealed, or the log has the segment and a later leaf: the sealer goes on from the last leaf. */
 async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
   const tree = seals === 'on' ? SealedTree.of(file) : undefined
   if (tree === undefined) return true

@@ -126,8 +126,8 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Proofs of later leaves can still be
- * made, also for witnesses, except one behind both the quorum and `firstLeaf`.
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven, also
+ * to witnesses, except to one behind both the quorum and `firstLeaf`.
  * @returns how many tiles were removed @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {

@@ -12,19 +12,19 @@ const USUAL_RATIO = 10
 const NEWLINE = 10
 /** Longest line. A longer one is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** Compression makes a trail 10 to 50 times smaller. A higher ratio keeps a reader busy. */
+/** Compression makes a trail 10 to 50 times smaller. A much higher ratio keeps a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
-/** Compressed bytes that mostly hold the first block of zstd (128 KiB of plain text). */
+/** Compressed bytes that usually hold the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
 /** Options for the head of a segment: a cut end is no fault, and a long text is left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 const TIMESTAMP_KEY = '"timestamp":"'
-/** Beginning of a line that holds the timestamp, behind the type and a request id of at most 128 characters. */
+/** First bytes of a line, with the timestamp behind the type and a request id of at most 128 characters. */
 export const HEAD_BYTES = 512
 
 /**
@@ -60,7 +60,7 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   }
 }
 
-/** The `timestamp` in milliseconds since the epoch; undefined when it has none. */
+/** The `timestamp` of a line, milliseconds since the epoch; undefined without one. */
 export function timeOf(line: Buffer): number | undefined {
   // No value can hold the key, because quotes inside values are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))
@@ -111,7 +111,7 @@ function headOf(segment: Source): Buffer {
   }
 }
 
-/** A short compressed segment, without a stream; undefined when that cannot be done. */
+/** Decompresses a short segment without a stream; undefined when that cannot be done. */
 function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
   const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined

@@ -126,7 +126,7 @@ function readAt(fd: number, at: number, bytes: number): Buffer {
   return buffer.subarray(0, readSync(fd, buffer, 0, bytes, at))
 }
 
-/** A name later than all segments there, also when the clock went backwards. */
+/** A name later than any segment's, even if the clock went backwards. */
 export function freePath(file: string, nowMs: number): string {
   const base = basename(file)
   let lastMs = 0

@@ -42,7 +42,7 @@ export class SealedTree {
   }
 
   /**
-   * Finds the leaves of a segment's lines, which must be contiguous; undefined when they are not. Reads all of it.
+   * Finds the leaves of a segment's lines, which must be contiguous; undefined when they are not. Reads the whole segment.
    * @param from where the search begins: new segments are near the end @throws TileFault; Error as `blocksOf`
    */
   async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {
@@ -71,7 +71,7 @@ export class SealedTree {
     return found !== undefined && found < end
   }
 
-  /** @returns whether a line is among the leaves from `first` on, or before it in its tile */
+  /** @returns whether a line is among the leaves from the tile of leaf `first` on */
   hasFrom(first: number, line: string): boolean {
     return this.#find(lineHash(Buffer.from(line)), 'end', this.size, first) !== undefined
   }

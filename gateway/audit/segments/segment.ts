@@ -52,7 +52,7 @@ export function stampOf(path: string): number | undefined {
   if (digits === undefined) return undefined
   const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
   const ms = Date.parse(iso)
-  // A later year has more than four digits.
+  // The next segment might need a five-digit year.
   return ms < LAST_YEAR_MS ? ms : undefined
 }
 

@@ -20,7 +20,7 @@ import { type CutRule, type Digest, joinedDigest, type ShipSource, type ShipTarg
 /** One PUT may send 5 GiB. A part is kept in memory. */
 const CUT: CutRule = { fromBytes: 5 * 1024 ** 3 + 1, partBytes: 32 * 1024 ** 2 }
 const MAX_PARTS = 10_000
-/** The server joins the parts, which may take minutes. */
+/** Time for the server to join the parts. */
 const COMPLETE_MS = 600_000
 const FORBIDDEN = 403
 const NOT_FOUND = 404
@@ -105,7 +105,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Each part has its checksum. Parts of a failed object are for the lifecycle rules of the bucket. */
+  /** Sends parts, each with its checksum. The bucket's lifecycle rules remove what a killed process leaves. */
   async #sendParts(object: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
     const upload = new Upload({
       client: this.#client,
@@ -191,10 +191,10 @@ function base64(hex: string): string {
 const CONNECT_TIMEOUT_MS = 5000
 const IDLE_TIMEOUT_MS = 30_000
 const MAX_ATTEMPTS = 3
-/** Time for a request with its retries; the body has more. */
+/** Time for a request with its retries; a body adds to it. */
 const TIMEOUT_MS = 30_000
 const SLOWEST_BYTES_PER_MS = 50
-/** The SDK keeps the whole response. */
+/** Longest response: the SDK keeps it whole. */
 const MAX_RESPONSE_BYTES = 64 * 1024
 
 function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Client {

@@ -19,7 +19,7 @@ import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 import type { ClosedSegment } from './trail-segments.ts'
 
-/** Largest state: some hundred bytes a segment, more of a large segment. */
+/** Largest state. A segment takes some hundred bytes, a large one more. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 const KEEP_MS = 1000
 
@@ -60,7 +60,7 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // The state is written whole, so not for each copy. After a crash the copies that it lacks are compared again.
+    // The whole state is written, at most once a second. After a crash the copies that it lacks are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 

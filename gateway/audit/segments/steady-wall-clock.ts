@@ -60,7 +60,7 @@ export class SteadyWallClock {
   }
 }
 
-/** The file of the known time: `2026-11-22T15:16:02.123Z`. */
+/** The file with the known time: `2026-11-22T15:16:02.123Z`. */
 function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }

@@ -48,10 +48,10 @@ export abstract class PacedRounds {
     this.#begunMs = performance.now() - (last?.ageMs ?? NEVER)
   }
 
-  /** Asks for the newest checkpoint. Must not reject. @returns whether it has succeeded */
+  /** Has the newest checkpoint attested. Must not reject. @returns whether it has succeeded */
   protected abstract round(): Promise<boolean>
 
-  /** Asks for what is missing of the round. Must not reject. @returns whether it has succeeded */
+  /** Asks for what the round still lacks. Must not reject. @returns whether it has succeeded */
   protected retry(): Promise<boolean> {
     return this.round()
   }
@@ -112,7 +112,7 @@ export abstract class PacedRounds {
       this.#delayMs = firstRetryMs
     }
     const isDone = await (begins ? this.round() : this.retry())
-    // Spreads the retries of gateways.
+    // Spreads the retries of many gateways.
     const delayMs = this.#delayMs * (0.5 + Math.random())
     this.#retryMs = isDone ? NEVER : performance.now() + delayMs
     this.#delayMs = Math.min(this.#delayMs * 2, Math.max(everyMs, firstRetryMs), LAST_RETRY_MS)

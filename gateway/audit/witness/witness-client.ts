@@ -34,7 +34,7 @@ export interface Submission {
 
 const HEADERS = { 'content-type': 'text/plain; charset=utf-8' }
 const SIZE_LINE = /^(?:0|[1-9]\d{0,15})\n$/
-/** Tries for one submission: with the size that we know, and with sizes that the witness got meanwhile. */
+/** Tries for one submission: with the size that we know, then with the sizes that the witness names. */
 const MAX_TRIES = 3
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'finds the request malformed',
@@ -46,7 +46,7 @@ const REFUSALS: Readonly<Record<number, string>> = {
 export class WitnessClient {
   readonly verifier: NoteVerifier
   readonly #send: Send
-  /** Size of the tree that it cosigned last, as far as known. */
+  /** Size of the tree that the witness cosigned last, if known. */
   #size = 0
 
   constructor(verifier: NoteVerifier, send: Send) {

@@ -47,7 +47,7 @@ function checkpointIn(file: string): Checkpoint | undefined {
   }
 }
 
-/** Verifies only signatures of witnesses. @throws NoteFault when it is no checkpoint, or one of them is wrong */
+/** Verifies only signatures of witnesses. @throws NoteFault when one is wrong, or it is no checkpoint */
 export function readWitnessed(
   bytes: Uint8Array,
   witnesses: readonly NoteVerifier[],
