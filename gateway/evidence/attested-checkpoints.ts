@@ -116,7 +116,7 @@ export function compareKept(
 ): Finding | { readonly isKnown: boolean; readonly text: string } {
   let kept: Checkpoint
   try {
-    // It may be from before the second key was made.
+    // The second key may be newer than the checkpoint.
     kept = openCheckpoint(bytes, { ...key, least: 'one' })
   } catch (error) {
     if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }

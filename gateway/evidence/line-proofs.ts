@@ -110,7 +110,7 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
-/** Why a line is not proven to be in the log, by the key alone. @throws Error when a file cannot be read */
+/** Says why the key alone does not prove a line to be in the log. @throws Error when a file cannot be read */
 export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
   try {
     return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]
@@ -126,7 +126,7 @@ interface ProvenLine {
   readonly checkpoint: Checkpoint
 }
 
-/** Checks proofs by the key alone, and by witnesses that must have signed. */
+/** Checks proofs by the key, and by witnesses, if any must have signed. */
 export function checkProofs(
   text: string,
   key: TrustedKey,

@@ -50,7 +50,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** Lines of a block with their `\n`, which a torn last line lacks. They share the memory of the block. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)

@@ -51,7 +51,7 @@ export function writtenMs(line: Buffer): number | undefined {
   return endMs <= LAST_MS ? endMs : undefined
 }
 
-/** The latest time in whole lines; undefined when none tells one. If the clock was set forward, that of a response is too early. */
+/** The latest time in whole lines; undefined when none tells one. After the clock was set forward, a response tells an earlier one. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
   for (let at = 0; at < block.length; ) {

@@ -16,7 +16,7 @@ export interface RecordFilter {
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits all but session and status, which a request may lack. */
+/** Tells whether a record fits all but session and statuses, which a request may lack. */
 export function concerns(
   { request, user, client, path, thumbprint }: RecordFilter,
   record: AuditLine,
@@ -40,7 +40,7 @@ export function matches(filter: RecordFilter, record: AuditLine): boolean {
   )
 }
 
-/** Bytes that every such record has: other lines need not be parsed. */
+/** Bytes that every matching record has: other lines need not be parsed. */
 function needleOf({ request, user, client, path, thumbprint }: RecordFilter): string | undefined {
   if (request !== undefined) return JSON.stringify(request)
   if (user !== undefined) return `"userId":${JSON.stringify(user)}`
@@ -83,7 +83,7 @@ interface FindResult {
 
 const NEWLINE = 10
 
-/** Finds records in the order of the trail. For an id that tells its time the lines around it are read first, and all if none has it. */
+/** Finds records in the order of the trail. If the id tells its time, lines of that time are read first, and all if none has it. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

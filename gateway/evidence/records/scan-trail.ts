@@ -9,7 +9,7 @@ export interface Period {
   readonly toMs: number
 }
 
-/** Told how many bytes of the files have been read, compressed ones as they are. */
+/** Called with the bytes read of the files, as they lie on the disk. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {

@@ -18,7 +18,7 @@ export class LineComparison {
   readonly #tiles: ProvenTiles
   readonly #checkpoint: Checkpoint
   readonly #begin: number
-  /** The leaf that line 0 would have, from each leaf on. It gets smaller where lines were added. */
+  /** The leaf that line 0 would have, for leaves from `from` on: less where lines were added. */
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
   #made: MadeTiles
@@ -28,7 +28,7 @@ export class LineComparison {
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** Number of lines from `#broken` on, at least one of which differs: more than one where the tiles over them were changed too. */
+  /** Number of lines from `#broken` on among which one differs: above 1 where the tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */

@@ -12,7 +12,7 @@ import {
 } from '../../audit/seals/tiles.ts'
 import { rootOf } from '../../audit/seals/tree-edge.ts'
 
-/** The tiles of a log, each compared with the signed root before it is used. */
+/** The tiles of a log; tells which of them lead to the signed root. */
 export class ProvenTiles {
   readonly reader: TileReader
   readonly #checkpoint: Checkpoint

@@ -16,7 +16,7 @@ const OPEN_MAX = 1_000_000
 /** Compares records with one another. Seals prove that nobody changed them; this tells whether the gateway wrote what it should. */
 export class RecordOrder {
   readonly #warnings: Warnings
-  /** Open requests by key: clients repeat their ids. */
+  /** Number of open requests, by key. */
   readonly #open = new Map<string, number>()
   readonly #openMax: number
   /** Open requests beyond `OPEN_MAX`. */

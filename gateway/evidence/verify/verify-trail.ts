@@ -37,7 +37,7 @@ export interface Evidence {
 export interface Verdict {
   /** Undefined: the key has signed none. */
   readonly checkpoint: Checkpoint | undefined
-  /** Number of the first line in the log. */
+  /** Leaf of the first line, from 0. */
   readonly firstLeaf: number
   readonly lines: number
   /** How many lines from the first on are as they were sealed. */
@@ -105,7 +105,7 @@ class Verification {
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
   #isRolledBack = false
-  /** About the first AUDIT_SEAL with a wrong root. */
+  /** About the first wrong AUDIT_SEAL. */
   #sealFinding: Finding | undefined
   /** The line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
   readonly #prunedTo = new Map<number, number>()
