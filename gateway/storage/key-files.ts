@@ -102,7 +102,7 @@ export class KeyFiles {
     }
   }
 
-  /** Replaces all files by one with these keys. @returns false when that failed; the files are then unchanged */
+  /** Replaces all files by one with these keys. @returns false when that failed; nothing is then lost */
   compact(keys: ReadonlyMap<string, number>): boolean {
     this.#isComplete = this.#attempt('compact', () => {
       makeDirectory(this.#store.dataDir)

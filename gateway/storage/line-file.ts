@@ -61,7 +61,7 @@ function isHeader(file: string, line: string, format: FileFormat): boolean {
   )
 }
 
-/** Replaces the file atomically, also against a power failure. @throws Error of the system; the old file is then unchanged */
+/** Replaces the file atomically, also against a power failure. @throws Error of the system, perhaps after the replacement */
 export function replaceFile(file: string, parts: Iterable<string | Uint8Array>): void {
   const draft = `${file}.tmp`
   const fd = openSync(draft, WRITE_ANEW, OWNER_ONLY)

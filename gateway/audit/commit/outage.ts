@@ -118,7 +118,7 @@ export class Outage {
     this.#refused += requests
   }
 
-  /** The first must be the torn line, if there is one. */
+  /** @param lines the torn line first, if there is one */
   addPending(lines: readonly string[]): void {
     for (const line of lines) this.#pending.push(line)
   }

@@ -21,8 +21,8 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * Finds the file before `file`: the one with the inode `continues`; without (killed during a rotation) the newest with its name
- * and a suffix.
+ * Finds the file before `file`: the one with the inode `continues`, if it is given; else (killed during a rotation) the newest
+ * with its name and a suffix.
  * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
  */
 export function rotatedFile(

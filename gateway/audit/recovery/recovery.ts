@@ -28,7 +28,7 @@ export interface Recovery {
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
  * records before AUDIT_START: then even a killed start loses nothing. Reads backwards, also in rotated, uncompressed
- * files of the directory, to a line that says that no request before it was open.
+ * files of the directory, back to a line that says that no request before it was open.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
 export function recover(file: string): Recovery {

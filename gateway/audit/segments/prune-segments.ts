@@ -35,8 +35,8 @@ interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail first names each of them,
- * so an unnamed gap is always a fault. A killed run can be repeated; a segment may then be named twice.
+ * Removes segments whose retention is over, oldest first, and their tiles. A line in the trail, sealed if the trail is, first
+ * names each, so an unnamed gap is a fault. A killed run can be repeated; a segment may then be named twice.
  * @throws Error that names the file, when one cannot be read or removed
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {

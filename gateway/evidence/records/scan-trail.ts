@@ -22,7 +22,7 @@ interface Scan {
 
 /** Largest set-back of a clock that goes unnoticed. */
 const CLOCK_SLACK_MS = 5 * 60_000
-/** Time after its start within which a request has its record: longer than its head and credentials may take. */
+/** A request has its record within this time: longer than its head and credentials may take. */
 const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024

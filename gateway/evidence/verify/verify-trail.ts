@@ -50,7 +50,7 @@ export interface Verdict {
   readonly tail: string
   /** Empty: proven. */
   readonly findings: readonly Finding[]
-  /** Contradictions between records, at most 20. */
+  /** At most 20. */
   readonly warnings: readonly string[]
   /** Who attests the log, and up to where. */
   readonly attested: readonly string[]
