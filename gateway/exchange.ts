@@ -41,7 +41,7 @@ export interface OngoingForwarding {
 }
 
 /**
- * One request and its response. Data only. The comment of a field begins with the stages that write it. The fields are in the
+ * One request and its response, as data only. A field's comment begins with the stages that write it. The fields are in the
  * order of the stages.
  */
 export class Exchange implements Slotted {

@@ -175,7 +175,7 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** @param more `detail` replaces the public sentence, `status` that of the code; `cause` and `client` are for the log */
+/** @param more `detail` replaces the public sentence, `status` the code's; `cause` and `client` are for the log */
 export function refusal(
   code: RefusalCode,
   more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {
@@ -197,7 +197,7 @@ export function refusal(
   }
 }
 
-/** The outcome of a stage that is not known yet. Cheaper than a promise for each request. */
+/** A stage's outcome that is not known yet. Cheaper than a promise for each request. */
 export interface PendingRefusal {
   /** @param run called once */
   whenKnown(run: (outcome: Refusal | Error | undefined) => void): void

@@ -38,7 +38,7 @@ if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Child = {
   name: 'backend',
-  // The embedded database is WebAssembly: not compiled a second time, it starts in two thirds of the time.
+  // The embedded database is WebAssembly. Without a second compilation it starts in two thirds of the time.
   flags: ['--liftoff-only'],
   script: `../backend/main.${extension}`,
   child: undefined,
@@ -61,7 +61,7 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
 }
 if (process.send === undefined || process.connected) launch(backend)
 else process.exit(0)
-// It closes when the parent process ends, for whatever reason.
+// The channel closes whenever the parent process ends.
 process.on('disconnect', () => (stopping ? undefined : void stop(0, 'SIGINT')))
 await backendReady.promise
 if (!stopping) launch(gateway)
@@ -81,7 +81,7 @@ function launch(part: Child): void {
   )
   part.child = child
   let ready = false
-  // The only message says that it listens.
+  // Its only message says that it listens.
   child.once('message', () => {
     ready = true
     if (part === backend) backendReady.resolve()
@@ -106,7 +106,7 @@ async function stop(exitCode: number, signal: Stopping): Promise<void> {
   process.exit(Math.max(worst, await end(backend, signal)))
 }
 
-/** 0 when it has ended before, or by the signal itself. */
+/** Ends a part. @returns 0 if it ended before or by the signal. */
 function end(part: Child, asked: Stopping): Promise<number> {
   const { child } = part
   if (child === undefined) return Promise.resolve(0)

@@ -40,8 +40,8 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 
 /**
  * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted.
- * A credential in the request counts before the certificate of the connection. Waits for signing keys, for a new token to be
- * verified, or for the body of a webhook or a signed request. Writes `principal` and `bufferedBody`.
+ * A credential in the request counts before the certificate of the connection. Waits for signing keys, the verification of a
+ * new token, or the body of a webhook or signed request. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,
@@ -91,7 +91,7 @@ function proveCaller(
 
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
 
-/** Connections repeat their token: comparing is cheaper than parsing and hashing. */
+/** Reads the token. Connections repeat it: comparing is cheaper than parsing and hashing. */
 function presentedToken(
   { verifier }: Gateway,
   { req: { socket }, headers: { authorization: value } }: Exchange,

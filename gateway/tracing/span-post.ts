@@ -41,7 +41,7 @@ export function createPost({ endpoint, headers, ca, compression, timeoutMs }: Re
       return outcomeOf(await send({ ...request, body: zipped ? await zip(body) : body }))
     } catch (error) {
       const { message, statusCode } = error as SendFault
-      // The status alone decides when the rest does not come.
+      // Without the rest of a response, its status decides.
       if (statusCode !== undefined) return outcomeOf({ statusCode, headers: {}, body: Buffer.alloc(0) })
       return { delivered: false, mayRetry: true, retryAfterMs: undefined, cause: message }
     }

@@ -67,7 +67,7 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   const { refusalCode, headers } = exchange
   const { statusCode } = end
   const gone = isClientGone(trace, end)
-  // Its head had gone out before it was refused.
+  // The head had gone out before the refusal.
   const brokenOff = refusalCode !== undefined && exchange.res.headersSent
   const sentStatus =
     !gone && !brokenOff ? statusCode : exchange.res.headersSent ? trace.attempts.at(-1)?.status : undefined

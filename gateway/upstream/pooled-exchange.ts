@@ -266,7 +266,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.failLater({ kind: 'broken', cause })
   }
 
-  /** After an early head the body renews the deadline: the upstream may await it. Not while the response is held back. */
+  /** After an early head the body renews the deadline, unless the response is held back: the upstream may await the body. */
   bodyPassed(): void {
     if (this.headReceived && this.idleDeadlineMs !== NEVER)
       this.idleDeadlineMs = this.state.clock() + this.request.idleMs

@@ -7,23 +7,23 @@ const nothing = (): void => {}
 const LEAST_GATHERED_BYTES = 512
 const GATHERED_BYTES = 16 * 1024
 
-/** A request body whose length may be unknown, and bounded while it comes. */
+/** A request body of perhaps unknown length, bounded while it comes. */
 export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
-  /** Joined short pieces that wait behind those in the stream. They enter it when it is read, or when this buffer is full. */
+  /** Joined short pieces that wait behind those in the stream. They enter the stream when it is read, or when this buffer is full. */
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 
-  /** Passes on at most `maxBytes`. When more come, calls `onExceeded` once. @returns false, without a call, when they have come already */
+  /** Passes on at most `maxBytes`. When more come, calls `onExceeded` once. @returns false, without a call, when more have come already */
   bound(maxBytes: number, onExceeded: () => void): boolean {
     this.#maxBytes = maxBytes
     this.#onExceeded = onExceeded
     return this.#bytes <= maxBytes
   }
 
-  /** Lets pieces go to a receiver without the stream; undefined ends that. Call it before you listen to `data`. */
+  /** Lets pieces bypass the stream to a receiver; undefined ends that. Call it before you listen to `data`. */
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {
@@ -48,7 +48,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes > this.#maxBytes
   }
 
-  /** Copies a piece behind others that wait: alone it would keep all of its read buffer. @returns false: no more should come */
+  /** Copies a piece behind others that wait: uncopied it would keep its whole read buffer. @returns false: no more should come */
   protected gather(bytes: Buffer, from: number, to: number): boolean {
     for (let at = from; at < to; ) {
       const gathered = this.#gatheringBuffer(to - at)

@@ -34,7 +34,7 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
       resolve(outcome)
     }
     body.on('data', onData).on('end', onEnd).on('close', onBroken).on('error', onBroken)
-    // A paused body does not resume because of a new listener.
+    // A new listener does not resume a paused body.
     body.resume()
   })
 }
@@ -60,7 +60,7 @@ export function bodyOf(buffered: Buffer): Readable {
   return body
 }
 
-/** Keeps a piece that is the whole body as it is. Copies others together, because each may hold more memory than its bytes. */
+/** Keeps a piece uncopied if it is the whole body. Copies others together, because each may hold more memory than its bytes. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 
-/** A JSON value, or why a body is none that every service reads in the same way. */
+/** A JSON value that every service reads alike, or why the body is not one. */
 type CheckedJson = { readonly value: unknown } | { readonly fault: string }
 
 /** Levels of a value: more than any request has, and few enough for the stack of every function that walks through it. */
@@ -13,7 +13,7 @@ const END_ARRAY = 93
 const BEGIN_OBJECT = 123
 const END_OBJECT = 125
 
-/** Parses JSON (RFC 8259) of at most 64 levels. A key twice in one object is a fault: the service may take the value not checked. */
+/** Parses JSON (RFC 8259) of at most 64 levels. A key repeated in one object is a fault: the service may take the unchecked value. */
 export function parseCheckedJson(body: Buffer): CheckedJson {
   if (!isUtf8(body)) return { fault: 'is not UTF-8' }
   const text = body.toString('utf8')
@@ -29,7 +29,7 @@ export function parseCheckedJson(body: Buffer): CheckedJson {
   return keysOf(value) === keys ? { value } : { fault: 'has a member twice in one object' }
 }
 
-/** How many keys a JSON text has; undefined when it is too deep. The number means nothing for a text that is no JSON. */
+/** Counts the keys of a JSON text; undefined when it is too deep. The number means nothing for other texts. */
 function writtenKeys(text: string): number | undefined {
   let depth = 0
   let keys = 0
@@ -46,7 +46,7 @@ function writtenKeys(text: string): number | undefined {
   return keys
 }
 
-/** The closing quote; the length when there is none. */
+/** Finds the closing quote: its index, or the length when there is none. */
 export function endOfText(text: string, from: number): number {
   let at = from
   for (;;) {

@@ -15,7 +15,7 @@ class BufferPool {
   /** Number of spare buffers that were not needed since the last {@link trim}. */
   #unused = 0
 
-  /** @param kept how many are kept while spare, and how many while lent @param most how many may exist, at most `kept` if bounded */
+  /** @param kept how many spare ones are kept, and how many lent ones @param most how many may exist, at most `kept` if bounded */
   constructor({ bytes, kept, most }: { bytes: number; kept: number; most: number }) {
     this.#bytes = bytes
     this.#kept = kept
@@ -27,7 +27,7 @@ class BufferPool {
     this.#most = Math.min(most, this.#kept)
   }
 
-  /** @returns a buffer that nobody else uses; undefined while as many exist as may */
+  /** @returns a buffer that nobody else uses; undefined while no more may exist */
   take(): Buffer | undefined {
     const buffer = this.#spare.pop() ?? this.#takeBack()
     this.#unused = Math.min(this.#unused, this.#spare.length)
@@ -69,7 +69,7 @@ class BufferPool {
   }
 }
 
-/** A read that comes this far counts as full. */
+/** A read that reaches this offset is full. */
 const FULL_BYTES = 64 * 1024
 /** Bytes that one read takes at most: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
@@ -79,7 +79,7 @@ const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
 
-/** Size of a piece after which a connection reads into a buffer of its own, until the response is whole. */
+/** Size of a piece after which a connection reads into a buffer of its own, until the body is whole. */
 export const BULK_BYTES = 16 * 1024
 
 export interface BodyReceiver extends PieceHolder {
@@ -135,7 +135,7 @@ export class ReadBuffer {
   #holder: PieceHolder | undefined = undefined
   /** True when the last read was full. */
   #isFull = false
-  /** Full reads in a row, as far as they are counted. */
+  /** Full reads of a body in a row. */
   #fullReads = 0
 
   constructor(side: Side) {

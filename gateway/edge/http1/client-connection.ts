@@ -14,7 +14,7 @@ import { WriteWatch } from './sockets/write-watch.ts'
 /** Only HTTP/2 begins like this (RFC 9113 section 3.4): what is wrong behind it is a fault of HTTP/2. */
 const HTTP2_BEGIN = 'PRI * HTTP/2.0\r\n'
 
-/** One client connection. It handles one request after the other: two transfers must not change places (RFC 9112 section 9.3.2). */
+/** One client connection. It handles requests one by one: two transfers must not be reordered (RFC 9112 section 9.3.2). */
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
@@ -41,7 +41,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   constructor(socket: Socket, accepted: AcceptedConnection, terms: ConnectionTerms<E, Connection<E>>) {
     this.socket = socket
     this.accepted = accepted
-    // Read at accept: a closed socket no longer knows it.
+    // Read at accept: a closed socket knows no address.
     this.peer = accepted.peer
     this.network = accepted.network
     this.terms = terms
@@ -189,7 +189,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.pipelined.drop()
   }
 
-  /** In a later turn, so that a long pipeline cannot starve other connections. */
+  /** Reads pipelined requests in a later turn: a long pipeline cannot starve other connections. */
   #readPipelined(): void {
     setImmediate(() => {
       if (this.#phase !== 'response' || this.#res !== undefined || this.socket.destroyed) return
@@ -291,7 +291,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.terms.handler.unreadable({ req, res, upgrade: undefined }, fault)
   }
 
-  /** The rest of a request under way will not come. */
+  /** Ends a request whose rest will not come. */
   #interrupt(fault: RequestFault): void {
     const [res, exchange] = [this.#res, this.#exchange]
     if (res === undefined || exchange === undefined) return

@@ -42,7 +42,7 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** Its part of the common room; 0 without a connection, whose streams are about to end. */
+  /** Its part of the common room; 0 without a connection: its streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
@@ -78,7 +78,7 @@ export class ClientNetworks {
     return this.#size + this.#streams
   }
 
-  /** Kept only while it has connections: use it at once. */
+  /** Gives a network, kept only while it has connections: use it at once. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
     // A proxy counts apart: after an edit of `trustedProxies` an address may have open connections of both kinds.
     const name = isProxy ? `proxy ${address}` : address
@@ -114,7 +114,7 @@ export class ClientNetworks {
     return free > 0 && !isOverShare({ own, free, max })
   }
 
-  /** Closes an idle connection where a new one needs it. @returns false when there is no room for the new one. */
+  /** Closes a connection, idle if possible, where a new one needs its place. @returns false when there is none. */
   makeRoom(network: ClientNetwork): boolean {
     if (this.hasRoom(network)) return true
     const own = network.isProxy ? 0 : network.part
@@ -126,7 +126,7 @@ export class ClientNetworks {
     return true
   }
 
-  /** The connection that is closed for a new one of an address that has `own` already. */
+  /** Chooses the connection to close for a new one of an address that has `own`. */
   #leavingFor(own: number): AcceptedConnection | undefined {
     const isExcess = this.largest > own + 1 && this.largest > this.max * EXCESS
     return this.idleOfLargest() ?? (isExcess ? this.anyOfLargest() : undefined)

@@ -18,13 +18,13 @@ export interface DetachedSocket {
 export interface ResponseConnection {
   readonly socket: Socket
   readonly terms: Pick<ConnectionTerms<unknown>, 'clock' | 'timeouts'>
-  /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
+  /** Called when the socket accepts no more. @param idleMs how long the client may take nothing; undefined: as usual */
   watchWrites(idleMs: number | undefined): void
   responseWritten(response: ClientResponse): void
   detach(): DetachedSocket
 }
 
-/** The response to one request (RFC 9112 sections 6 to 9). A short head and the first short piece of the body go out in one write. */
+/** The response to one request (RFC 9112 sections 6 to 9). A head and a short first piece of the body go out in one write. */
 export class ClientResponse implements OutgoingResponse {
   keepAlive: boolean
   idleMs: number | undefined = undefined
@@ -173,7 +173,7 @@ export class ClientResponse implements OutgoingResponse {
     if (this.#closed) return
     this.#closed = true
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
-    // Read buffers are lent for as long as it holds pieces of them.
+    // Read buffers are lent as long as the response holds pieces of them.
     this.#held = undefined
     // The client went while the switch was held.
     const onSwitched = this.#onSwitched

@@ -1,4 +1,4 @@
-/** Time after the announced timeout at which we close: a client that relies on it must not meet the close within a request. */
+/** How long after the announced timeout we close: a client that relies on it must not meet the close within a request. */
 export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 

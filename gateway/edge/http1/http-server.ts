@@ -13,7 +13,7 @@ const QUIET_TURNS = 3
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 
-/** An HTTP/1.1 listener and all connections that it has accepted. */
+/** An HTTP listener and all connections that it has accepted. */
 export interface HttpServer {
   /** The caller tells it where to listen. */
   readonly server: Server

@@ -65,7 +65,7 @@ export class RequestBody extends IncomingBody {
     return this
   }
 
-  /** While the stream flows and holds nothing, pieces go to the receiver without it and without a copy; others are `data`. */
+  /** While the stream flows and is empty, pieces bypass it to the receiver; others are `data`. */
   override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
     if (receiver === undefined) this.#expectNoReceiver()
@@ -86,7 +86,7 @@ export class RequestBody extends IncomingBody {
     this.deadline.holdBodyBack()
   }
 
-  /** To be called now and then: only a read tells that the client of a body that is held back has gone. */
+  /** Called now and then: while a body is held back, only a read shows that its client has gone. */
   readAhead(): void {
     if (this.deadline.isBodyHeldBack && this.#socket instanceof ClientSocket) this.#socket.readAhead()
   }

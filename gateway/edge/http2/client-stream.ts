@@ -36,7 +36,7 @@ import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamEnd, type StreamPlace } from './stream-table.ts'
 
-/** A longer piece is written without a copy behind its frame header. */
+/** A longer piece is not copied behind its frame header. */
 const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come after its response. */
@@ -320,7 +320,7 @@ class StreamResponse implements OutgoingResponse {
 
   end(trailers = ''): void {
     if (this.#ended) return
-    // A length that was announced is kept, and ends the stream.
+    // An announced length ends the stream: no trailers follow.
     if (!this.#bodiless && this.#bytesLeft === undefined) this.#trailers = encodeFields(trailers)
     this.#ended = true
     this.headersSent = true

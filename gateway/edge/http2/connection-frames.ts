@@ -41,7 +41,7 @@ export interface FrameUser<E> extends StreamCarrier<E> {
   fail(code: number): void
   /** Resets a stream, open or not, for a fault of that stream. */
   resetStream(id: number, code: number): void
-  /** Called when a request has begun. */
+  /** Called when a head has come. */
   open(id: number, head: StreamHead, endsStream: boolean): void
   /** Called when more may be sent on all streams. */
   pumpAll(): void
@@ -75,7 +75,7 @@ export class ConnectionFrames<E> {
   /** Set until its last CONTINUATION has come: no other frame may. */
   #block: HeaderBlock | undefined = undefined
   #receiveWindow = CONNECTION_WINDOW
-  /** True once SETTINGS have come, which are first. */
+  /** True once SETTINGS, which are first, have come. */
   isSettled = false
 
   constructor(user: FrameUser<E>) {
@@ -96,7 +96,7 @@ export class ConnectionFrames<E> {
     this.#user.fail(FRAME_SIZE_ERROR)
   }
 
-  /** A frame begins whose payload comes in pieces, as `data`. */
+  /** A DATA frame begins. Its payload comes in pieces, as `data`. */
   beginData(header: FrameHeader): void {
     this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
   }
@@ -167,7 +167,7 @@ export class ConnectionFrames<E> {
     return stream?.isRemoteClosed === false ? stream : undefined
   }
 
-  /** Takes a frame of DATA off the windows (RFC 9113 section 6.9), also that of a stream that is over. */
+  /** Takes a frame of DATA off the windows (RFC 9113 section 6.9), also for a stream that is over. */
   #takeData({ id, length, flags }: FrameHeader): number | undefined {
     const { streams, guard } = this.#user
     this.#receiveWindow -= length
@@ -292,7 +292,7 @@ export class ConnectionFrames<E> {
     const before = settings.initialWindow
     const code = settings.take(payload)
     if (code !== undefined) return code
-    // Before anything that follows them is sent.
+    // Sent before whatever the new settings change.
     this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
     return this.#widen(settings.initialWindow - before)
   }

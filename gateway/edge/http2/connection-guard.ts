@@ -1,6 +1,6 @@
 /** Streams that the client may reset. Browsers cancel many at once when the user leaves a page. */
 const RESETS = { burst: 200, perSecond: 20 }
-/** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, late heads, refused streams, unknown types. */
+/** Frames without progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or padded DATA, late heads, refused streams, unknown types. */
 const NOISE = { burst: 1000, perSecond: 100 }
 /** Noise that each frame of data allows: window updates and pings that measure come with data. */
 const NOISE_PER_DATA = 4

@@ -17,7 +17,7 @@ export class FrameReader {
     this.#sink = sink
   }
 
-  /** True while a part of a frame has come that cannot be passed on. */
+  /** True while part of a frame waits for its rest. */
   get isPartial(): boolean {
     return this.#startBytes > 0 || this.#payload !== undefined
   }

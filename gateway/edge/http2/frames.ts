@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 
 /** RFC 9113 sections 4 and 6. */
 export const HEADER_BYTES = 9
-/** The least that SETTINGS_MAX_FRAME_SIZE allows; neither side of ours uses more. */
+/** The least that SETTINGS_MAX_FRAME_SIZE allows; we neither send nor take more. */
 export const MAX_PAYLOAD_BYTES = 16_384
 export const MAX_WINDOW = 2 ** 31 - 1
 export const DEFAULT_WINDOW = 65_535
@@ -116,7 +116,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** Bytes that wait for the end of the turn. Longer pieces go at once, so that a writer sees in time that the client takes no more. */
+/** Bytes that wait for the end of the turn. More go at once, so that a writer sees in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /** Writes the frames of one turn of the loop as one piece: one system call, one record of TLS. Copying costs less than `cork`. */

@@ -193,7 +193,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
       this.streams.add(stream)
       this.#arrivals.add(stream)
     } else {
-      // A client sends again on another connection what GOAWAY says was not handled (RFC 9113 section 6.8).
+      // On another connection a client repeats requests that GOAWAY calls unhandled (RFC 9113 section 6.8).
       this.retire()
       this.streams.end(id, 'reset by us')
     }

@@ -8,7 +8,7 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying it would cost more. */
 const MAX_JOINED_BYTES = 4096
 
-/** A body of HTTP/2. While nobody reads it, the client may send no more and has time. */
+/** A body of HTTP/2. While nobody reads it, the client may send no more, and its deadline waits. */
 export class StreamBody extends IncomingBody {
   readonly #credit: (bytes: number) => void
   readonly #joining: StreamBody[]
@@ -44,7 +44,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait, which would keep all that was read with it. A whole body need not wait. */
+  /** Copies a piece that must wait: uncopied it would keep all that was read with it. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first
@@ -65,7 +65,7 @@ export class StreamBody extends IncomingBody {
     return this.push(copy)
   }
 
-  /** Passes short pieces on as one. To be called when all that has come is read. */
+  /** Passes short pieces on as one, once all that has come is read. */
   passJoined(): void {
     const first = this.#first
     this.#first = undefined

@@ -5,7 +5,7 @@ import { Field } from '../syntax/field.ts'
 import { MAX_METHOD_CHARS } from '../syntax/status-codes.ts'
 import type { HeadField, HeadSink } from './hpack/head-decoder.ts'
 
-/** RFC 9113 section 8.2.2: what is about one connection of HTTP/1.1. */
+/** Fields about one connection of HTTP/1.1 (RFC 9113 section 8.2.2). */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -18,7 +18,7 @@ const LINE_BYTES = 4
 
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
 
-/** The head of a request (RFC 9113 section 8.3) in the form of HTTP/1.1. The first fault counts, and is one of its stream alone. */
+/** The head of a request (RFC 9113 section 8.3) in the form of HTTP/1.1. The first fault counts, and concerns its stream alone. */
 export class StreamHead implements HeadSink {
   /** `-` until it is known. */
   method = '-'
@@ -77,7 +77,7 @@ export class StreamHead implements HeadSink {
     if (this.method === 'CONNECT') this.target = this.#pseudo.get(':authority') ?? ''
     else this.#readTarget()
     this.#readHost(this.#pseudo.get(':authority'))
-    // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets it be taken off.
+    // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets us strip the white space.
     if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 

@@ -7,7 +7,7 @@ const MAX_REMEMBERED = 400
 
 /** The streams of one connection: those that are open, and how the last others ended. */
 export class StreamTable<S extends { readonly id: number }> {
-  /** The highest that a client has begun. */
+  /** The highest id of a begun stream. */
   lastId = 0
   readonly #open = new Map<number, S>()
   readonly #ends = new Map<number, StreamEnd>()

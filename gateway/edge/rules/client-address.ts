@@ -12,7 +12,7 @@ interface Downstream {
 
 /**
  * The address that a request comes from: the peer's, or behind a trusted proxy the rightmost entry of X-Forwarded-For (else Forwarded)
- * that is no trusted proxy. Anyone could have written what is left of it. @param peer without mapping
+ * that is no trusted proxy. Anyone could have written what stands before it. @param peer without mapping
  */
 export function downstreamOf(
   peer: string,
@@ -51,7 +51,7 @@ function withoutPort(entry: string): string {
     : entry
 }
 
-/** A parameter of an element of Forwarded, if it is not empty, and what ends it: a name, and a quoted text or a token. */
+/** A parameter, perhaps empty, of an element of Forwarded, and its end. It has a name, and a quoted text or a token. */
 const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
 /**

@@ -3,7 +3,7 @@ const UNSHARED = 3 / 4
 
 /**
  * Tells whether one caller has more than its share of a common room. While more than a quarter is free, nobody has; after that,
- * whoever has more than what is still free. One caller alone leaves a quarter, two leave an eighth.
+ * whoever has more than what is still free. One caller alone leaves a quarter, another then an eighth.
  */
 export function isOverShare({ own, free, max }: { own: number; free: number; max: number }): boolean {
   return free <= max * (1 - UNSHARED) && own > free

@@ -82,7 +82,7 @@ const JOINED: readonly string[] = [
   'x-request-id',
 ]
 
-/** The path a request has taken. Other `X-Forwarded-` fields name the caller or replace the target. */
+/** How the request came. Other `X-Forwarded-` fields name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
   'forwarded',
   'x-forwarded-by',
@@ -126,7 +126,7 @@ const CLAIMS: readonly string[] = [
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
-  // A service ends sessions by this field. Its client could too, where the service copies request fields into its response.
+  // A service ends sessions by this field. A client could too, where the service copies request fields into its response.
   'x-revoke-session',
   'x-rewrite-url',
   'x-scheme',

@@ -48,8 +48,8 @@ const OF_HTTP: Readonly<Record<number, number>> = {
   504: 14,
 }
 /**
- * The status of gRPC by that of a refusal, as in Envoy. But a time that ran out is DEADLINE_EXCEEDED and too much is RESOURCE_EXHAUSTED:
- * clients send again at once what was UNAVAILABLE, and the service may have acted.
+ * The status of gRPC by that of a refusal. A time that ran out is DEADLINE_EXCEEDED, and an excess is RESOURCE_EXHAUSTED: clients
+ * repeat at once what was UNAVAILABLE, and the service may have acted.
  */
 const OF_REFUSAL: Readonly<Record<number, number>> = {
   ...OF_HTTP,

@@ -44,7 +44,7 @@ export class BodyFrames {
   fault: string | undefined = undefined
   /** True when the fault is one of size. */
   tooLarge = false
-  /** Where the data ends that was taken last. */
+  /** Where the data taken last ends. */
   dataEnd = 0
   /** Bytes of the body or the current chunk that are still to come, once `hasData`. */
   #left = 0

@@ -6,7 +6,7 @@ const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** Lines that are kept from one head to the next at most, so that a client cannot fill memory with them. */
+/** Most lines that are kept from one head to the next, so that a client cannot fill memory with them. */
 const MAX_KNOWN = 32
 
 /** Interprets the lines of a request's or a response's head. */
@@ -135,7 +135,7 @@ export class HeadParser {
     }
   }
 
-  /** Keeps an unfinished line. @param from index in it of the first byte that has not been looked at */
+  /** Keeps an unfinished line. @param from index in `all` of the first byte that has not been looked at */
   #carry(all: string, start: number, from: number): void {
     this.#carried = all.slice(start)
     this.#fieldsAt = -1
@@ -195,7 +195,7 @@ export class HeadParser {
     if (this.#stage !== 'fields') return start
     if (this.#count === 0) {
       if (this.#repeats(all, from)) return from + this.#knownLines.length
-      // The reader no longer knows what they said.
+      // The reader forgets what those lines said.
       this.#knownLines = ''
       this.#reader.forgetFields()
       this.#fieldsAt = from

@@ -79,7 +79,7 @@ export function proveWebhook(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Undefined: a header is repeated, and readers would differ about which counts. */
+/** Undefined where a header is repeated: readers would differ about which counts. */
 function headersOf(
   { req }: Exchange,
   { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
@@ -92,7 +92,7 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
-/** Characters of a URL: without them, the beginning of a JSON body could be moved to the end of the URL under one signature. */
+/** Accepted in a URL. With other characters, the beginning of a JSON body could move to the end of the URL under one signature. */
 const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
 /** URLs that the sender may have signed. They come from `publicUrls`, because Host is not trusted. */

@@ -152,7 +152,7 @@ function outcomeOf(
       if (gateway.idempotency === undefined) return UNAVAILABLE
       count(gateway, exchange, 'begun')
       exchange.keyed = new KeyedExchange(gateway.idempotency, begun.held, maxResponseBytes)
-      // The client went while the disk or the store was waited for.
+      // The client left during the wait for disk or store.
       if (exchange.closed) exchange.keyed.settle(false)
       return undefined
     case 'done': {

@@ -38,7 +38,7 @@ export function signResponse(
   return { ...head, lines: head.lines + lines }
 }
 
-/** URL before the target, as the client sees it, as far as that is known. */
+/** The client's URL up to the target, as far as it is known. */
 function publicUrlOf(gateway: Gateway, exchange: Exchange): string {
   const { signed, secure, req } = exchange
   if (signed !== undefined) return signed.signature.publicUrl

@@ -12,7 +12,7 @@ interface Answer {
   readonly reason: string
   /** Time from which a request waits for another answer. */
   readonly untilMs: number
-  /** Time since which it is so, by a good or revoking answer. */
+  /** The thisUpdate of a good or revoking answer. */
   readonly thisUpdateMs?: number
 }
 
@@ -23,7 +23,7 @@ interface Known extends Answer {
 
 interface Responder {
   readonly send: Send
-  /** Questions without any response since the last one. */
+  /** Unanswered questions since the last response. */
   silences: number
   /** Time until which nobody waits for it, once it was silent too often. */
   pausedUntilMs: number
@@ -89,7 +89,7 @@ export class ClientOcsp {
     }
   }
 
-  /** Undefined while the responder has a pause. */
+  /** Asks the responder; undefined while it has a pause. */
   #ask({ thumbprintHex: key, der, authorities: [issuer] }: PeerCertificate): Promise<void> | undefined {
     const asked = this.#asking.get(key)
     if (asked !== undefined) return asked

@@ -12,7 +12,7 @@ export interface ListScope {
 }
 
 const CRL_DISTRIBUTION_POINTS = '2.5.29.31'
-/** Implicit tags of an IssuingDistributionPoint; the others mean lists for some reasons, issuers or kinds of attributes. */
+/** Implicit tags of an IssuingDistributionPoint. Others stand for some reasons only, other issuers or attribute certificates. */
 const [POINT, USERS, AUTHORITIES] = [0xa0, 0x81, 0x82]
 /** cRLIssuer of a DistributionPoint: another authority signs the list. */
 const OTHER_ISSUER = 0xa2

@@ -136,7 +136,7 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   return found
 }
 
-/** Node's types say Error, but on a server it is OpenSSL's code. */
+/** @param code of OpenSSL, though Node's types say Error */
 function refusalReason(code: string): string {
   return REASONS.get(code) ?? `the handshake did not take it (${code})`
 }

@@ -107,7 +107,7 @@ interface ListInForce {
   readonly goodUntilMs: number
 }
 
-/** As OpenSSL chooses: of the lists that are valid now the one that was issued last; without any, the last of all. */
+/** Chooses as OpenSSL does: the valid list that was issued last; if none is valid, the last of all. */
 function listInForce(lists: readonly RevocationList[], nowMs: number): ListInForce | undefined {
   const valid = lists.filter((list) => list.thisUpdateMs <= nowMs && nowMs <= endMsOf(list))
   const [list] = (valid.length > 0 ? valid : lists).toSorted((a, b) => b.thisUpdateMs - a.thisUpdateMs)

@@ -167,7 +167,7 @@ export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
   return der(TAG.sequence, der(TAG.sequence, requests))
 }
 
-/** The http URL where the certificate says it can be asked about; undefined: none. */
+/** The http URL of the responder that the certificate names; undefined: none. */
 export function responderOf({ infoAccess }: X509Certificate): string | undefined {
   const written = RESPONDER.exec(infoAccess ?? '')?.[1]
   // Node quotes what could be misread; authorities have no need for that.

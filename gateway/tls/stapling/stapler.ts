@@ -15,7 +15,7 @@ interface StaplerOptions {
   readonly clock: () => number
   /** Called when another response is to be sent from now on; undefined: none. */
   readonly onStaple: (staple: Staple | undefined) => void
-  /** Called with the fault when the last offered response cannot be sent, or no longer; with undefined when it can. */
+  /** Called with the fault for which the last offered response cannot be sent; undefined: it can be sent. */
   readonly onVerdict: (fault: string | undefined) => void
 }
 

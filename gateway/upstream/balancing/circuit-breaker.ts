@@ -117,7 +117,7 @@ export class CircuitBreaker {
     if (tooMany || tooOften) this.#open(nowMs, cause)
   }
 
-  /** Gives a probe back that has no result, because it was cancelled for example. */
+  /** Gives back a probe that has no result, for example because it was cancelled. */
   abandoned(probe: number): void {
     if (this.#isProbe(probe) && probe === this.#round) this.#begun -= 1
   }

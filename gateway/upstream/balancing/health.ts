@@ -1,13 +1,13 @@
 const FIRST_BACK_OFF_MS = 250
 const LONGEST_BACK_OFF_MS = 10_000
-/** Failures in a row, with no good response in between, after which a target is avoided. */
+/** Failures in a row after which a target is avoided. */
 const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
  * Health of one upstream. When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s;
  * then one exchange probes it, while the others wait. After three failures in a row it is avoided for 1 s, doubling up to 10
- * s, with one probe after each time, if there is another upstream. Without that, an upstream that fails fast would have the
+ * s, with one probe after each time, if there is another upstream. Not avoided, an upstream that fails fast would have the
  * fewest exchanges in flight and get most of the traffic.
  */
 export class Health {

@@ -6,7 +6,7 @@ import { type BreakerState, CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
 import type { RetryOutcome } from './retry-budget.ts'
 
-/** A target that has just recovered gets this part of its requests. */
+/** A target that has just recovered gets this part of its share. */
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {

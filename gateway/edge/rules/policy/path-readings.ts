@@ -19,7 +19,7 @@ export function isAmbiguous(path: string): boolean {
 /**
  * Every path that a service may take a canonical path for: with encoded slashes decoded, parameters removed, or both in either order.
  *
- * @returns undefined when one of them has a dot segment: no reader agrees with another on where it leads
+ * @returns undefined when one of them has a dot segment: readers do not agree on where it leads
  */
 export function readingsOf(path: string): readonly string[] | undefined {
   const readings = [
@@ -57,7 +57,7 @@ const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for, decoded up to twice, with each other step taken or not, in any order. They are
+ * Every path that a service may take a written path for, decoded up to twice, with every other step taken or not, in any order. They are
  * spelled as paths of rows are.
  *
  * @param written as it stands in a request, without the query

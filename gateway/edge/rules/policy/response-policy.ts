@@ -90,7 +90,7 @@ export const KEYED_RESPONSE_FIELDS: ReadonlyMap<string, string> = new Map([
 ])
 const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
 
-/** The header lines of every response: the mandatory ones, made stronger, and those that are added. */
+/** Header lines of every response: the mandatory ones, made stronger, and those that are added. */
 export function responseLines(headers: ResponseHeaders): string {
   const { strictTransportSecurity: transport } = headers
   const ofTransport =
@@ -106,7 +106,7 @@ export function responseLines(headers: ResponseHeaders): string {
 }
 
 /**
- * A Content-Security-Policy is added to the service's own: browsers enforce both, so it can only become stricter.
+ * Changes to a service's response. Our Content-Security-Policy only makes its own stricter: browsers enforce both.
  *
  * @param others names of headers that the gateway writes besides
  * @returns undefined when the service's response stays as it is

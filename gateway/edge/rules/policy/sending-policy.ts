@@ -7,7 +7,7 @@ import { withoutParameters } from './path-readings.ts'
 export type Rewrite =
   | {
       readonly prefix: string
-      /** Characters at the beginning of the matched path that `prefix` takes the place of. */
+      /** How many characters of the matched path `prefix` replaces. */
       readonly replaced: number
     }
   | { readonly parts: readonly (string | ParameterPlace)[] }
