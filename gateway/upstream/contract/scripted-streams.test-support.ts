@@ -67,7 +67,7 @@ function scriptOf(stream: ServerHttp2Stream, socket: Socket): Socket {
   return script as object as Socket
 }
 
-/** A response of HTTP/1.1, sent on a stream. What comes after its end has no like in HTTP/2 and is dropped. */
+/** A response of HTTP/1.1, sent on a stream. What comes after its end has no equivalent in HTTP/2 and is dropped. */
 class ScriptedResponse {
   readonly #stream: ServerHttp2Stream
   #isChunked = false

@@ -47,7 +47,7 @@ export interface ScriptedOptions {
   readonly tls?: TlsOptions
 }
 
-/** How upstreams are spoken to that say nothing of it. Written by the tests that run the others over TLS and HTTP/2. */
+/** How to speak to upstreams that do not say it. Written by tests that run the others over TLS and HTTP/2. */
 export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
 /** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has its like in frames. */

@@ -62,7 +62,7 @@ interface Scribe extends Handler<Seen> {
   readonly left: number[]
 }
 
-/** A handler that keeps book. */
+/** A handler that records everything. */
 export function scribe({ begun = readAndRespond, refused = respondEmpty }: Acts = {}): Scribe {
   const seen: Seen[] = []
   const left: number[] = []
