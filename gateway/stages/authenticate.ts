@@ -40,8 +40,8 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 
 /**
  * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted.
- * A credential in the request counts before the certificate of the connection. Waits for signing keys, the verification of a
- * new token, or the body of a webhook or signed request. Writes `principal` and `bufferedBody`.
+ * A credential in the request counts before the connection's certificate. Waits for keys, tokens, revocations, or the body of a
+ * webhook or signed request. Writes `principal`, `needsCertificate`, `bufferedBody`, `signed` and `delivery`.
  */
 export function authenticate(
   gateway: Gateway,

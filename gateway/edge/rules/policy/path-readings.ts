@@ -57,7 +57,7 @@ const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for, decoded up to twice, with every other step taken or not, in any order. They are
+ * Every path that a service may take a written path for, decoded up to twice, with each of `STEPS` taken or not, in any order. They are
  * spelled as paths of rows are.
  *
  * @param written as it stands in a request, without the query
