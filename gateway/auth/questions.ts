@@ -1,7 +1,7 @@
 import { networkOf } from '../edge/rules/network.ts'
 import type { Caller } from './tokens/fair-turns.ts'
 
-/** Why a question is not asked: its client has gone, or the reasons of metrics. */
+/** Why a question is not asked. Metrics count the first two reasons. */
 export type Unasked = 'breaker_open' | 'too_many' | 'client_gone'
 
 /** The result of a question. */

@@ -6,7 +6,7 @@ import type { KeyForm } from '../storage/key-files.ts'
 interface ReplayMemoryOptions {
   /** At least as long as a message could still be accepted. */
   readonly lifetimeMs: number
-  /** About 180 bytes each; more are refused. Default 500,000. */
+  /** Each takes about 180 bytes; more are refused. Default: 500,000. */
   readonly maxEntries?: number
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */
@@ -42,7 +42,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** Part of the memory that a sender always may have, because several senders may share its count. */
+/** Part of the memory that each sender may always use, because several senders may share its count. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
@@ -54,7 +54,7 @@ const FORM: KeyForm = {
 }
 /** The front of a digest names the sender. */
 const SENDER_CHARS = 8
-/** Number of counts, a power of two. */
+/** A power of two. */
 const COUNTS = 65_536
 const FNV_PRIME = 0x01000193
 

@@ -18,7 +18,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** Most blocked callers. When full, the one blocked first is dropped. */
+  /** Most blocked callers. When full, the one seen least recently is dropped. */
   readonly maxBlocked?: number
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined
@@ -29,7 +29,7 @@ const MAX_BLOCKED = 65_536
 /** Blocks a caller with too many failures until the oldest expires. A success resets nothing: guessers may have a credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first: it takes 2 MB. */
+  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first, to save 2 MB. */
   #blocked: LRUCache<string, number> | undefined
 
   constructor(options: ThrottleOptions) {
@@ -55,7 +55,7 @@ export class AuthThrottle {
     group?.publish(name)
   }
 
-  /** Counts a failure that another gateway has seen, too. @param name as `keyOf` gives it */
+  /** Counts a failure, also one of another gateway. @param name as `keyOf` gives it */
   apply(name: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(name, nowMs)
     if (!allowed || remaining === 0) this.block([[name, nowMs + resetSeconds * 1000]])

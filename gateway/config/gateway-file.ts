@@ -116,7 +116,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
   }
 }
 
-/** Every route has its keys in one order: look-ups in the path of requests are then faster. */
+/** Makes the routes, with their keys in one order: look-ups for requests are then faster. */
 function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readonly Route[] {
   const described = documented.rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)
   return [...written.routes, ...described].map((route: WrittenRoute, index) => ({
@@ -146,7 +146,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
   }))
 }
 
-/** A list of scopes is one set. */
+/** Makes a list of scopes one set. */
 function scopeSets(scopes: WrittenRoute['scopes']): Route['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]

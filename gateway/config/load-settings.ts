@@ -172,7 +172,7 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
-/** An admin listener that others reach asks for a token, unless the operator says that it need not. */
+/** The fault of an admin listener that others reach without a token, unless the operator allows it. */
 function adminFaults(
   { adminHost, adminTokenFile, adminOpen }: Pick<Settings, 'adminHost' | 'adminTokenFile' | 'adminOpen'>,
   place: Pick<Fault, 'file' | 'path'>,
@@ -274,7 +274,7 @@ function endpointPlace(configFile: string, env: Environment): Pick<Fault, 'file'
     : { file: ENVIRONMENT, path: variable }
 }
 
-/** A route with `mtls` alone needs a listener that asks for certificates, or no client could use it. */
+/** Faults of routes with `mtls` alone, which no client can use unless a listener asks for certificates. */
 function certificateConflicts(file: string, routes: readonly Route[], tls: Merged['tls']): Fault[] {
   if (tls?.clientCaFile !== undefined) return []
   const reason =

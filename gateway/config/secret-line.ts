@@ -47,7 +47,7 @@ export function keyFileFaults(
   })
 }
 
-/** Stands in the place of `existingOrNew` in commands: a key that a command made would not be the gateway's. */
+/** Replaces `existingOrNew` in commands: a key that a command made would not be the gateway's. */
 export const existingOnly = (file: string): string => file
 
 /** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */

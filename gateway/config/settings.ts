@@ -110,7 +110,7 @@ export interface Route {
   readonly webhookClient: string | undefined
   /** True when the client that the credential names must sign each request. */
   readonly isSigned: boolean
-  /** The gateway signs its responses, as `fapi-2` wants it. */
+  /** The gateway signs its responses, in the client's form. */
   readonly signsResponses: boolean
   readonly signsRequests: boolean
   /** Name of the group that its requests go to. */
@@ -239,7 +239,7 @@ interface OwnSettings extends IssuerSettings {
   readonly maskKey: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
-  /** True when nobody set `issuer`, so that it is that of the demo. */
+  /** True when nobody set `issuer`: it is the demo's. */
   readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
   /** An address is blocked after `failures` bad credentials in the window; 0: never. */

@@ -46,7 +46,7 @@ schemaCheck(schema.properties.tracing)(NOTHING_WRITTEN)
 
 const LINE_END = /\r?\n$/
 const SERVICE_NAME = 'countersign'
-/** RFC 9110, PATCH, and QUERY: those of the HTTP semantic conventions. */
+/** Methods of the HTTP semantic conventions: RFC 9110, PATCH, QUERY. */
 const KNOWN_METHODS = [
   'CONNECT',
   'DELETE',
@@ -114,7 +114,7 @@ export function loadTracing(sources: TracingSources): Parsed<TracingSettings | u
   }
 }
 
-/** Merges the sources; each overrides the one before. Half a surrogate pair has no UTF-8 form. */
+/** Merges the sources; each overrides the one before. Replaces what has no UTF-8 form. */
 function resourceOf(
   written: WrittenTracing,
   { resource, serviceName }: TracingVariables,
@@ -131,7 +131,7 @@ function resourceOf(
   )
 }
 
-/** `parents: trusted` of the file stays: the environment has no word for it. */
+/** `parents: trusted` stays under a parent-based sampler: no variable can say it. */
 function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sampling {
   if (sampler === undefined) return { ratio: written.ratio, parents: written.parents }
   const { ratio, isParentBased } = sampler

@@ -36,7 +36,7 @@ export interface StampsSettings {
   readonly everyMs: number
   /** PEM: whose stamps are accepted. */
   readonly authorities: readonly string[]
-  /** PEM, as of a witness. */
+  /** As `ca` of a witness. */
   readonly ca: string | undefined
   /** Object identifier; undefined: the authority's own. */
   readonly policy: string | undefined

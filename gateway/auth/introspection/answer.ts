@@ -82,7 +82,7 @@ export async function readSignedAnswer(
   )
 }
 
-/** True for a response that says that the endpoint does not know tokens of this kind. Other 400s are faults of the settings. */
+/** True when the endpoint says that it does not know tokens of this kind. Other 400s are faults of the settings. */
 export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
   if (statusCode !== 400) return false
   const json = parseCheckedJson(body)
@@ -117,7 +117,7 @@ export function faultOfAnswer(
     : undefined
 }
 
-/** The claims of the token. This issuer stands in for `iss`, the longest life for `exp`, the client for the user, `jti` for `sid`. */
+/** The claims of the token. This issuer stands in for a missing `iss`, the longest life for `exp`, the client for the user, `jti` for `sid`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

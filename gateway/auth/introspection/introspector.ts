@@ -46,7 +46,7 @@ interface Known {
 const CACHE_SIZE = 10_000
 /** For active tokens that do not say when they expire. */
 const CACHE_WITHOUT_EXP_MS = 5_000
-/** The letters of a shorter token occur in other texts by chance. */
+/** A shorter token may occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
 /** The verdict on a token that the issuer has refused before. It does not count as a guess again. */
 const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
@@ -166,7 +166,7 @@ export class Introspector {
   }
 }
 
-/** The names of RFC 7662 section 2.2 count beside the issuer's own. No id is needed: the token is one. */
+/** Adds the names of RFC 7662 section 2.2 to the issuer's own. No id is needed: the token is one. */
 function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   const { tokens } = issuer
   const both = (names: readonly string[], name: string) => [...new Set([...names, name])]
@@ -182,7 +182,7 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   }
 }
 
-/** Some issuers repeat the token in an answer. It is a secret: neither a name nor a text for the log. */
+/** Removes the token, which some issuers repeat in an answer. It is a secret: no name, no text for the log. */
 function withoutToken(answer: JsonObject, token: string): JsonObject {
   const holds = (text: string) => text === token || (token.length >= MIN_TOKEN_CHARS && text.includes(token))
   return JSON.parse(JSON.stringify(answer), (_name, value) =>

@@ -141,7 +141,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/** True for a modulus of the generator of ROCA: modulo every small prime a power of 65537. One in 2^27 sound ones is too. */
+/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. So is one sound modulus in 2^27. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -26,7 +26,7 @@ export function readBinding(cnf: unknown): Binding | string | undefined {
   return Object.freeze({ jkt, thumbprint })
 }
 
-/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented of this connection, never of a header */
+/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented of the connection, never of a header */
 export function isBoundToCertificate(claim: string, presented: string | undefined): boolean {
   if (!isThumbprint(claim) || !isThumbprint(presented)) return false
   return timingSafeEqual(Buffer.from(claim), Buffer.from(presented))

@@ -40,7 +40,7 @@ export const BERLIN_GROUP: SignatureForm = {
     const value = Buffer.from(parameters.get('signature') ?? '', 'base64')
     if (keyid === undefined || value.length === 0 || value.toString('base64') !== parameters.get('signature'))
       return 'Signature has no keyId, or no signature in base64'
-    // The example of the guidelines has capitals in them.
+    // The example of the guidelines has capitals here.
     const covered = (parameters.get('headers') ?? 'date').toLowerCase().split(' ')
     if (new Set(covered).size < covered.length) return 'Signature has a header twice'
     const signature = { keyid, algorithm: parameters.get('algorithm'), covered, value }
@@ -142,7 +142,7 @@ function faultOfDigest(digest: string, body: Buffer): SignatureFault | undefined
   return plain('digest_mismatch', 'Digest must be SHA-256 or SHA-512 of the body, one of them alone')
 }
 
-/** Signs a response as its clients sign, because the guidelines describe no other way. Undefined: there is no RSA key. */
+/** Signs a response as clients sign requests: the guidelines describe no other way. Undefined: there is no RSA key. */
 export function signBerlinResponse(
   signer: MessageSigner,
   { body = NO_BODY, requestId }: UnsignedResponse,

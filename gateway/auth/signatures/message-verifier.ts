@@ -25,9 +25,9 @@ export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
   ['ed25519', 'EdDSA'],
   ['rsa-pss-sha512', 'PS512'],
 ])
-/** Chosen by the key alone (RFC 9421 section 3.3.7). */
+/** Algorithms for signatures without `alg` (RFC 9421 section 3.3.7). */
 const BY_KEY: readonly Algorithm[] = ['ES256', 'EdDSA', 'PS256']
-/** Half of an ECDSA signature, because anyone can make of (r, s) the signature (r, −s) that is as good. */
+/** The half r of an ECDSA signature (r, s): anyone can turn it into (r, −s), which is as good. */
 const ECDSA_R_BYTES = 32
 
 /** HTTP Message Signatures (RFC 9421). */

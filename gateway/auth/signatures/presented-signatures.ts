@@ -131,7 +131,7 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Most verifications of one signature, where clients have keys of one name. */
+/** Most keys of one name that one signature is verified with. */
 const MAX_TRIED = 8
 const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name: give yours another kid')
 

@@ -29,7 +29,7 @@ export interface SignedResponse {
 /** Why a component has no value. */
 class NoValue extends Error {}
 
-/** Fields whose structure is known: of others nobody knows how they are serialised (RFC 9421 section 2.1.1). */
+/** Fields whose structure is known. Other fields cannot be serialised (RFC 9421 section 2.1.1). */
 const DICTIONARIES: ReadonlySet<string> = new Set([
   'accept-signature',
   'content-digest',
@@ -89,7 +89,7 @@ function componentValue(
   return fieldValue(message, name, value, parameters)
 }
 
-/** What was read of messages. A signature may name 64 members of one long field: to read it for each would take a second. */
+/** What was read of messages. A signature may name 64 members of one long field: reading the field 64 times takes a second. */
 const READ = new WeakMap<object, Map<string, unknown>>()
 
 function readOnce<T>(message: object, name: string, read: () => T): T {
@@ -147,12 +147,12 @@ function queryValue(query: URLSearchParams, name: unknown): string {
   const [value, another] = decoded === undefined ? [] : query.getAll(decoded)
   if (value === undefined) throw new NoValue('is not in the query')
   if (another !== undefined) throw new NoValue('is twice in the query')
-  // It stands for every octet that is not UTF-8.
+  // U+FFFD stands for every octet that is not UTF-8.
   if (value.includes('\ufffd')) throw new NoValue('is not in UTF-8')
   return percentEncoded(value)
 }
 
-/** Leaves what is not in the percent-encode set of application/x-www-form-urlencoded (URL Standard section 1.3); a space is %20. */
+/** Encodes the percent-encode set of application/x-www-form-urlencoded (URL Standard section 1.3), a space as %20. */
 function percentEncoded(text: string): string {
   return encodeURIComponent(text).replace(
     /[!'()~]/g,
@@ -160,7 +160,7 @@ function percentEncoded(text: string): string {
   )
 }
 
-/** Undefined for what `percentEncoded` does not write. */
+/** Reads what `percentEncoded` writes; undefined for any other text. */
 function percentDecoded(written: unknown): string | undefined {
   try {
     const text = decodeURIComponent(String(written))

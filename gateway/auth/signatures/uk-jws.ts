@@ -19,7 +19,7 @@ const [IAT, ISS, TAN] = [`${CLAIMS}iat`, `${CLAIMS}iss`, `${CLAIMS}tan`] as cons
 /** Members that a header may have. */
 const MEMBERS: ReadonlySet<string> = new Set(['alg', 'typ', 'cty', 'kid', 'crit', 'b64', IAT, ISS, TAN])
 
-/** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), with `b64` as of v3.1.3. */
+/** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), also with the `b64` of v3.1.3. */
 export const UK_JWS: SignatureForm = {
   headers: [HEADER],
   status: 400,
@@ -34,7 +34,7 @@ export const UK_JWS: SignatureForm = {
 }
 
 export interface DetachedJws {
-  /** Header as it is encoded. */
+  /** Header as encoded. */
   readonly protectedHeader: string
   readonly header: JsonObject
   readonly signature: Buffer

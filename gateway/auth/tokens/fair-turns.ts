@@ -14,7 +14,7 @@ interface Waiting {
 /** Time for about 90 signatures by RS256, 25 by ES256 or 15 by EdDSA. */
 const MOST_MS = 2
 
-/** Bounds the time for new tokens in each turn of the event loop: a flood may not delay known ones. Networks take turns. */
+/** Bounds the time for new tokens in each turn of the event loop: a flood must not delay known ones. Networks take turns. */
 export class FairTurns {
   readonly #clock: () => number
   readonly #waiting = new Map<string, Waiting[]>()
@@ -27,7 +27,7 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /** Does the work at once while there is time, else `late`, or never if the caller has gone. */
+  /** Does `work` at once while there is time, else `late` in turn, unless the caller has gone. */
   take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
     const later = async () => this.#spend(late)

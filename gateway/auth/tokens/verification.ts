@@ -12,7 +12,7 @@ export type OrFault<Value, Fault = TokenFault> =
   | (Value & { readonly fault?: never })
   | ({ readonly fault: Fault } & { readonly [Member in keyof Value]?: never })
 
-/** With a `binding` the caller must prove possession at every use (`provePossession`). Shared by all uses; immutable. */
+/** A verdict for all uses of a token; immutable. `provePossession` checks a `binding` at each use. */
 export type Verification = OrFault<VerifiedToken>
 
 /** `…_unavailable` is 503; all others are `invalid_token` (RFC 6750 section 3.1). */

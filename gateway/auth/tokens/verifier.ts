@@ -45,7 +45,7 @@ export class TokenVerifier {
   readonly #asked: readonly TrustedIssuer[]
   readonly maxChars: number
 
-  /** @param before its tokens of issuers that both have stay cached */
+  /** @param before gives its cached tokens of unchanged issuers */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
     this.turns = options.turns ?? new FairTurns()

@@ -26,10 +26,10 @@ const MIN_DIFFERENT_BYTES = 8
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
 /**
- * Reads one secret: of the form `whsec`, `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); of the others 16 to 256
+ * Reads one secret. In the form `whsec` it is `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0), in others 16 to 256
  * visible characters. A file may end with a line end.
  *
- * @returns the key, or what is wrong, without the secret itself
+ * @returns the key, or what is wrong, without the secret
  */
 export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
   const name =

@@ -258,7 +258,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   return secrets
 }
 
-/** Address or file of the keys that the client signs with. No two clients share one, or each could pass for the other. */
+/** Address or file of the client's keys. No two clients may share one: each could pass for the other. */
 function signatureKeysOf(
   draft: Draft,
   at: string,
@@ -286,7 +286,7 @@ function signatureKeysOf(
   return { uri, document }
 }
 
-/** Undefined for any other text. */
+/** Reads a JWK Set; undefined: none. */
 function jwkSetIn(text: string): object | undefined {
   const document = parsedJson(text) as { readonly keys?: unknown } | null | undefined
   return Array.isArray(document?.keys) ? (document as object) : undefined

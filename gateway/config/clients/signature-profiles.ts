@@ -12,9 +12,9 @@ export type SignatureProfile = MessageProfile | UkJwsProfile | BerlinGroupProfil
 /** HTTP Message Signatures (RFC 9421). */
 export interface MessageProfile {
   readonly form: 'rfc-9421'
-  /** It must cover these, named as `identifierOf` does. */
+  /** What must be covered, named as `identifierOf` does. */
   readonly components: readonly string[]
-  /** Fields, in lower case, that it must cover where they are sent. */
+  /** Fields, in lower case, that must be covered where they are sent. */
   readonly whenSent: readonly string[]
   readonly tag: string | undefined
   readonly maxAgeMs: number

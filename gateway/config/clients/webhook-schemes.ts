@@ -28,8 +28,8 @@ export interface WebhookScheme {
   /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
-   * A replay has the same id and time (`attempt`), signed text (`content`), or id and signed text (`delivery`). A delivery is
-   * remembered once the service has answered 2xx, the others as soon as they are accepted.
+   * A replay has the same id and time (`attempt`), signed text (`content`), or either id or signed text (`delivery`). A delivery is
+   * remembered once the service has answered 2xx, others when they are accepted.
    */
   readonly replays: 'attempt' | 'content' | 'delivery'
   readonly secretForm: SecretForm

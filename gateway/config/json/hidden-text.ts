@@ -8,7 +8,7 @@ const SECRETS: readonly RegExp[] = [
   /(?<="[^"\s:/@]{1,64}:)[^"\s:/@]+(?=@)/g,
   /(?<=[?&](?:[a-z_-]{0,64}(?:key|token|secret|password)|sig)=)[^"&#\s]*/gi,
   /(?<="(?:authorization\s{0,8}[:=]\s{0,8})?(?:bearer|basic)\s{1,8})[^"]*/gi,
-  // The value of a key with such an ending. A key that ends in "File" has the name of a file, which may be shown.
+  // The value of a key that ends like this. A key that ends in "File" has the name of a file, which may be shown.
   /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")[^"]*/gi,
 ]
 const HEADERS = /"headers"\s*:\s*(?=[{[])/g

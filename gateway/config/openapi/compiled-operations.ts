@@ -119,7 +119,7 @@ class Compiler {
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
     this.patterns = new DocumentPatterns(skipsPatterns)
-    // Loaded here, because an import would cost time at start even where no document is validated by.
+    // Loaded here, because an import would cost time at start even where nothing is validated.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
     this.#ajv = new Ajv2020({
       // OpenAPI has keywords of its own.
@@ -174,7 +174,7 @@ class Compiler {
     return types.has('object') || types.has('array')
   }
 
-  /** The operation's parameters, before the path's parameters of the same name. */
+  /** The operation's parameters, and those of the path with other names. */
   #parametersOf(path: string, pointer: string): RequestParameter[] {
     const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)
@@ -273,7 +273,7 @@ class Compiler {
   }
 }
 
-/** Takes what the library throws for a fault of the document. @throws Unusable */
+/** Turns what the library throws into a fault of the document. @throws Unusable */
 function asUnusable<T>(pointer: string, run: () => T): T {
   try {
     return run()
@@ -290,7 +290,7 @@ function typeNameOf(value: unknown): string {
 
 export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
 
-/** An object whose members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
+/** True for an object with its members in the query: `?R=1&G=2`, `?filter[a]=1`. */
 function isSpread(
   { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,

@@ -110,7 +110,7 @@ function requestOf({ path, method }: Operation): string {
   return `${method} ${foldedPattern(path)}`
 }
 
-/** Operations that differ in nothing but what stands behind "#" are one row, if the same callers may call them. */
+/** True for operations that are one row: they differ only behind "#", and the same callers may call them. */
 function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
   const callersOf = ({ auth, scopes }: ApiOperation) => JSON.stringify([auth, scopes])
   return (
@@ -127,7 +127,7 @@ function nearlySame(path: string, own: readonly OwnRow[], covering: number | und
   return `has the path ${JSON.stringify(path)}, which differs from ${JSON.stringify(other)} of $.routes[${covering}] only in letter case or a closing slash: write one as the other`
 }
 
-/** Schemas that cannot be used are found when the file is read, not with the first request. */
+/** Compiles the schemas, to find unusable ones when the file is read, not at the first request. */
 function compiled(
   file: string,
   { document }: ApiDescription,

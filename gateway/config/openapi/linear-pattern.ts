@@ -105,7 +105,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
 function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
   if (size > MAX_SIZE)
     throw new Unsupported(`is too large: with its repetitions written out it has more than ${MAX_SIZE} parts`)
-  // Loaded here, because an import would cost time at start even where no document is validated by.
+  // Loaded here, because an import would cost time at start even where nothing is validated.
   const { RE2Set: Patterns } = require('re2js') as typeof import('re2js')
   const maxBytes = Math.min(MAX_STATES_BYTES, room.bytes)
   const set = new Patterns(Patterns.UNANCHORED, 0, maxBytes)

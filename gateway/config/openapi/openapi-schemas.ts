@@ -10,7 +10,7 @@ const NAMES =
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
-/** A keyword of ours that counts each application of the schema: alternatives that apply themselves again double the work at each level of a value. */
+/** A keyword of ours that counts each application of a schema: recursive alternatives double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
 /** Longest `enum` that costs no steps: its values are compared one by one. */
@@ -70,7 +70,7 @@ function stepsOf(schema: Record<string, unknown>): number {
   return applied * (1 + branches) + values
 }
 
-/** Leaves out of `required` what only responses have, also where another of the schemas for the same value says so. */
+/** Removes from `required` what only responses have, also where another schema for the same value says so. */
 function requireOfRequests(document: object, schema: Record<string, unknown>): void {
   const branches = Array.isArray(schema.allOf) ? schema.allOf : []
   const places: Record<string, unknown>[] = [schema, ...branches.map(Object)]
@@ -97,7 +97,7 @@ function targetOf(document: object, schema: unknown): unknown {
   return typeof found === 'string' ? undefined : found.value
 }
 
-/** Allows null also beside `allOf` and the like, where OpenAPI 3.0.3 gives `nullable` no meaning but authors mean it. */
+/** Allows null, also beside `allOf` and the like: there authors mean it, but OpenAPI 3.0.3 gives `nullable` no meaning. */
 function allowNull(schema: Record<string, unknown>): void {
   const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
   if (applied.length > 0) {

@@ -154,7 +154,7 @@ function sumOfPowers(base: number, from: number, to: number): number {
   return Number.isNaN(sum) ? Number.POSITIVE_INFINITY : sum
 }
 
-/** RE2 repeats a part 1,000 times at most; what is repeated more often is written again. */
+/** Repeats a part; beyond the 1,000 times that RE2 allows it is written again. */
 function repeatedText({ re2, copies, size }: Part, min: number, max: number): string {
   const often = Math.max(1, Math.floor(MAX_COPIES / copies))
   if (size * (Number.isFinite(max) ? max : min) > MAX_SIZE) return ''

@@ -56,7 +56,7 @@ function assertPattern(source: string): boolean {
   }
 }
 
-/** A text fits when each of them holds: it matches the part, or does not match where `holds` is false. */
+/** A condition of a pattern: a text matches the part, or does not where `holds` is false. */
 export interface Conjunct extends Part {
   readonly holds: boolean
 }
@@ -219,7 +219,7 @@ class Reader {
     return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
   }
 
-  /** A letter in both cases where case is ignored: of ASCII, as dialects differ in others. */
+  /** A letter, in both cases where case is ignored. Beyond ASCII dialects differ: a fault. */
   #inCases(letter: number | Letters): number | Letters {
     if (!this.#ignoresCase || typeof letter !== 'number') return letter
     const text = String.fromCodePoint(letter)
@@ -302,7 +302,7 @@ interface Term extends Part {
   readonly around?: undefined | { readonly inside: Part; readonly isAhead: boolean; readonly holds: boolean }
 }
 
-/** Look-arounds at the ends of a pattern say something of the whole text, and need not be looked at while the rest is matched. */
+/** Splits off look-arounds at the ends of a pattern: they are about the whole text, so each is matched alone. */
 function conjunctsOf(terms: readonly Term[]): Conjunct[] {
   const rest = [...terms]
   const conjuncts: Conjunct[] = []

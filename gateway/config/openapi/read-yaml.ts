@@ -8,7 +8,7 @@ const require = createRequire(import.meta.url)
 const yaml = () => require('yaml') as typeof import('yaml')
 
 /**
- * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names: few lines cannot exceed the bounds of JSON files.
+ * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names: no few lines can exceed the bounds of JSON files.
  * Several documents, tags, keys that are lists and numbers without an end are faults.
  */
 export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
@@ -19,7 +19,7 @@ export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
     return new Reading(document).read()
   } catch (error) {
     if (error instanceof Unreadable) return { offset: error.offset, reason: error.message }
-    // The library calls itself for what is inside something.
+    // The library calls itself for nested values.
     if (error instanceof RangeError) return { offset: 0, reason: `must be nested at most ${MAX_DEPTH} deep` }
     throw error
   }

@@ -1,7 +1,7 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { childPointer } from './references.ts'
 
-/** A value would take too long to be compared with its schema. */
+/** Thrown when a value would take too long to check. */
 export class TooComplex extends Error {}
 
 /** Steps that the check of one value may take, each some 5 ns: 100 ms. */
@@ -81,7 +81,7 @@ interface Failure {
 }
 
 const MAX_POINTER = 200
-/** Keywords whose error stands behind that of the one schema that they apply. */
+/** Keywords that apply one schema. Their error follows its error. */
 const OF_ONE_SCHEMA: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 const SEVERAL = 'fits more than one of the alternatives, and must fit exactly one'
 

@@ -3,7 +3,7 @@ import { needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
-/** Settings as plain data, by key. Without secrets: of one it says only that it is set. */
+/** Settings as plain data, by key. Of a secret it says only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
 const SECRETS: ReadonlySet<string> = new Set([
@@ -75,7 +75,7 @@ function byKey({ audit, upstreamTls, signingKeys, ...settings }: Settings): Plai
   return { ...settings, ...secrets, ...Object.fromEntries(ofAudit) }
 }
 
-/** Shortens the API's description to which one it is. */
+/** Shortens the API's description to its identity. */
 function shortened(key: string, value: unknown): unknown {
   if (key !== 'openapi' || value === undefined) return value
   const { file, hash, document } = value as NonNullable<Settings['openapi']>
@@ -92,7 +92,7 @@ function shownValue(key: string, value: unknown, other: unknown): unknown {
   return withoutEqualRows(plain(shortened(key, value)) ?? null, plain(shortened(key, other)))
 }
 
-/** Tables can have thousands of rows, most of them the same before and after. */
+/** Leaves out equal rows: tables can have thousands that did not change. */
 function withoutEqualRows(value: unknown, other: unknown): unknown {
   if (!Array.isArray(value) || !Array.isArray(other)) return value
   const known = new Set(other.map((row) => JSON.stringify(row)))

@@ -29,7 +29,7 @@ const SUSPICIOUS_CHECKS = 8
 
 /** Checks until a retry: a second at the usual interval. */
 const LATER_CHECKS = 4
-/** Multiple of the time that the content took to use, for which `againLater` waits. */
+/** `againLater` waits so many times as long as the use of the content took. */
 const LATER_FACTOR = 20
 /** Failures in a row before they are reported. */
 const REPORTED_FAILURES = 2
@@ -48,7 +48,7 @@ export const HASHED_DISK: Disk = {
   read: async (file) => hash('sha256', await LENIENT_DISK.read(file)),
 }
 
-/** For bytes, one a character. */
+/** For bytes, each one character. */
 export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }
 
 /** For secrets that only the gateway may read. */

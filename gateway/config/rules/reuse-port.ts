@@ -7,7 +7,7 @@ export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): bool
   return text === 'true'
 }
 
-/** Faults of a gateway that is to share its public ports and cannot. */
+/** The reasons why a gateway cannot share its public ports. */
 export function reusePortFaults(
   { port, tls }: { readonly port: number; readonly tls: { readonly port: number } | undefined },
   { env, platform }: { readonly env: ReuseEnvironment; readonly platform: NodeJS.Platform },

@@ -66,7 +66,7 @@ export function checkRows(
   return good
 }
 
-/** Equal for rows that an upstream may take for one: two templates may differ in the names of their parameters. */
+/** Makes paths of rows equal that an upstream may take for one: templates may differ in names of parameters. */
 export function foldedPattern(path: string): string {
   return foldPath(withoutNames(path))
 }

@@ -106,7 +106,7 @@ export function parseStoreSettings(
   }
 }
 
-/** Settings of a store without a store are a mistake: the operator believes that limits are shared. */
+/** Refuses variables of a store without a store: their operator believes that limits are shared. */
 function parseMemory(env: StoreEnvironment): Parsed<undefined> {
   const set = STORE_VARIABLES.filter((name) => name !== 'GATEWAY_STORE' && env[name] !== undefined)
   if (set.length === 0) return { value: undefined }
