@@ -1,11 +1,11 @@
 import { anyText, choice, flag, integer, key, keys, list, span, text } from './key-types.ts'
 
 const ROTATION = keys({
-  maxBytes: integer('Checked once a second, so a file grows beyond it by what a second brings.', {
+  maxBytes: integer('The size at which a file is closed. It is checked once a second.', {
     range: [65_536],
     examples: [268_435_456],
   }),
-  maxAge: span('smhd', 'Since the first record of the file, in s, m, h or d.', { examples: ['1d', '12h'] }),
+  maxAge: span('smhd', 'Greatest age of the first record, in s, m, h or d.', { examples: ['1d', '12h'] }),
   compress: choice(
     ['none', 'zstd'],
     'zstd: each closed and sealed file is replaced by `<file>.zst`, after the copy was read back and compared.',
@@ -14,17 +14,17 @@ const ROTATION = keys({
 })
 
 const RETENTION = keys({
-  keep: span('smhd', 'After a file was closed, in s, m, h or d.', { required: true, examples: ['400d'] }),
+  keep: span('smhd', 'How long closed files stay, in s, m, h or d.', { required: true, examples: ['400d'] }),
   unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
 })
 
 const OBJECT_LOCK = keys({
   mode: choice(
     ['GOVERNANCE', 'COMPLIANCE'],
-    'COMPLIANCE: nobody can shorten it. GOVERNANCE: whoever has the right to.',
+    'COMPLIANCE: nobody can shorten the lock. GOVERNANCE: those with the right can.',
     { required: true, examples: ['COMPLIANCE', 'GOVERNANCE'] },
   ),
-  retain: span('smhd', 'From the copy on, in s, m, h or d.', { required: true, examples: ['2190d'] }),
+  retain: span('smhd', 'How long the lock holds, in s, m, h or d.', { required: true, examples: ['2190d'] }),
 })
 
 const S3 = keys({
@@ -51,7 +51,7 @@ const S3 = keys({
 })
 
 const SHIP = keys({
-  directory: text('It must be there.', { examples: ['/mnt/evidence'] }),
+  directory: text('An existing directory.', { examples: ['/mnt/evidence'] }),
   s3: key(
     S3,
     'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The keys need s3:PutObject and s3:GetObject, with a lock s3:PutObjectRetention.',
@@ -68,7 +68,7 @@ const MEMBER = keys({
     examples: ['witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb'],
   }),
   caFile: text(
-    'PEM: the authorities that the certificate of the URL may be of. Default: those that Node knows.',
+    'PEM: the authorities that may have issued the certificate of the URL. Default: those that Node knows.',
     { examples: ['/run/tls/witness-ca.pem'] },
   ),
 })
@@ -78,30 +78,30 @@ const WITNESSES = keys({
     'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, in the place of `quorum` and `members`.',
     { examples: ['/etc/countersign/witnesses.policy'] },
   ),
-  quorum: integer('How many of them must have signed a checkpoint for it to count as witnessed.', {
+  quorum: integer('How many witnesses must have signed a checkpoint, so that it counts.', {
     range: [1, 32],
     examples: [2],
   }),
   every: span(
     'smhd',
-    'The least time between two checkpoints that they are asked to sign, in s, m, h or d.',
+    'The least time between two checkpoints that witnesses are asked to sign, in s, m, h or d.',
     { default: '1m' },
   ),
   members: list(MEMBER, 'The witnesses, each with another key.', { minItems: 1, maxItems: 32 }),
 })
 
 const STAMPS = keys({
-  url: text('Where requests are posted to. Responses are signed, so that http is enough.', {
+  url: text('Where requests are posted to. Responses are signed, so http is enough.', {
     required: true,
     examples: ['http://tsa.example.com/'],
   }),
   every: span('smhd', 'The least time between two stamps, in s, m, h or d.', { default: '1h' }),
-  authorityFile: text('PEM: the certificates that must have issued the one that signs the stamps.', {
+  authorityFile: text('PEM: the authorities that must have issued the certificate of the stamps.', {
     required: true,
     examples: ['/etc/countersign/tsa-ca.pem'],
   }),
   caFile: text(
-    'PEM: the authorities that the certificate of an https URL may be of. Default: those that Node knows.',
+    'PEM: the authorities that may have issued the certificate of an https URL. Default: those that Node knows.',
     { examples: ['/run/tls/tsa-web-ca.pem'] },
   ),
   policy: anyText(
@@ -133,7 +133,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it.',
+    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. If `sealKeyFile` is set, `countersign audit key --second` makes it.',
     { restart: true },
   ),
   origin: anyText(

@@ -17,7 +17,7 @@ const MTLS = keys({
     },
   ),
   sanDns: anyText(
-    "A DNS name among the certificate's subject alternative names; letter case makes no difference, wildcards stand for nothing.",
+    "A DNS name among the certificate's subject alternative names; letter case makes no difference, wildcards match nothing.",
     {
       maxLength: 253,
       pattern:
@@ -61,7 +61,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. One of a list counts.',
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Of a list any may have issued it.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })
@@ -85,7 +85,7 @@ const DESCRIBED = keys({
     examples: ['v0='],
   }),
   signed: anyText(
-    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is the target of the request after each of `dpop.publicUrls`.',
+    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is one of `dpop.publicUrls`, then the target of the request.',
     {
       required: true,
       minLength: 1,
@@ -184,7 +184,7 @@ const DESCRIBED_PROFILE = keys({
   }),
   algorithms: list(
     Type.Enum(['ES256', 'EdDSA', 'PS256', 'ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512']),
-    '`ES256`, `EdDSA`, `PS256` are those without `alg`; the others are its values.',
+    '`ES256`, `EdDSA`, `PS256` are for signatures without `alg`; the others are values of `alg`.',
     { required: true, minItems: 1, uniqueItems: true, examples: [['ES256', 'ecdsa-p256-sha256']] },
   ),
 })
@@ -204,7 +204,7 @@ export const SIGNATURE = keys({
     'Where the client publishes its keys: https, or http on this machine. Fetched every 5 minutes.',
     { maxLength: 2048, examples: ['https://bank-b.example/jwks.json'] },
   ),
-  jwksFile: text('A file with them, a JWK Set, in place of `jwksUri`. Read when this file is.', {
+  jwksFile: text('A file with its JWK Set, in place of `jwksUri`. Read again when it changes.', {
     maxLength: 1024,
     examples: ['/etc/countersign/bank-b.jwks.json'],
   }),
@@ -232,7 +232,7 @@ export const SIGNATURE = keys({
 /** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
   id: anyText(
-    'What the audit trail, the limits and the upstream (`X-Auth-Client`) call it; unique. The same as the percent-encoded `client_id` of its tokens, if it has any: both are one caller then.',
+    'What the audit trail, the limits and the upstream (`X-Auth-Client`) call it; unique. If it has tokens too, write their percent-encoded `client_id`: both are one caller then.',
     {
       required: true,
       pattern: '^[\\x21-\\x7e]{1,256}$',
@@ -255,7 +255,7 @@ export const CLIENT_KEYS = keys({
   ),
   mtls: key(
     MTLS,
-    "By what the client's certificate is known, beside its CA: exactly one of the five. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
+    "What identifies the client's certificate: exactly one of `thumbprint`, `sanDns`, `sanUri`, `subject`, `organizationIdentifier`. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
     { minProperties: 1, maxProperties: 3, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {

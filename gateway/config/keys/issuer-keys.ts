@@ -39,17 +39,17 @@ const INTROSPECTION = keys({
   }),
   for: choice(
     ['opaque', 'all'],
-    '`opaque`: what is no JWT of an issuer that is trusted. `all`: the JWTs of this issuer, too.',
+    '`opaque`: asks about all but JWTs of trusted issuers. `all`: also about the JWTs of this issuer.',
     { default: 'opaque' },
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off`: for each request. A revoked token passes meanwhile.',
+    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off` asks each time. A revoked token passes meanwhile.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
     SPAN_OR_OFF,
-    'How long a token that is not active is not asked about again, at most 5m; `off`: for each request.',
+    'How long a token that is not active is not asked about again, at most 5m; `off` asks each time.',
     { default: '5s', examples: ['off'] },
   ),
   timeoutMs: integer('How long an answer may take. Then the request gets 503.', {
@@ -66,7 +66,7 @@ export type WrittenIntrospection = Written<typeof INTROSPECTION>
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). Of the issuers that a row trusts, one may have it.',
+    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust one issuer that has it.',
     {
       examples: [
         {
@@ -128,7 +128,7 @@ const DPOP = keys({
 })
 
 const AUTH_THROTTLE = keys({
-  failures: integer('Bad credentials that are let pass; 0 lets any number pass.', {
+  failures: integer('Bad credentials that an address may send; 0: any number.', {
     range: [0, 1000],
     default: 20,
     examples: [20, 0],
@@ -175,7 +175,7 @@ export const ISSUER_KEYS = {
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked.',
+    'After so many bad credentials in the window, a new token, proof or webhook from their address gets 429 unchecked.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

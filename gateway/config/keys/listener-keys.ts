@@ -58,7 +58,7 @@ export const LISTENER_KEYS = {
     },
   ),
   adminHost: text(
-    'Address of the admin listener (console, metrics, health). One that others than this machine reach needs adminTokenFile.',
+    'Address of the admin listener (console, metrics, health). One that other machines reach needs adminTokenFile or adminOpen.',
     { env: 'GATEWAY_ADMIN_HOST', restart: true, default: '127.0.0.1' },
   ),
   adminPort: port('Port of the admin listener; 0 takes any free one.', {

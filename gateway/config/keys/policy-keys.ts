@@ -19,7 +19,7 @@ export const MAINTENANCE = keys({
     ...ONE_LINE,
     examples: ['Transfers are back at 06:00 UTC'],
   }),
-  retryAfterSeconds: integer('When callers are told to come again.', {
+  retryAfterSeconds: integer('`Retry-After` of the response.', {
     range: [1, 604_800],
     default: 300,
     examples: [3600],
@@ -67,7 +67,7 @@ const RESPONSE_HEADERS = {
     "Further headers of responses, each in place of the service's. None that the gateway writes itself, and none that has a key of its own.",
     { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
   ),
-  remove: list(TEXT, "Names that the service's responses lose.", {
+  remove: list(TEXT, "Headers that the service's responses lose.", {
     minItems: 1,
     maxItems: 100,
     uniqueItems: true,
@@ -110,11 +110,11 @@ export const POLICY_KEYS = {
           examples: ['0015800001041RHAAY'],
         },
       ),
-      tan: text('`/tan` of them. Default: `openbanking.org.uk`.', {
+      tan: text('`/tan` of these responses. Default: `openbanking.org.uk`.', {
         maxLength: 256,
         examples: ['openbanking.org.uk'],
       }),
-      alsoPublish: list(TEXT, 'Files of other keys to publish, private or public: earlier ones, the next.', {
+      alsoPublish: list(TEXT, 'Files of earlier keys and of the next, private or public, to publish.', {
         maxItems: 16,
         uniqueItems: true,
         default: [],

@@ -102,7 +102,7 @@ const ROUTE = keys({
       minItems: 1,
       uniqueItems: true,
     }),
-    'The caller must hold all of these; of a list of lists, all of one of them. Otherwise 403. Default: none.',
+    'The caller must hold all of these; in a list of lists, all of one list. Otherwise 403. Default: none.',
     {
       uniqueItems: true,
       default: [],
@@ -120,7 +120,7 @@ const ROUTE = keys({
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago.',
+    'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
@@ -128,11 +128,11 @@ const ROUTE = keys({
     examples: ['payments'],
   }),
   timeoutMs: milliseconds(
-    "The whole exchange with the upstream; a tunnel's life, too. Default: `timeouts.totalMs`, which has none.",
+    'How long an exchange with the upstream or a tunnel may take. Default: `timeouts.totalMs`, which has none.',
     { examples: [5000] },
   ),
   idleTimeoutMs: milliseconds(
-    'Silence in the middle of an exchange, on either side, or of both sides of a tunnel. Default: `timeouts.bodyIdleMs`.',
+    'How long either side of an exchange, or both sides of a tunnel, may be silent. Default: `timeouts.bodyIdleMs`.',
     { examples: [60_000] },
   ),
   maxBodyBytes: bytes("Bytes that a request's body may have. Default: `maxBodyBytes` of the file.", {
@@ -191,7 +191,7 @@ const ROUTE = keys({
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody. All other rules hold.',
+    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody. Nothing is validated. All else holds.',
     { default: 'enforce' },
   ),
   addresses: key(ADDRESSES, 'Who may use the route; `addresses` of the file holds too. Default: everybody.', {
@@ -281,12 +281,12 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Its name alone, or an object.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows for the callers in their `security`. Its name alone, or an object.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(
     ROUTE,
-    'What is let through; all else is refused with 404. The row with the most specific path counts: an exact path before a template, that before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
+    'What is let through; all else gets 404. The row with the most specific path counts: an exact path before a template, that before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
     { maxItems: 10_000, default: [] },
   ),
 }

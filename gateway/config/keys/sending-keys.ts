@@ -13,7 +13,7 @@ const FIELD_NAMES = { minItems: 1, maxItems: 100, uniqueItems: true } as const
 const REWRITE = keys(
   {
     prefix: text(
-      'Takes the place of what stands before `/*` in the path of the row. `/` alone takes it away. For a row whose path ends in `/*`.',
+      'Takes the place of what stands before `/*` in the path of the row. `/` alone removes it. For a row whose path ends in `/*`.',
       { maxLength: 1024, examples: ['/v2', '/'] },
     ),
     path: text(

@@ -22,14 +22,11 @@ export const ONE_LINE = {
 /** Where one secret is, never the secret itself: exactly one of the two. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
-    env: anyText(
-      "The variable that holds it, in capital letters. Its value is that of the gateway's start.",
-      {
-        pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
-        patternErrorMessage: 'must be the name of an environment variable, in capitals',
-        examples: ['PARTNER_SECRET'],
-      },
-    ),
+    env: anyText('The variable that holds it, in capital letters. It is read when the gateway starts.', {
+      pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
+      patternErrorMessage: 'must be the name of an environment variable, in capitals',
+      examples: ['PARTNER_SECRET'],
+    }),
     file: anyText(
       'The file that holds it, on one line: `/…`, or `./…` or `../…` from the working directory.',
       {

@@ -4,7 +4,7 @@ import { SECRET } from './shared-keys.ts'
 
 const TRACING = keys({
   endpoint: text(
-    'The URL that spans are posted to, in the JSON of OTLP. Environment: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; or OTEL_EXPORTER_OTLP_ENDPOINT, to which /v1/traces is added.',
+    'The URL that spans are posted to, as OTLP in JSON. Environment: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; or OTEL_EXPORTER_OTLP_ENDPOINT, to which /v1/traces is added.',
     { examples: ['http://127.0.0.1:4318/v1/traces'] },
   ),
   headers: key(
@@ -16,22 +16,22 @@ const TRACING = keys({
         patternErrorMessage: 'must have the names of header fields as its keys',
       },
     }),
-    'What is sent along, such as a key. Each value is in an environment variable or in a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
+    'Headers of each post, such as a key. Each value is in an environment variable or a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
     { maxProperties: 32, default: {}, examples: [{ Authorization: { file: '/run/secrets/otlp' } }] },
   ),
   caFile: text(
-    "PEM: the authorities that the endpoint's certificate may be of. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
+    "PEM: the authorities that may have issued the endpoint's certificate. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
     { examples: ['/run/tls/collector-ca.pem'] },
   ),
   compression: choice(['none', 'gzip'], 'Compresses posts. Environment: OTEL_EXPORTER_OTLP_COMPRESSION.', {
     default: 'none',
   }),
-  timeoutMs: integer('For one post with its response. Environment: OTEL_EXPORTER_OTLP_TIMEOUT.', {
+  timeoutMs: integer('How long a post with its response may take. Environment: OTEL_EXPORTER_OTLP_TIMEOUT.', {
     range: [1, 600_000],
     default: 10_000,
   }),
   ratio: share(
-    'How many of the requests without a parent get spans, 0 to 1. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
+    'The share of requests without a parent that get spans, 0 to 1. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
     { default: 1, examples: [0.1] },
   ),
   parents: choice(
@@ -44,7 +44,7 @@ const TRACING = keys({
     { range: [1, 600_000], default: 1000, examples: [5000] },
   ),
   maxQueue: integer(
-    'How many spans may wait, at about 1 KiB each; more are dropped and counted. Environment: OTEL_BSP_MAX_QUEUE_SIZE.',
+    'How many spans of about 1 KiB may wait; more are dropped and counted. Environment: OTEL_BSP_MAX_QUEUE_SIZE.',
     { range: [128, 65_536], default: 2048, examples: [8192] },
   ),
   serviceName: text('`service.name` of the resource. Default: countersign. Environment: OTEL_SERVICE_NAME.', {

@@ -42,7 +42,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'Requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
+    'What becomes of requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -72,7 +72,7 @@ const TIMEOUTS = keys({
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
-    "Bytes a second of a client's request body, beyond the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends it.",
+    "Minimum rate of a client's request body, after the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends it.",
     { range: [0, 1_000_000_000], default: 500 },
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
@@ -81,7 +81,7 @@ const TIMEOUTS = keys({
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    "After that grace, and at a restart: until what is still open is broken off. The grace, this and half a second must fit the orchestrator's deadline.",
+    "After that grace, and at a restart: how long what is open may go on. The grace, this and half a second must fit the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
@@ -117,16 +117,16 @@ export const TRAFFIC_KEYS = {
     { env: 'GATEWAY_LOG_FORMAT', restart: true },
   ),
   trustedProxies: networks(
-    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
+    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never who calls.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440), which they must remove from requests of clients. On routes with `clientCert` it goes upstream; to the gateway it proves nobody.',
+    "Addresses and networks of proxies that end TLS and name the client's certificate in `Client-Cert` (RFC 9440), which they must remove from requests of clients. On routes with `clientCert` it goes upstream; to the gateway it proves nobody.",
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may fold to a name that the gateway guards.',
+    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may be one that services take for a guarded name.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
@@ -157,7 +157,7 @@ export const TRAFFIC_KEYS = {
   maxBodyBytes: bytes("Bytes that a request's body may have; more gets 413. A route may give its own.", {
     default: 1_048_576,
   }),
-  timeouts: key(TIMEOUTS, 'Bounds on time, in milliseconds but where the name says otherwise.', {
+  timeouts: key(TIMEOUTS, 'Bounds on time, in milliseconds unless the name says otherwise.', {
     default: {},
     examples: [{ bodyIdleMs: 300_000 }],
   }),

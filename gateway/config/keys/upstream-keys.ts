@@ -36,7 +36,7 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: any number. A failure is one of `statuses`, no connection, or no whole response, unless that was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless it was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens it.', {
@@ -47,7 +47,7 @@ const BREAKER = keys({
     range: [100, 3_600_000],
     default: 10_000,
   }),
-  minRequests: integer('With fewer responses and failures in the window the percentage says nothing.', {
+  minRequests: integer('With fewer responses and failures in the window the percentage does not count.', {
     range: [1, 1_000_000],
     default: 20,
   }),
@@ -72,11 +72,11 @@ const RETRY = keys({
     'Statuses that are not passed on when there may be a better one.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
-  budgetPercent: integer('Retries for every hundred requests of the group; up to ten of them are saved up.', {
+  budgetPercent: integer('Retries per hundred requests; ten are saved up, or 10 × `minPerSecond` if more.', {
     range: [0, 100],
     default: 20,
   }),
-  minPerSecond: integer('Retries in each second that are allowed beside the budget.', {
+  minPerSecond: integer('Retries in each second beside the budget.', {
     range: [0, 10_000],
     default: 1,
   }),
