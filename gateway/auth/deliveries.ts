@@ -9,7 +9,7 @@ export interface Delivery {
 
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
-/** Knows webhooks of GitHub and of described schemes. It remembers those that the service has answered 2xx, so that a redelivery passes. */
+/** Knows webhooks of GitHub and of described schemes. It remembers only those that the service has answered 2xx: others may be redelivered. */
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()

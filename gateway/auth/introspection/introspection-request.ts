@@ -53,13 +53,13 @@ function readInTime(file: string, signal: AbortSignal): Promise<string> {
   })
 }
 
-/** RFC 6749 section 2.3.1. */
+/** Credentials as RFC 6749 section 2.3.1 encodes them. */
 function basic(id: string, secret: string): string {
   const encoded = [id, secret].map((part) => new URLSearchParams({ '': part }).toString().slice(1))
   return `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`
 }
 
-/** Makes a JWT for the issuer (RFC 7523 section 3). It names no key, because issuers have names of their own for keys. */
+/** Makes a JWT for the issuer (RFC 7523 section 3). It names no key: issuers have their own names. */
 function assertion(
   pem: string,
   { clientId, issuer }: { readonly clientId: string; readonly issuer: string },

@@ -141,7 +141,7 @@ function derivedValue(message: SignedRequest, name: string, parameter: unknown):
   return values[name] ?? ''
 }
 
-/** A parameter that is there twice has no one value (RFC 9421 section 2.2.8). @throws NoValue */
+/** The value of a parameter, if it is there once (RFC 9421 section 2.2.8). @throws NoValue */
 function queryValue(query: URLSearchParams, name: unknown): string {
   const decoded = percentDecoded(name)
   const [value, another] = decoded === undefined ? [] : query.getAll(decoded)

@@ -205,7 +205,7 @@ function isNumericDate(value: unknown): value is number {
   return Number.isFinite(value)
 }
 
-/** RFC 9470 section 6. A claim of another form counts as missing, since only some rows ask for it. */
+/** Reads `auth_time` (RFC 9470 section 6). One of another form counts as missing: only some rows need it. */
 function authenticatedAtMs(time: unknown, nowMs: number, clockToleranceMs: number): number | undefined {
   if (!isNumericDate(time) || time * 1000 > nowMs + clockToleranceMs) return undefined
   return time * 1000 + clockToleranceMs

@@ -43,7 +43,7 @@ export class JsonFile<T> {
   #headers: Spans | undefined
   /** Number of faults that were only counted. */
   #uncollected = 0
-  /** The place is undefined where nothing was read. */
+  /** `offset` is undefined where nothing was read. */
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []
 
   /**

@@ -9,8 +9,8 @@ const INTRODUCTION = `# Configuration reference
 
 \`npm run schemas\` writes this page from [config/schemas/](../../config/schemas). [configuration.md](../operate/configuration.md) says what the keys are for.
 
-In brackets stand the type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit is in force only after one, and the
-variable that takes the place of the key, with commas in a list. A key that is missing and has no default does nothing, unless its text says more.
+In brackets stand the type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit needs one, and the variable that takes
+the place of the key, with commas in a list. A key that is missing and has no default does nothing, unless its text says more.
 `
 const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
 const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
@@ -27,8 +27,8 @@ function removedHeaders(): string {
   })
   return `## Request headers that are removed
 
-The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is removed\`; an edit of
-gateway.json begins anew. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
+The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is removed\`, as is
+the first after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
 \`method_override\`, unless \`requestHeaders.allow\` of the row has the name.
 
 | says | header | kept | logged |

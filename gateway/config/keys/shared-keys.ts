@@ -19,7 +19,7 @@ export const ONE_LINE = {
   patternErrorMessage: 'must be one line of printable text',
 } as const
 
-/** Where one secret is, never the secret itself: exactly one of the two. */
+/** The place of one secret, never the secret itself: `env` or `file`. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
     env: anyText('The variable that holds it, in capital letters. It is read when the gateway starts.', {

@@ -72,5 +72,5 @@ export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>
   patternErrorMessage: `must be one of ${PRESETS.join(', ')}, or an object`,
 })
 
-/** As the operator wrote it: the name of a preset, or what differs from one. */
+/** `tokens` as written: the name of a preset, or what differs from one. */
 export type WrittenTokens = Written<typeof TOKENS>

@@ -155,7 +155,7 @@ export class Reloader<T> {
     if (parsed === undefined) this.#watches[at]?.again()
     else if (parsed.faults === undefined) this.#accept({ texts, value: parsed.value })
     else this.#doubt(at, texts, parsed.faults)
-    // An edit of another file is known when the last one is read.
+    // Edits of the other files are known when the last is read.
     if (this.#failed !== undefined) this.#watches.at(-1)?.againLater(performance.now() - beganMs)
   }
 

@@ -69,7 +69,7 @@ function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })
   )
 }
 
-/** A list that was issued after those of its owner that are in force, and not in the future. */
+/** True for a list issued after those of its owner that are in force, and not in the future. */
 function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], nowMs: number): boolean {
   const known = inForce.filter((one) => one.file === file && one.owner === owner)
   if (issuedMs === undefined || issuedMs > nowMs || known.length === 0) return false

@@ -28,7 +28,7 @@ export function canonicalName(text: string): string | undefined {
     .join(',')
 }
 
-/** Spaces at the end of a value count only when the last is escaped. */
+/** Removes spaces at the end of a value, except an escaped one. */
 function withoutClosingSpaces(value: string): string {
   let end = value.length
   while (value[end - 1] === ' ') end -= 1

@@ -96,7 +96,7 @@ export function checkTargets(json: JsonFile<unknown>, path: string, targets: rea
   )
 }
 
-/** A path without a query, in the form in which paths are compared. */
+/** Wants one path without a query, in canonical form. */
 function checkPathFault(path: string): string | undefined {
   if (path.endsWith('*')) return `must be one path, but is ${describeValue(path)}`
   return pathFault(path)
