@@ -8,7 +8,7 @@ export interface KeyEntry extends Journaled {
   state: 'in_progress' | 'unknown' | 'done'
   /** True while its outcome is still to be written. */
   isAwaited: boolean
-  /** Another key with the same code. Only `KeyIndex` writes this member and the two below. */
+  /** Another key with the same `codeOf`. Only `KeyIndex` writes this member and the two below. */
   sameCode: KeyEntry | undefined
   /** The neighbours among the keys of the same caller. */
   older: KeyEntry | undefined
@@ -40,7 +40,7 @@ interface CallersKeys {
   newest: KeyEntry | undefined
 }
 
-/** Index behind the name of the secret in an id. Most ids have the same name, so it is not part of the code. */
+/** Where the code begins in an id: behind the name of the secret, which is the same in most ids. */
 const CODE_FROM = 6
 
 /**

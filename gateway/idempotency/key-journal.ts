@@ -15,7 +15,7 @@ const SLICE = 1 / 64
 export interface KeyJournalOptions {
   readonly directory: string
   readonly secrets: KeySecrets
-  /** `synced` waits for the disk, otherwise a record is durable once the operating system has it. */
+  /** A record is durable once the disk has it; false: once the operating system has it. */
   readonly syncs: boolean
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
@@ -45,8 +45,9 @@ interface Put {
 const UNWRITTEN = new Error('the record of an idempotency key cannot be written')
 
 /**
- * The records of keys, in segments that only grow. The oldest segment is removed when nothing in it is live; where too much is
- * dead, its live records are copied to the newest one first. As only the oldest goes, a record never outlives a later one of its key.
+ * The records of keys, in segments that only grow. Live is the last record of a kept key. The oldest segment is removed when none in
+ * it is live; where too much is dead, its live records are copied to the newest first.
+ * Only the oldest goes, so no record outlives a later one of its key.
  */
 export class KeyJournal {
   readonly #options: KeyJournalOptions
@@ -194,7 +195,7 @@ export class KeyJournal {
     return isWritten
   }
 
-  /** A failed write may leave bytes in the file. */
+  /** Updates the size. A failed write may leave bytes. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true
@@ -275,7 +276,7 @@ export class KeyJournal {
     return this.#lastOpened?.text
   }
 
-  /** To be called once a second: retries writes, begins and removes segments. @param again the record of a key in the present clock */
+  /** Called once a second: retries writes, begins and removes segments. @param again the record of a key in the present clock */
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
@@ -404,7 +405,6 @@ export class KeyJournal {
     this.#isMeasured = false
   }
 
-  /** Gives the files up. */
   close(): void {
     this.flush()
     this.#log.close()

@@ -33,7 +33,7 @@ export interface KeyRecord {
 }
 
 const NEWLINE = 0x0a
-/** Digits of each byte. V8 takes ten times as long to format 32 bits at once. */
+/** Hex of each byte. V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 /** Begins a line of sealed responses. No name begins with it. */
 const SEALED = '='
@@ -64,7 +64,7 @@ interface Lines {
 /**
  * Each record is a line: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With `done` the
  * request id is sealed with the response, and the span says where. Other records are not sealed, which halves the time: callers are
- * names, and the audit trail has request ids in clear. Responses are sealed together, before their lines: that halves the cost.
+ * hashes, and the audit trail has request ids in clear. Responses are sealed together, before their lines: that halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []

@@ -77,7 +77,7 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
 /**
  * Makes the file of a new segment, numbered behind all files there and behind the newest known one, which may have been removed.
  *
- * @returns where `header` is still to be written
+ * @returns also `header`, still to be written
  * @throws Error of the system
  */
 export function createSegment(
@@ -109,7 +109,7 @@ function numberOf(name = ''): number {
   return Number(NAME.exec(name)?.[1] ?? 0)
 }
 
-/** @returns undefined for a segment that was not begun @throws Error that names the file */
+/** @returns undefined for a file without a whole first line @throws Error that names the file */
 function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound): FoundSegment | undefined {
   const text = readFileSync(file)
   let at = text.indexOf(NEWLINE) + 1

@@ -15,9 +15,9 @@ export interface KeyedRequest {
   readonly keepMs: number
   /** Keys of one caller that are kept at a time. */
   readonly maxKeys: number
-  /** A request whose outcome is unknown is sent again: the service resolves it. */
+  /** True: a request of unknown outcome is sent again: the service resolves it. */
   readonly resolves: boolean
-  /** A turn of the event loop ends, and other requests go on in the same call. */
+  /** True at the end of a turn of the event loop: other requests follow in the same call. */
   readonly isAtTurnEnd?: boolean
   /** Where gateways share a store: `local` asks this gateway's keys alone while the store is away. Default: `deny`. */
   readonly onStoreFailure?: 'deny' | 'local'
@@ -215,7 +215,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return { entry, requestId, fingerprint, otherwise: 'free' }
   }
 
-  /** Undefined when the request may be sent. */
+  /** The outcome; undefined when the request may be sent. */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
     const record = this.#journal.read(entry)
     // The content of its request is lost with a damaged record, so nothing can resolve it.
@@ -297,7 +297,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.liveBytes < maxBytes ? response : statusOf(response)
   }
 
-  /** To be called once a second and at the end. */
+  /** Called once a second and at the end. */
   maintain(): void {
     if (this.#isSuspended) return
     this.#sweepSome()
@@ -363,20 +363,20 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return ids
   }
 
-  /** After `suspend`: the files are this process's again. */
+  /** Takes the files back after `suspend`. */
   resume(): void {
     this.#isSuspended = false
     this.#journal.resume()
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
   }
 
-  /** After `suspend`: another process has the files, and gets the outcomes of what is still in progress here. */
+  /** Leaves the files to another process, which gets the outcomes of what is still in progress here. */
   leaveTo(elsewhere: Elsewhere): void {
     this.#elsewhere = elsewhere
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
   }
 
-  /** Keys that the process before has begun are in progress there, until `apply` or `release`. */
+  /** Marks keys as in progress at the process before, until `apply` or `release`. */
   inherit(ids: readonly string[]): void {
     for (const id of ids) {
       const entry = this.#keys.get(id)
@@ -387,7 +387,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** As `finish`, for the process before. */
+  /** Finishes a key for the process before. */
   apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
     const entry = this.#keys.get(id)
     if (entry === undefined || !this.#inherited.delete(entry)) run(NOT_HERE)

@@ -34,7 +34,7 @@ interface Request {
   readonly address: string
 }
 
-/** What is left of each limit beside two requests, and the factors of the plans. */
+/** What each limit allows beyond two requests, and the factors of the plans. */
 interface Edit {
   readonly do: 'edit'
   readonly spare: readonly number[]
@@ -171,7 +171,7 @@ function renamed(row: LimitRow, name: string): LimitRow {
   return { ...row, name: `${name}-${row.windowMs}`, ...(row.next && { next: renamed(row.next, name) }) }
 }
 
-/** By the name of each policy. */
+/** Decisions by policy name. */
 type Told = Map<
   string,
   { readonly allowed: boolean; readonly remaining: number; readonly resetSeconds: number }

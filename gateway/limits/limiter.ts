@@ -59,7 +59,7 @@ export class Limiter {
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const windows = rows.flatMap(windowsOf)
     const matched = matchRows([...olds.keys()], windows)
-    /** The row that takes the counters over; others copy them. */
+    /** Rows that take counters over, by old record; others copy them. */
     const heirs = new Map<RowRecord, LimitRow>()
     for (const [row, old] of matched)
       if (!heirs.has(old) || old.windowMs === row.windowMs) heirs.set(old, row)
@@ -80,7 +80,7 @@ export class Limiter {
     if (!this.#closed) this.#putTable(nowMs)
   }
 
-  /** Undefined: nothing limits the request. @param plan that of the client */
+  /** The row that limits a request. @param plan of the client */
   find(path: string, method: string, plan?: string): LimitRow | undefined {
     return this.#table.find(path, method, plan)
   }
@@ -156,13 +156,13 @@ export class Limiter {
     return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 
-  /** The rows in force, each of one window, with their counters, for readers. */
+  /** The rows in force, each of one window, with their counters. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }
   }
 
-  /** To be called once a second. */
+  /** Called once a second. */
   maintain(): void {
     const durable = () => this.#counters.filter((counters) => isDurable(counters.record))
     const nowMs = this.#clock()
@@ -209,8 +209,8 @@ export class Limiter {
   }
 
   /**
-   * Hits of an id are either in segments or in the snapshot, so that a restart counts none twice. A row that an edit makes durable, or
-   * no longer durable, gets a new id.
+   * Puts an edit in force. A row that becomes durable, or no longer is, gets a new id: hits of an id are in segments or in the snapshot,
+   * else a restart would count them twice.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): void {
     const before = counters.record
@@ -221,7 +221,7 @@ export class Limiter {
     this.#appendAll(counters, nowMs)
   }
 
-  /** Begins a further window of a row with the hits of another window: each hit counts in all windows of its row. */
+  /** Begins a further window of a row with the hits of another: each hit counts in all windows of its row. */
   #copy(from: Counters, row: LimitRow, nowMs: number): Counters {
     const record = { ...editedRecord(from.record, row, nowMs), id: this.#newId() }
     const copy = new Counters(record, this.#budget)

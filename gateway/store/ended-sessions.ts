@@ -44,7 +44,7 @@ interface EndedSessionsOptions {
 export class EndedSessions {
   readonly #options: EndedSessionsOptions
   readonly #ended: RememberedKeys
-  /** Session ids of this gateway, and when each ended. */
+  /** Sessions that ended here, with times, to be sent. */
   readonly #unsent = new Map<string, number>()
   /** Hashes of sessions that ended elsewhere and that the store has lost. */
   readonly #unsentHashes = new Set<string>()

@@ -7,8 +7,8 @@ export interface Script {
 }
 
 /**
- * KEYS: a key, and the sorted set of all keys of its caller with the times when they expire. ARGV: the id of the key, a token of the
- * request, then what each script says.
+ * KEYS: a key, and the sorted set of all keys of its caller with their expiry times. ARGV: the id of the key, a token of the
+ * request, then those that each script names.
  *
  * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state is `begun`, `again` (begun after it was unknown),
  * `unknown` or `done`. The lease ends in epoch milliseconds on the server's clock, the token is that of the request that began the key,

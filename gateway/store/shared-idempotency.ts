@@ -62,11 +62,11 @@ const TICK_MS = 1000
 const MAX_BATCH = 1000
 /** Time after which the caller is told that the store did not take an outcome. */
 const MAX_LATE_MS = 5000
-/** Number of open keys from which on a begin without a reply is not taken back: its key may stay begun for its lease. */
+/** Open keys from which on no begin without a reply is taken back: its key may stay begun for its lease. */
 const MAX_UNSURE = 10_000
 /** Times that a key is taken back: the store may carry out a command of a lost connection after those of the next one. */
 const TAKEN_BACK_TIMES = 3
-/** Stands beside the id of a request until it has a response. */
+/** The response of a request that has none yet. */
 const NO_RESPONSE = statusOf({ status: 0 })
 /** See `idempotency-scripts.ts`. */
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
@@ -154,7 +154,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     }
   }
 
-  /** See KeyTable.finish. Also an error when another request was told meanwhile that the key is unknown. */
+  /** See KeyTable.finish. It is an error, too, when another request was told meanwhile that the key is unknown. */
   finish(held: SharedKey | HeldKey, finish: Finish, run: OnFinished): void {
     if ('entry' in held) {
       this.#options.local()?.finish(held, finish, run)
@@ -222,7 +222,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#cancelTick ??= this.#options.timers.after(TICK_MS, this.#tick)
   }
 
-  /** Renews leases, and tells the outcomes that the store has not taken. Not left to a process after a restart: each ends its own keys. */
+  /** Renews leases, and tells the outcomes that the store has not taken. After a restart the old process still ends its own keys. */
   readonly #tick = (): void => {
     this.#cancelTick = undefined
     const { breaker, timers } = this.#options
@@ -236,7 +236,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       if (left <= 0 || (held.kind === 'begun' && nowMs - held.sinceMs < RENEW_MS)) continue
       left--
       if (held.kind === 'begun') held.sinceMs = nowMs
-      // Behind those that wait for their turn.
+      // It goes behind those that wait.
       this.#open.delete(held)
       this.#open.add(held)
       this.#tell(held)

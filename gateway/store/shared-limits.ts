@@ -7,7 +7,7 @@ import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts
 /** Nothing was counted, and the request is refused. */
 const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
-/** The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too, for when the store goes away. */
+/** The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too, for outages. */
 export class SharedLimits {
   readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly #takes: Pick<SharedTakes, 'take'>
@@ -22,7 +22,7 @@ export class SharedLimits {
     return this.#local.find(path, method, plan)
   }
 
-  /** Counts a request at all gateways together. Known at once while the store is away. @param caller as of `Limiter.take` */
+  /** Counts a request at all gateways together. `take` is known at once while the store is away. @param caller as in `Limiter.take` */
   ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
     const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))

@@ -51,7 +51,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
-  /** Time since which accepted messages may be missing in the store. Undefined: none is. */
+  /** Time since which accepted messages may be missing in the store. Undefined: none. */
   #lackingSinceMs: number | undefined
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
@@ -116,7 +116,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return promise
   }
 
-  /** Writes over what a refused attempt left. It lasts the whole lifetime: another gateway may have accepted the message later. */
+  /** Writes over what a refused attempt left, for a whole lifetime: another gateway may have accepted the message later. */
   #write(key: string): Promise<StoreReply | undefined> {
     const { lifetimeMs, id } = this.#options
     return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)

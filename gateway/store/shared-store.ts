@@ -9,7 +9,7 @@ import { StoreKeys } from './store-keys.ts'
 
 interface SharedStoreObserver extends BreakerObserver {
   onFault(cause: string): void
-  /** The store has been reached, and was not before or has lost its data since. */
+  /** The store was reached for the first time, or again after a loss of data. */
   onNewData?(): void
 }
 

@@ -35,7 +35,7 @@ export class SharedTakes {
 
   /**
    * Counts the hits of a request at all gateways together: in all windows of the rows that are enforced, or in none. `done` is called
-   * once, and before this returns when the store is known to be away. @param key, caller as of `Limiter.take`
+   * once, and before this returns when the store is known to be away. @param key, caller as in `Limiter.take`
    */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
@@ -181,7 +181,7 @@ export interface SharedRow {
   readonly next?: SharedRow
   /** The next row that counts the request. */
   readonly beside?: SharedRow
-  /** The key `per` of a row beside another. */
+  /** `per` of a row beside another. */
   readonly per?: LimitRow['per']
   /** True when the row counts together with the row beside it: in both or in none. */
   readonly isJoined?: boolean

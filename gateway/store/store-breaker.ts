@@ -6,7 +6,7 @@ import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
-  /** Calls `run` after `ms`. @returns takes it back */
+  /** Calls `run` after `ms`. @returns cancels it */
   after(ms: number, run: () => void): () => void
   /** Calls `run` when what has arrived by now has been read. */
   soon(run: () => void): void
@@ -31,7 +31,7 @@ export interface StoreCall {
   fits?(reply: StoreReply): boolean
   /** Called once. Must not throw. @param reply undefined: the store is away; it may have carried the command out */
   done(reply: StoreReply | undefined): void
-  /** Called instead of `done` when the server does not know the script; without it that is a failure like others. */
+  /** Called instead of `done` when the server does not know the script. Default: that is a failure like others. */
   scriptMissing?(): void
 }
 
@@ -70,8 +70,8 @@ const SETTLED_MS = 10_000
 const GIVE_UP_MS = 500
 
 /**
- * Opens when a command fails or has no reply within the deadline: all callers are told that the store is away, later ones at once. A
- * probe with a reply in time closes it, also at the start. One timer serves all commands.
+ * Opens when a command fails or has no reply within the deadline: all callers are told that the store is away, later ones at once. It
+ * begins open; a probe with a reply in time closes it. One timer serves all commands.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
@@ -141,7 +141,7 @@ export class StoreBreaker {
   }
 
   #replied(pending: Pending, reply: StoreReply): void {
-    // Otherwise it comes too late: the caller has been told that the store is away.
+    // Too late: the caller has been told that the store is away.
     if (!this.#pending.has(pending)) return
     if (pending.call.fits?.(reply) === false) {
       this.#open(pending.call.key, 'an unexpected reply')

@@ -97,7 +97,7 @@ async function look(
   }
 }
 
-/** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
+/** Tries each command of a gateway, also those in scripts: a server checks rights for them too. */
 async function tryCommands(
   send: Send,
   { prefix, kind }: StoreSettings,

@@ -87,7 +87,7 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
-    // First the position, then what stands there, so that nothing between the two is missed.
+    // First the position, then what the stream cannot tell: nothing between is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing()
     this.#isCurrent = true

@@ -28,7 +28,7 @@ export class StoreKeys {
     this.#remembered.clear()
   }
 
-  /** `<prefix>:{<hash>}`: by the hash a cluster spreads keys. @param space such as the identity of a limit; holds no NUL */
+  /** `<prefix>:{<hash>}`: a cluster spreads keys by the hash. @param space such as the identity of a limit; holds no NUL */
   keyOf(space: string, name: string): string {
     const text = `${space}\0${name}`
     const known = this.#remembered.get(text)
@@ -38,7 +38,7 @@ export class StoreKeys {
     return key
   }
 
-  /** For a name that comes once, such as the id of a message: it is not remembered. */
+  /** The key of a name that comes once, such as a message id. Not remembered. */
   keyOfOnce(space: string, name: string): string {
     return `${this.#prefix}:{${this.hashOf(`${space}\0${name}`)}}`
   }

@@ -25,14 +25,14 @@ interface StoreMemberOptions {
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly ownSessions: () => Iterable<readonly [sid: string, atMs: number]>
-  /** Another gateway has seen a bad credential; its caller as `failures.keyOf` gives it. */
+  /** Called when another gateway has seen a bad credential. @param caller from `failures.keyOf` */
   readonly onFailure: (caller: string) => void
   readonly onAway: (cause: string) => void
   readonly onBack: (awayMs: number) => void
   readonly onFault: (cause: string) => void
 }
 
-/** Difference that two clocks may have, with the lateness of a command. */
+/** Most that two clocks differ, plus the lateness of a command. */
 const SLACK_MS = 1000
 
 export class StoreMember {

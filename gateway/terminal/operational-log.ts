@@ -14,7 +14,7 @@ interface LogOptions {
   readonly service: Service
 }
 
-/** The operational log on standard error in the form that `format` names; without it lines for people in a terminal, else JSON of pino. */
+/** The operational log on standard error in the form that `format` names; by default lines for people in a terminal, else JSON of pino. */
 export function operationalLog({ level, format, service }: LogOptions): Logger {
   // Synchronous: the log is small, and its last lines must not be lost.
   const stderr = destination({ fd: 2, sync: true })

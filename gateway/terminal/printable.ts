@@ -3,7 +3,7 @@ const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\
 
 /**
  * Text from a file, the network or a log, made fit for a terminal: what could move its cursor, change its title or hide a part
- * of a line is written as `\u001b`. Tabs stay.
+ * of a line is escaped, as `\u001b`. Tabs stay.
  */
 export function printable(text: string): string {
   return text.replaceAll(UNPRINTABLE, (found) =>

@@ -17,7 +17,7 @@ import { createIssuer, type TestIssuer } from './test-issuer.ts'
 export type { AuditRecord, ClientCertificate, LogLine }
 
 export interface GatewayOptions extends Configuration {
-  /** The service: `http://127.0.0.1:3000`. Default: what the configuration says. */
+  /** Address of the service. Default: what the configuration says. */
   readonly upstream?: string
   /** Further variables of the gateway, for example secrets that clients.json names. */
   readonly env?: Readonly<Record<string, string>>
@@ -62,7 +62,7 @@ export interface TestGateway {
 const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
   .map((path) => fileURLToPath(new URL(path, import.meta.url)))
   .find(existsSync) as string
-/** As the gateway has it when the configuration says nothing. */
+/** What the gateway uses when the configuration says nothing. */
 const DEFAULT_ISSUER = 'http://localhost:8080'
 
 /** Starts a gateway and waits until it serves. @throws Error with what the gateway said, when it cannot start */
@@ -145,7 +145,7 @@ function environmentOf(
   }
 }
 
-/** Publishes the keys of the tokens. The test may end without it. */
+/** Publishes the keys of the tokens. Keeps no test running. */
 async function serveKeys({ jwks }: TestIssuer): Promise<Server> {
   const server = createServer((_req, res) => {
     res.setHeader('content-type', 'application/json').end(JSON.stringify(jwks))

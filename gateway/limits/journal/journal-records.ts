@@ -21,7 +21,7 @@ export interface Hit {
 /** The part of a file that was not used. It does not stop the start. */
 export interface Ignored {
   readonly file: string
-  /** Lines that the journal did not write like that: torn by a crash, or edited. */
+  /** Lines that the journal did not write so: torn by a crash, or edited. */
   readonly damagedLines: number
   /** Counted from 1; 0 when none is damaged, or when the file as a whole cannot be read. */
   readonly firstDamagedLine: number

@@ -16,8 +16,8 @@ import {
 } from './journal-records.ts'
 
 /**
- * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: it is counted in memory
- * and written later; a crash may let more than the limit through.
+ * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: the hit is counted in
+ * memory and written later; a crash may let more than the limit through.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
@@ -52,9 +52,9 @@ export function isDurable(record: RowRecord): boolean {
 }
 
 /**
- * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended, before the take that counted
- * them returns, to segments `hits-<start>.ndjson`; a segment is never rewritten, and removed when no window needs a hit of it. Hits
- * under shorter windows are in `snapshot.ndjson`, which `close` writes.
+ * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended to segments `hits-<start>.ndjson`
+ * before their take returns. A segment is never rewritten; it is removed when no window needs its hits. Hits under shorter windows
+ * are in `snapshot.ndjson`, which `close` writes.
  *
  * A wall clock that is ahead erases nothing: segments are removed by the time of `ConservativeClock`.
  */

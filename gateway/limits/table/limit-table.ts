@@ -29,7 +29,7 @@ export interface LimitRow
   readonly beside?: LimitRow
   /** The factor of the plan that `limit` is for. */
   readonly factor?: number
-  /** The row of the table whose counts this row uses, where it was made from that row with `beside` or `factor`. */
+  /** The row of the table that this one was made from, with `beside` or `factor`; it has the counts. */
   readonly origin?: LimitRow
 }
 
@@ -104,13 +104,13 @@ export class LimitTable {
   }
 }
 
-/** In lower case, with a closing slash. */
+/** The path in lower case, with a closing slash. */
 function closedPath(path: string): string {
   const lower = path.toLowerCase()
   return lower.endsWith('/') ? lower : `${lower}/`
 }
 
-/** Makes a test whether the row covers a path, which is given as `closedPath` makes it. */
+/** Makes the test that tells whether the row covers a path made by `closedPath`. */
 function coverOf(row: LimitRow): (closed: string) => boolean {
   if (isTemplate(row.path)) {
     const table = new PathTable([row])

@@ -58,8 +58,8 @@ function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor
 }
 
 /**
- * Finds what in limits.json does not fit the other files: plans of clients that it lacks, plans that no client can have, and
- * `overall` with a cluster, in which a script sees only keys of one server.
+ * Finds what in limits.json does not fit the other files: a client's plan that is missing, plans that no client can have, and
+ * `overall` with a cluster, where a script sees only keys of one server.
  */
 export function limitFaults(
   file: string,

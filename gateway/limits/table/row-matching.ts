@@ -31,8 +31,8 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Finds the old row whose counts each new row continues. It has the same path and methods, and the shortest window that is at least as
- * long, else the longest; several rows may continue one. Without such a row, it has the same name, and no row continues it yet.
+ * Finds the old row whose counts each new row continues: one with its path and methods, else one with its name that no row continues.
+ * Of several windows it is the shortest that is at least as long, else the longest. Several rows may continue one old row.
  *
  * @param rows each of one window
  */

@@ -16,7 +16,7 @@ const MAX_KEYS = 1_000_000
 const SWEEP = 2
 /** Keys that are checked before a new key is refused: of its row, and of another row. */
 const SWEEP_FOR_ROOM = 64
-/** Rows searched for one with keys of the common half. */
+/** Most rows that `makeRoom` looks at. */
 const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>

@@ -24,7 +24,7 @@ export interface WindowRule {
   readonly windowMs: number
   /** Hits at or before this epoch time never count. */
   readonly horizonMs: number
-  /** Hits of one slice of the time are one entry; 0: each hit is an entry of its own. */
+  /** Length of a slice, whose hits are one entry; 0: each hit is an entry. */
   readonly sliceMs: number
   /** Factor of the plan for which `limit` is; undefined without a plan. */
   readonly factor: number | undefined
@@ -33,7 +33,7 @@ export interface WindowRule {
 /** A hit, or the hits of a slice with the time of the newest. */
 export type Entry = readonly [atMs: number, count: number]
 
-/** Larger limits are counted in slices. */
+/** The largest limit with a log. */
 const MAX_LOGGED = 1_000
 const SLICES = 100
 
@@ -73,7 +73,7 @@ export function refusedForCapacity(rule: WindowRule): Take {
  * counts.
  *
  * A limit up to 1,000 has a log: the time of each hit. A larger one has slices of a hundredth of the window. The hits of a slice
- * expire with its newest, so late but never early. The memory of slices does not grow with the limit. An edit converts both ways.
+ * expire with its newest: late, but never early. The memory of slices does not grow with the limit. An edit converts between the two.
  */
 export class Window {
   /** Times of the entries, in a ring that grows and shrinks. */
@@ -100,7 +100,7 @@ export class Window {
       const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    // A log has no bound on its memory while more hits count than the limit, so convert only now.
+    // Into a log only now: while more hits count than the limit, it has no bound on its memory.
     if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {
@@ -158,7 +158,7 @@ export class Window {
     return newestMs === undefined || isExpired(newestMs, nowMs, rule)
   }
 
-  /** Oldest first, expired ones too. */
+  /** All entries, oldest first, also expired ones. */
   *entries(): Iterable<Entry> {
     for (let i = 0; i < this.#entries; i++) yield [this.#timeOf(i) ?? 0, this.#countIn(this.#placeOf(i))]
   }

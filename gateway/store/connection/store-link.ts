@@ -46,7 +46,7 @@ export async function withLink<T>(
   }
 }
 
-/** @param onNodeReady called at each connection to a server of a cluster @throws (rejects) like those below */
+/** Connects. @param onNodeReady called at each connection to a cluster's server @throws (rejects) like those below */
 export function dialStore(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const [first] = settings.addresses
   if (first === undefined) throw new TypeError('a store needs an address')
@@ -60,8 +60,8 @@ export function dialServer(settings: StoreSettings, address: Address): Promise<S
 }
 
 /**
- * Asks the Sentinels in turn for the master and connects to it. Their news are not subscribed to: a replaced master drops its clients or
- * does not respond. @throws (rejects) when no Sentinel names a master that says it is one
+ * Asks the Sentinels in turn for the master and connects to it. No need to subscribe to their news: a replaced master drops its clients
+ * or does not respond. @throws (rejects) when no Sentinel names a master that says it is one
  */
 export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   const causes: string[] = []
@@ -209,7 +209,7 @@ function socketOptions({ tls }: StoreSettings) {
   return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
 }
 
-/** With jitter, so that many gateways do not come back in the same moment. @param retries before this one */
+/** The pause, with jitter: many gateways must not come back in the same moment. @param retries before this one */
 export function retryAfterMs(retries: number): number {
   return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
 }
