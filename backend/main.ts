@@ -150,7 +150,7 @@ function listenForStop(): AbortSignal {
   return abort.signal
 }
 
-/** One line that says how to mend it. */
+/** The log line of a failed start. */
 function startFault(fault: unknown): string {
   if (fault instanceof DirectoryInUseError) return fault.message
   if (!(fault instanceof Error)) return 'cannot start'

@@ -54,7 +54,7 @@ function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that repeats the one of a part, of a condition or of a choice between shapes. */
+/** True for a fault that only repeats that of a part, a condition or a choice between shapes. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],

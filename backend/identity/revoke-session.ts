@@ -12,7 +12,7 @@ const MAX_NAMED = 200
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []
-  // Not for probes and the gateway's own fetch of the keys, where nobody reads this field.
+  // Excludes probes and the gateway's own fetch of the keys: nobody reads their field.
   const forwarded = new WeakSet<FastifyRequest>()
   app.addHook('onRequest', async (request) => {
     if (request.headers['x-forwarded-for'] !== undefined) forwarded.add(request)

@@ -1,4 +1,4 @@
-/** How far ahead the century of an expiry date is searched; no document is valid for longer. */
+/** How far from today an expiry date may lie; no document is valid for longer. */
 const EXPIRY_WINDOW_YEARS = 50
 
 /** True when a date of birth `YYMMDD`, with `<<` for unknown parts, is a day in the past. */

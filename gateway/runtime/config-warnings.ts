@@ -16,7 +16,7 @@ import { JWKS_PATH } from './upstream-parts.ts'
 
 /** Number of warnings that are written out. Further ones are counted, because a table can have thousands of rows. */
 const MAX_WARNINGS = 20
-/** Pairs of rows that are compared at most, so that an edit does not hold requests up. */
+/** Most pairs of rows that are compared, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
 /** Requests with other methods need no idempotency key. */
 const KEYED_METHODS = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])

@@ -307,12 +307,12 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   }
 }
 
-/** This process in CDN-Loop (RFC 8586), not guessable without its secret. */
+/** Names this process in CDN-Loop (RFC 8586). Not guessable without its secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
-/** Time between two log lines of a cause, which faults of many certificates share. */
+/** Time between two log lines of a cause, which many certificates share. */
 const OCSP_REPEAT_MS = 1000
 
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {

@@ -81,7 +81,7 @@ export function makeGatewayState(
       onStoreFailure,
       gatewayId,
       clock,
-      // Both are asked only when the store has something to tell.
+      // Both are called later, when `state` exists.
       ownSessions: () => state.revocations.entries(),
       onFailure: (caller) => state.throttle.apply(caller, clock()),
       onAway: (cause) => watch.away(cause),

@@ -29,7 +29,7 @@ import {
   socketOf,
 } from './restart/sockets.ts'
 
-/** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
+/** Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
 const BACKLOG = 4096
 const WHEN_PUBLIC_TAKEN =
   'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
@@ -68,13 +68,13 @@ export function startFailure(error: unknown): {
 
 export type PublicListeners = Awaited<ReturnType<typeof openPublicListeners>>
 
-/** Resolves when all listen. @throws CannotListen */
+/** Opens the listeners; resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
   inForce: InForce,
   options: {
     readonly material: TlsMaterial | undefined
     readonly tickets: TicketKeys
-    /** Sockets that listen already; where there are none, one is opened. */
+    /** Sockets that listen already; for others one is opened. */
     readonly open?: ListeningSockets | undefined
   },
 ) {
@@ -136,7 +136,7 @@ async function loadHttp2({ http2, tls }: Settings): Promise<Http2Protocol | unde
   return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
 }
 
-/** Resolves to the bound port. @throws CannotListen */
+/** Listens; resolves to the bound port. @throws CannotListen */
 export async function listen(server: Server, place: Place): Promise<number> {
   const { host, port, shared = false, open } = place
   if (open === undefined) server.listen({ host, port, reusePort: shared, backlog: BACKLOG })
@@ -192,7 +192,7 @@ export class SecureListener {
     this.http.tls.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
   }
 
-  /** Has the response sent to new connections, while it holds. */
+  /** Sends the response to new connections while valid. */
   staple(staple: Staple | undefined): void {
     this.#staple = staple
   }

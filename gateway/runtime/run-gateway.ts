@@ -138,7 +138,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   return { serving, admin, attestation }
 }
 
-/** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */
+/** Writes pending records once the disk has room again, without waiting for a request; begins new segments and keeps closed ones. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { file } = settings.audit

@@ -115,7 +115,7 @@ export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly s
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
-/** Why a gateway that the user of this process starts would refuse the place of its trail and key. Root may judge that of another user. */
+/** Why a gateway started by this process's user would refuse the place of its trail and key. Empty for root, who may check for others. */
 export function ownerWarnings({
   file,
   sealKeyFile: key,

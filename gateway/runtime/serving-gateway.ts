@@ -82,7 +82,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      // Connections come before anyone asks for readiness: those of a process before, or on a port where others listen.
+      // Here connections come before anyone asks for readiness: on sockets of a process before, or on a shared port.
       if (inheritance !== undefined || settings.reusePort) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {

@@ -73,7 +73,7 @@ export function servedRoutes(
   )
 }
 
-/** A log line for each change of upstreams that are in force, and the counts. */
+/** Logs and counts each change of upstreams that are in force. */
 export function observeUpstreams(
   { log, metrics }: Pick<Gateway, 'log' | 'metrics'>,
   inForce: () => UpstreamGroups,

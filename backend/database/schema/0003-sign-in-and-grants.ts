@@ -1,4 +1,4 @@
-/** What the throttle of sign-ins knows an origin by, and until when a grant's tokens are in force. */
+/** When an origin last signed in, for the throttle, and until when a grant's tokens are in force. */
 export const signInAndGrantsSchema = `
 -- When somebody last signed in from there.
 ALTER TABLE sign_in_attempts ADD COLUMN succeeded_at timestamptz;

@@ -1,4 +1,4 @@
-/** What the housekeeping finds webhooks and verifications by, and how much each sender has left in the database. */
+/** Indexes by which housekeeping finds webhooks and verifications, and how many bytes each sender has stored. */
 export const retentionSchema = `
 CREATE INDEX webhooks_by_age ON webhooks (received_at);
 CREATE INDEX users_by_deletion ON users (deleted_at) WHERE deleted_at IS NOT NULL;

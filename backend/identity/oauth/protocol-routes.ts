@@ -22,8 +22,8 @@ const POST_PATHS = [
 ]
 
 /**
- * The policy of oidc-provider's pages. The provider adds a hash to script-src, where 'none' must then not stand: in its place
- * stands the hash of the empty script.
+ * The policy of oidc-provider's pages. The provider adds a hash to script-src, beside which 'none' is not allowed: the hash of
+ * the empty script takes its place.
  */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"

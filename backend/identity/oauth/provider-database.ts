@@ -16,7 +16,7 @@ const RETRY_AFTER = '1'
 export function providerDatabase(database: Database): Database {
   return {
     ...database,
-    // One statement that deletes a grant can meet a transaction that locks rows of it in another order (40P01).
+    // A statement that deletes a grant can meet a transaction that locks its rows in another order (40P01).
     query: (sql, values) =>
       retrySerialization(() => database.query<never>(sql, values)).catch(toProviderFault),
     transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
@@ -112,7 +112,7 @@ async function store(
   const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
   if (due.length > 0)
     await database.transaction(async (transaction) => {
-      // Each change looks at the row that it locks. Serialisable, requests for one grant would make each other start again.
+      // Each change looks at the row that it locks. In SERIALIZABLE, requests for one grant would make each other start again.
       await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
       for (const { change } of due) await change(transaction)
     })

@@ -39,7 +39,7 @@ interface WatchedFiles extends Reports {
 /** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
   const { enforce, startup, tls, log } = watched
-  /** As read from the files: a port that the system chose is not among them. */
+  /** As read from the files, without a port that the system chose. */
   let inForce = startup.settings
   let table = startup.clients?.value
   let clients: Reloader<ClientTable> | undefined

@@ -41,7 +41,7 @@ interface Edit {
   readonly settings?: {
     readonly inForce: Settings
     readonly keys: readonly string[]
-    /** The keys that stay as they are until then. */
+    /** The keys that wait for a restart. */
     readonly needsRestart: readonly string[]
   }
 }

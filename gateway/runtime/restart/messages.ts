@@ -3,7 +3,7 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
-/** What a restart cannot change: both processes share the sockets and the files. By name, as configured. */
+/** What a restart cannot change, by name and as configured: both processes share the sockets and the files. */
 export type Places = Readonly<Record<string, string | number | undefined>>
 
 /** State that is in memory only. Plain data. */
@@ -18,7 +18,7 @@ export interface PassedState {
   readonly tickets?: DayKey
 }
 
-/** From the process before to the one that takes over. A socket comes with `listener` and `connection`. */
+/** Messages to the process that takes over. A socket comes with `listener` and `connection`. */
 export type ToSuccessor =
   | { readonly type: 'listener'; readonly name: ListenerName }
   /** The files are free: take over. */
@@ -30,7 +30,7 @@ export type ToSuccessor =
   | { readonly type: 'key'; readonly id: number; readonly key: FinishedKey }
   | { readonly type: 'revoked'; readonly sid: string }
 
-/** From the process that takes over to the one before. A socket comes with `listener`. */
+/** Messages to the process before. A socket comes with `listener`. */
 export type ToPredecessor =
   | { readonly type: 'faulty'; readonly faults: readonly string[] }
   | { readonly type: 'prepared'; readonly places: Places }

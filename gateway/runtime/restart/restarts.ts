@@ -17,7 +17,7 @@ interface RestartParts {
   readonly log: Logger
   readonly serving: { readonly handOver: HandOver | undefined }
   readonly admin: Server
-  /** This process took over from another, which still has requests in flight. */
+  /** True while the process before has requests in flight. */
   readonly predecessorIsHere: () => boolean
   readonly onSuspended: () => void
   readonly onBack: () => void
@@ -39,7 +39,7 @@ export class Restarts {
     return this.#replaced.promise
   }
 
-  /** Resolves when the other serves. @throws CannotRestart; this process then serves as before */
+  /** Hands over; resolves when the other serves. @throws CannotRestart; this process then serves as before */
   async restart(): Promise<Restarted> {
     const handOver = this.#checked()
     const { log, settings } = this.#parts
@@ -66,7 +66,7 @@ export class Restarts {
     return { pid, heldMs }
   }
 
-  /** This process is to end. @returns the process that serves in its place; undefined: none does, nor will */
+  /** Called when this process is to end. @returns the process that serves in its place; undefined: none will */
   async stop(): Promise<Successor | undefined> {
     this.#isStopping = true
     while (this.#successor !== undefined && !this.#isReplaced) {

@@ -9,7 +9,7 @@ export interface PassedSocket {
   readStop?(): number
 }
 
-/** One that listens. `fd` alone is enough for `listen`. */
+/** A socket that listens. `fd` alone suffices for `listen`. */
 export type ListeningSocket = Pick<PassedSocket, 'fd'>
 export const LISTENERS = ['http', 'https', 'admin'] as const
 export type ListenerName = (typeof LISTENERS)[number]

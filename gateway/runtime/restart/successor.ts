@@ -60,7 +60,7 @@ export class Successor {
       this.#onCopy = resolve
     })
     this.send({ type: 'listener', name }, socket)
-    // It fails when the process ends, and does not resolve before it has all sockets.
+    // `serving` fails when the process ends, and resolves only after it has all sockets.
     await Promise.race([copy, this.#serving.promise])
     return copy
   }

@@ -123,7 +123,7 @@ export interface StartupConfiguration {
   readonly tls: LoadedTls | undefined
   readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
-  /** Undefined when nobody tells it. */
+  /** Undefined when unknown. */
   readonly clock?: ClockOffset | undefined
   readonly log: Logger
   /** Set when a shared store is configured: see `loadStoreModule`. */

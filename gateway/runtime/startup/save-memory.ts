@@ -24,7 +24,7 @@ export function memorySaver({ utilization, trim, collect }: SaverParts): () => v
   return () => {
     trim()
     const isBusy = utilization() >= IDLE_SHARE
-    // Collects once after each busy time. V8 itself collects only when there is something new, so never in an idle gateway.
+    // Collects once after each busy time. V8 itself collects only when there is something new: never in an idle gateway.
     if (wasBusy && !isBusy) collect?.()
     wasBusy = isBusy
   }
@@ -47,10 +47,10 @@ export function saveMemory(profile: MemoryProfile): void {
     collect: profile === 'small' ? collectGarbage : undefined,
   })
   setInterval(tick, TICK_MS).unref()
-  // V8 would learn to make some objects of a socket among the old ones, which keep all that they point to alive until the next full
-  // collection. Set before anything is compiled; as an option at the start it would cost the code cache, as those below.
+  // V8 would learn to allocate some objects of a socket as old, and these keep all that they point to alive until the next full
+  // collection. Must be set before anything is compiled. As an option at the start it would cost the code cache, like those below.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Few objects survive a collection of young ones. Waking helper threads takes longer, on one processor milliseconds.
+  // Few objects survive a collection of young ones. Waking helper threads takes longer: milliseconds on one processor.
   setFlagsFromString('--no-parallel-scavenge')
   if (profile !== 'small') return
   // The work and code of Maglev take 10 MiB under load. With an option at the start V8 refuses its code cache: 20 ms and 3 MiB more.

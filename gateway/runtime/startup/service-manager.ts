@@ -22,8 +22,8 @@ export function notifyServiceManager(
 }
 
 /**
- * Calls back twice in each period in which systemd wants a sign of life (`WatchdogSec=`, in microseconds): an event loop that
- * hangs gives none, and systemd starts the gateway again. Without a period it does nothing.
+ * Calls back twice in each period in which systemd wants a sign of life (`WatchdogSec=`): an event loop that hangs gives none, and
+ * systemd starts the gateway again. Without a period it does nothing.
  */
 export function startWatchdog(tell: () => void, periodUs = process.env.WATCHDOG_USEC): void {
   if (periodUs === undefined || !/^[1-9][0-9]{0,12}$/.test(periodUs)) return

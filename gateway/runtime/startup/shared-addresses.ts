@@ -23,15 +23,15 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // The backend names itself without closing slashes in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it. Behind an https
-  // address they may reach it by that one only.
+  // The address at which clients present their certificates to the HTTPS listener; the backend's metadata names it. Behind an https
+  // address they may reach only that one.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
 }
 
-/** An address of this machine that a program listening there answers. */
+/** An address that reaches a program listening at `host` here. */
 function reachable(host = '127.0.0.1'): string {
   if (host === '' || host === '0.0.0.0') return '127.0.0.1'
   if (host === '::') return '[::1]'

@@ -46,7 +46,7 @@ interface PageParts {
   readonly leadsTo?: string | undefined
 }
 
-/** No script, nothing from other origins, and no framing. */
+/** Makes a page without script, foreign content and framing. */
 function page({ title, issuer, body, leadsTo }: PageParts): Page {
   const document = html`<!DOCTYPE html>
 <html lang="en">
