@@ -28,14 +28,14 @@ export interface KeyRecord {
   readonly fingerprint: string
   /** The id of the first request. */
   readonly requestId: string
-  /** With `done`. */
+  /** Only with `done`. */
   readonly response?: KeptResponse | undefined
 }
 
 const NEWLINE = 0x0a
 /** Hex of each byte. V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** Begins a line of sealed responses. No name begins with it. */
+/** Begins a line of sealed responses, but no name. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/

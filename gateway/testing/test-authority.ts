@@ -8,7 +8,7 @@ import {
   SERVER_AUTH,
 } from '../tls/demo/throw-away-ca.ts'
 
-/** For `tls.connect`, `https.request` and the like; all are PEM. */
+/** Options for `tls.connect`, `https.request` and the like, in PEM. */
 export interface ClientCertificate {
   readonly cert: string
   readonly key: string
@@ -18,7 +18,7 @@ export interface ClientCertificate {
 
 /** An authority of its own for one gateway. */
 export interface AuthorityFiles {
-  /** For a gateway with an HTTPS listener that trusts the authority. */
+  /** Variables of a gateway whose HTTPS listener trusts the authority. */
   readonly env: Readonly<Record<string, string>>
   /** @param subject RFC 4514, for example `CN=bank-b,O=Bank B` */
   issue(wish: { readonly subject: string; readonly sanUri?: string }): Promise<ClientCertificate>

@@ -104,7 +104,7 @@ export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | u
   }
 }
 
-/** Undefined for accounts that another machine keeps, and in images that have no list of them. */
+/** The name of an account; undefined where this machine's list lacks it, or there is none. */
 function accountName(uid: number, accounts: string): string | undefined {
   try {
     const lines = readFileSync(accounts, 'utf8').split('\n')

@@ -85,7 +85,7 @@ function textsOf({ settings, texts, limits, clients, adminToken, tls }: StartupC
   ] as const
 }
 
-/** Undefined for no file, and for one that cannot be read. */
+/** The present text; undefined without a readable file. */
 function textNow(file: string | undefined): string | undefined {
   try {
     return file === undefined ? undefined : readLenient(file)

@@ -8,7 +8,7 @@ type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTL
 /** The issuer in config/gateway.json and the backend's default. At another port of the gateway it is replaced. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 
-/** For `npm start`: variables by which gateway and backend find each other. What the operator set stays. */
+/** Variables by which gateway and backend of `npm start` find each other. What the operator set stays. */
 export function sharedAddresses(env: Environment): Partial<Record<Shared, string>> {
   const { BACKEND_HOST: host, BACKEND_PORT, GATEWAY_PORT, GATEWAY_TLS_PORT } = env
   const written = writtenKeys(configFiles(env).configFile)
@@ -47,7 +47,7 @@ function writtenKeys(file: string): { readonly upstream?: unknown; readonly issu
   }
 }
 
-/** For `npm start`: variables that name the file of the shared secret. One that the operator set counts for both. */
+/** Variables of `npm start` that name the file of the shared secret. One that the operator set counts for both. */
 export function sharedSecret(env: Environment): {
   readonly GATEWAY_UPSTREAM_SECRET_FILE: string
   readonly BACKEND_GATEWAY_SECRET_FILE: string
