@@ -88,7 +88,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #journal: KeyJournal
   #secrets: KeySecrets
   readonly #keys = new KeyIndex()
-  /** How many outcomes are still to be written. */
+  /** Outcomes that are still to be written. */
   #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
   /** Keys begun by the process before, which sends their outcomes. */
@@ -163,7 +163,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#keys.size
   }
 
-  /** Bytes of the records that are kept, with their responses. */
+  /** Bytes of the kept records, with their responses. */
   get bytes(): number {
     return this.#journal.liveBytes
   }
@@ -173,7 +173,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
-  /** Calls back once: with `begun` when that is durable, with anything else at once. Never throws. */
+  /** Calls back once: with `begun` when that is durable, `unavailable` when it cannot be, anything else at once. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
     const { secret, caller, id, entry } = this.#find(request, nowMs)

@@ -63,7 +63,7 @@ return { 'begun' }
 /**
  * Ends a key, or renews its lease. ARGV: `begun` (renew), `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint
  * and rest.
- * Reply: 1, or 0 when the key is another request's or was told to be unknown. May be repeated. A store that lost the key gets it again.
+ * Reply: 1, or 0 when the key is another request's or was told to be unknown. It may be repeated. A store that lost the key gets it again.
  */
 export const FINISH_SCRIPT: Script = script(`
 ${COMMON}

@@ -8,7 +8,7 @@ import { createClient } from '@redis/client'
 import { freePort } from '../../backend/testing/free-port.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 
-/** What a test says that is skipped because no server is installed; false when there is one. */
+/** Why a test is skipped where no server is installed; false where one is. */
 export const NO_REDIS =
   spawnSync('redis-server', ['--version']).status === 0
     ? false
@@ -32,10 +32,10 @@ export interface RedisServer {
   cpuUs(): Promise<number>
 }
 
-/** How long a test's gateway waits for a reply of the store where that is not what is tested: a busy machine delays some. */
+/** How long a test's gateway waits for the store where the wait is not tested: a busy machine delays replies. */
 export const PATIENT_MS = 30_000
 
-/** Where there is such a thing, the server ends with the test, also when that is killed. */
+/** On Linux the server ends with the test, even when that is killed. */
 const PROGRAM: readonly [string, ...string[]] =
   process.platform === 'linux' ? ['setpriv', '--pdeathsig', 'KILL', 'redis-server'] : ['redis-server']
 

@@ -17,7 +17,7 @@ import { labelOf, type Reports, reporter, type Watching } from './reload-reports
 interface SettingsWatch {
   readonly settings: Settings
   readonly texts: SettingsTexts
-  /** Finds faults between valid settings and the table of clients: the one in force, or the one that is read for the first time. */
+  /** Finds faults between valid settings, the limits in force, and the clients in force or read for the first time. */
   faultsOf(edited: EditedSettings): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void

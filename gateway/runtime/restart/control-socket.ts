@@ -9,7 +9,7 @@ const CLIENT_MS = 5000
 /** Time to wait for a listener: a process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
-/** Time to wait for the report of a restart: several times what a restart may take. */
+/** Time to wait for the report of a restart: twice what its long steps may take. */
 const REPORT_MS = 120_000
 
 export interface Restarted {

@@ -37,8 +37,8 @@ export interface HandOverParts {
 }
 
 /**
- * Hands a gateway over to another process: `sockets`, `suspend`, then `goOn` or `leave`. First the connections wait, then the
- * files are closed, and last the audit trail; `goOn` takes all back in the opposite order.
+ * Hands a gateway over to another process: `sockets`, `suspend`, then `goOn` or `leave`. The connections wait first, then
+ * the files close, then the audit trail; `goOn` takes back files, trail, then connections.
  */
 export class HandOver {
   readonly #parts: HandOverParts
