@@ -15,7 +15,7 @@ const SLICE = 1 / 64
 export interface KeyJournalOptions {
   readonly directory: string
   readonly secrets: KeySecrets
-  /** A record is durable once the disk has it; false: once the operating system has it. */
+  /** True: a record is durable once the disk has it; false: once the operating system has it. */
   readonly syncs: boolean
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
@@ -163,7 +163,7 @@ export class KeyJournal {
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
     const { text, places } = keyLines(puts, seal)
-    // A log that failed first writes what waits, or the end of a torn line: then the size of the file is not known.
+    // After a failure the log first writes what waits, or the end of a torn line: the file's size is not known then.
     this.#isMeasured &&= this.#log.isWritable && !this.#log.isTorn
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
@@ -188,7 +188,7 @@ export class KeyJournal {
       record: response === undefined ? record : { ...record, response: statusOf(response) },
     }
     const isOwed = state === 'done' || state === 'free'
-    // It does not wait for the time of the next try.
+    // As if the next try were due.
     const nowMs = this.#options.clock() + RETRY_MS
     const isWritten = isOwed && this.#reserve?.give() === true && this.#append([short], nowMs)
     if (!isWritten) run?.(UNWRITTEN, false)

@@ -327,7 +327,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** True when a caller has `maxKeys` keys, after some that are over were dropped. @param name of the caller under the first secret */
+  /** True when a caller has `maxKeys` keys. Drops some that are over first. @param name of the caller under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
@@ -394,7 +394,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     else this.finish({ ...this.#heldOf(entry), requestId }, encoded(finish, 'base64', 'latin1'), run)
   }
 
-  /** The process before has ended: what it has not finished is unknown. */
+  /** Makes unknown what the process before has begun, but not finished. */
   release(): void {
     for (const entry of this.#inherited) {
       entry.state = 'unknown'

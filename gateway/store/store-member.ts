@@ -174,7 +174,7 @@ export class StoreMember {
     return this.#nonceSecret
   }
 
-  /** Sends what could not be sent, and looks whether the store responds. To be called once a second. */
+  /** Sends what could not be sent, and looks whether the store responds. Called once a second. */
   maintain(): void {
     this.#store.look(() => this.#events.restart())
     this.#ended.maintain()

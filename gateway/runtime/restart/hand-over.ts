@@ -109,7 +109,7 @@ export class HandOver {
     await this.#heard(isTold, hurry)
   }
 
-  /** A session must not come back because the new process hangs for a while, so only a stop of this one ends the wait. */
+  /** Waits until the new process has heard the last message: no ended session may come back. Only a stop ends the wait. */
   async #heard(isTold: Promise<void>, hurry: Promise<unknown>): Promise<void> {
     const { log } = this.#parts
     const cause = 'the new process hangs'

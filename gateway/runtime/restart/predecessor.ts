@@ -13,7 +13,7 @@ export interface Inheritance {
   readonly predecessor: Predecessor
 }
 
-/** What requests in flight at the process before still need of this one. */
+/** What requests in flight at the process before still need here. */
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined

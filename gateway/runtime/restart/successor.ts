@@ -4,7 +4,7 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
 
-/** In the environment of a process that takes over from its parent. */
+/** The variable that marks a process that takes over from its parent. */
 export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
 
 export class SuccessorFailed extends Error {}

@@ -48,7 +48,7 @@ export function saveMemory(profile: MemoryProfile): void {
   })
   setInterval(tick, TICK_MS).unref()
   // V8 would learn to allocate some objects of a socket as old, and these keep all that they point to alive until the next full
-  // collection. Must be set before anything is compiled. As an option at the start it would cost the code cache, like those below.
+  // collection. Set it before anything is compiled. As an option at the start it would cost the code cache, like those below.
   setFlagsFromString('--no-allocation-site-pretenuring')
   // Few objects survive a collection of young ones. Waking helper threads takes longer: milliseconds on one processor.
   setFlagsFromString('--no-parallel-scavenge')

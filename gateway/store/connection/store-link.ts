@@ -60,7 +60,7 @@ export function dialServer(settings: StoreSettings, address: Address): Promise<S
 }
 
 /**
- * Asks the Sentinels in turn for the master and connects to it. No need to subscribe to their news: a replaced master drops its clients
+ * Asks the Sentinels in turn for the master and connects to it. It need not subscribe to their news: a replaced master drops its clients
  * or does not respond. @throws (rejects) when no Sentinel names a master that says it is one
  */
 export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
