@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** Programs and threads of the gateway, those together that load mostly the same. */
+/** Programs and threads of the gateway. Those in one list are bundled together. */
 export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],
@@ -18,12 +18,12 @@ const PACKAGES = [
   'undici',
   'yaml',
 ]
-/** For what packages ask of their own accord. */
+/** Lets bundled packages call `require`. */
 const REQUIRE =
   "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);"
 const IN_PACKAGE = /[/\\]node_modules[/\\]/
 
-/** How programs of the gateway become one file each, with the packages that they load at start. */
+/** Options that bundle each program into one file, with the packages that it loads at start. */
 export const OPTIONS = {
   bundle: true,
   splitting: true,
@@ -37,7 +37,7 @@ export const OPTIONS = {
 }
 
 /**
- * Files that a module finds beside itself are not beside the bundle.
+ * Replaces `import.meta.url`: files beside a module are not beside the bundle.
  *
  * @param place expression for the URL of a module, from its path and source
  */

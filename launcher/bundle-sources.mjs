@@ -18,8 +18,8 @@ const TEST_PACKAGES = [
 ]
 
 /**
- * Makes a few files of the sources of `gateway/main.ts` and its threads, for tests that start hundreds: it starts with half of the
- * CPU. `start.js` beside it starts that and the backend of {@link bundleBackend}. @returns the program
+ * Bundles `gateway/main.ts` and its threads into a few files, for tests that start hundreds of gateways: each starts with half of
+ * the CPU. `start.js` beside it also starts the backend of {@link bundleBackend}. @returns the program
  */
 export async function bundleSources(directory) {
   const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
@@ -38,7 +38,7 @@ export async function bundleSources(directory) {
   return finish(directory)
 }
 
-/** Threads are beside the modules that start them, which ask for their own extension. All else is beside the sources. */
+/** Modules that start threads ask for their own extension: they find bundled threads. Others find files beside the sources. */
 function placeBeside(directory) {
   return (path, source) => {
     const file = source.includes("import.meta.url.endsWith('.ts')")
@@ -62,7 +62,7 @@ export async function bundleBackend(directory) {
 }
 
 /**
- * Makes files of tests and the sources and packages that they load, which share what several of them load.
+ * Bundles tests with the sources and packages that they load; several files share what they have in common.
  *
  * @param entryPoints modules that import tests by their URLs
  * @param gateway the program of {@link bundleSources}, whose threads the tests start
@@ -96,7 +96,7 @@ export async function bundleTests(directory, entryPoints, gateway) {
 }
 
 async function finish(directory) {
-  // Its process would last as long as the tests.
+  // Otherwise esbuild's process would outlast the tests.
   await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
   // For packages that are loaded later.

@@ -24,7 +24,7 @@ for (const programs of PROGRAMS) {
     metafile: true,
   })
   for (const file of Object.keys(metafile.outputs)) {
-    // One other character, and V8 keeps two bytes of each: 2 MB more.
+    // One other character makes V8 keep two bytes for each: 2 MB more.
     if (/[\u0080-\uffff]/.test(readFileSync(file, 'utf8'))) throw new Error(`${file} is not ASCII`)
   }
 }

@@ -6,7 +6,7 @@ import { findNodes, whatIsMissing, whatToInstall } from './find-node.mjs'
 
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
-/** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
+/** Options for a gateway's memory, and what replaces them with `GATEWAY_PROFILE=small`, as in `startup/memory-profile`. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 const SMALL = ['--max-semi-space-size=4', '--heap-growing-percent=20']
 const SMALL_ENV = {

@@ -12,7 +12,7 @@ const compiled = pathOf('../gateway/dist')
 const license = pathOf('../gateway/LICENSE')
 const launcher = pathOf('../gateway/launcher')
 const manifest = pathOf('../gateway/package.json')
-/** As it was. A run that was killed leaves it behind. */
+/** The original. A run that was killed leaves it behind. */
 const kept = pathOf('../gateway/package.json.orig')
 
 for (const made of [compiled, license, launcher]) rmSync(made, { recursive: true, force: true })
@@ -27,7 +27,7 @@ if (process.argv[2] === 'prepack') {
   compile(compiled, ['--declaration'])
 }
 
-/** With the scripts of a checkout left out. */
+/** The manifest without the checkout's scripts. */
 function packedManifest({ scripts: _, exports, ...rest }) {
   const packed = Object.entries(exports).map(([name, target]) => {
     if (!target.endsWith('.ts')) return [name, target]

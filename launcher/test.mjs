@@ -286,8 +286,8 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/bench/**',
 ]
 /**
- * Left to `npm run test:coverage`, and so to .ci/run: what the images and the package are made of, which builds them with npm
- * (20 s of CPU).
+ * Tests of the images and the package, left to `npm run test:coverage` and so to .ci/run: npm builds both in
+ * 20 s of CPU.
  */
 const PACKAGING = ['gateway/e2e/image.test.ts']
 /** What `npm run test:long` runs with `LONGER`: random tests in more than their usual runs, and every combination of faults. */
@@ -351,7 +351,7 @@ const SOAK = [
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5
-/** Files in memory leave the rest to the tests. */
+/** Least free memory for a folder in it. */
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
@@ -366,7 +366,7 @@ const isLong = mode === '--long'
 const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
-// With coverage and in long runs, tests meet the disk.
+// With coverage and in long runs, tests use the disk.
 if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
 /** Holds what test processes share for as long as the run lasts. */
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
@@ -376,7 +376,7 @@ process.env.TEST_RUN_DIR = runDir
 process.env.GOGC ??= '800'
 // What tests share is compiled once: 9 % of all CPU time. Of functions compiled before, coverage is not known exactly.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
-// Coverage is that of the sources. Sources that have a fault start as well, and their tests tell it.
+// Coverage needs the sources. Sources that cannot be bundled run as they are, and their tests fail.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 const files = named.length > 0 ? named : isLong ? longTests() : allTests()
@@ -387,8 +387,8 @@ const bundled =
 launch([
   // Test processes live for seconds and have memory: with these they collect seldom, for 6 % less CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
-  // For named files. It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests.
-  // Its other half looks at each CommonJS file of each package: 0.02 to 0.1 s of CPU for each process.
+  // tsx serves named files. It moves lines, so the coverage of programs that tests start could not be added to that of the tests.
+  // Its half for CommonJS looks at each such file of each package: 0.02 to 0.1 s of CPU a process.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],

@@ -5,7 +5,7 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { newRequestId } from '../edge/rules/request-id.ts'
 import { createServer } from '../edge/syntax/status-codes.ts'
 
-/** Part of the process's own open files: see `connectionRoom`. */
+/** Most connections. `connectionRoom` leaves open files for them. */
 const MAX_CONNECTIONS = 100
 /** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100
@@ -111,7 +111,7 @@ function send(
 }
 
 interface GuardOptions {
-  /** The address it is bound to, and further names of it. */
+  /** The address that the listener is bound to, and its other names. */
   readonly names: readonly string[]
   /** Undefined: whoever reaches the listener is an operator. */
   readonly token: string | undefined
@@ -122,8 +122,8 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i
 const CHALLENGE = 'Bearer realm="countersign admin"'
 
 /**
- * Refuses web pages that operators visit: their requests come under another name (DNS rebinding), or say where they come from
- * (Origin, Sec-Fetch-Site). There are no cookies, so no request of another page carries a credential.
+ * Refuses requests of web pages that operators visit: they come under another name (DNS rebinding), or say where they come from
+ * (Origin, Sec-Fetch-Site). There are no cookies, so no such request carries a credential.
  */
 export class AdminGuard {
   readonly #names: ReadonlySet<string>

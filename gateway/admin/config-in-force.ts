@@ -7,7 +7,7 @@ import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
 import { type Limits, writtenLimits } from '../limits/table/limit-table.ts'
 
-/** What is read from files, and put in force again when they change. Tokens are never shown. */
+/** A part that is read from files, and again when they change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
 
 export interface PartInForce {
@@ -38,7 +38,7 @@ export interface ConfigReport {
 
 export interface ReloadResult {
   readonly file: string
-  /** Also `failure` when a fault that was reported before is still there. */
+  /** Also `failure` while an earlier fault is still there. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
   readonly needsRestart: readonly string[]
@@ -73,7 +73,7 @@ export class ConfigInForce {
       this.#put('admin tokens', settings.adminTokenFile, { rows: [fingerprint(adminToken.value)] })
   }
 
-  /** An edit was put in force. @param rows as the audit trail has them */
+  /** Notes an edit that was put in force. @param rows as the audit trail has them */
   replaced(part: ConfigPart, rows: readonly object[], changed: boolean): void {
     const before = this.#parts[part]
     if (before === undefined) return
@@ -82,7 +82,7 @@ export class ConfigInForce {
     else this.#set(part, { ...before, lastReload })
   }
 
-  /** An edit of gateway.json was put in force, or changed nothing that can be changed without a restart. */
+  /** Notes an edit of gateway.json that was put in force, or that changes nothing without a restart. */
   replacedSettings(
     settings: Settings,
     { changed, needsRestart }: Pick<LastReload, 'changed' | 'needsRestart'>,

@@ -180,7 +180,7 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
     return at
   }
 
-  /** Asks `source` at each scrape. Called once, of a histogram without labels. */
+  /** Asks `source` at each scrape. Called once, for a histogram without labels. */
   read(source: () => Spread): void {
     this.source = () => [{ labels: {}, cell: source() }]
   }

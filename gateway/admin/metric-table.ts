@@ -20,10 +20,10 @@ const METRICS = {
   gateway_audit_seal_faults_total: counter('Times that sealing failed; it is tried again.'),
   gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
-    'Greatest possible age of the oldest record that no checkpoint covers yet; what an earlier run left counts from the start. A second or two under load.',
+    'Greatest possible age of the oldest record that no checkpoint covers yet; records of an earlier run count from the start. A second or two under load.',
   ),
   gateway_audit_ship_lag_seconds: gauge(
-    'How long ago the oldest audit segment was closed that is not shipped yet; 0 when there is none.',
+    'Time since the oldest audit segment that is not shipped yet was closed; 0 when there is none.',
   ),
   gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
@@ -70,11 +70,11 @@ const METRICS = {
   ),
   gateway_build_info: gauge('Always 1; the labels say what runs.', 'version', 'node'),
   gateway_client_ocsp_total: counter(
-    'Questions to responders about client certificates; no_responder: it names none.',
+    'Questions to responders about client certificates; no_responder: the certificate names none.',
     'outcome',
   ),
   gateway_config_last_reload_successful: gauge(
-    '1 when the file as it is now is in force, but for what needs a restart, 0 when the last good one is.',
+    '1 when the present file is in force, except for keys that need a restart; 0 when the last good one is.',
     'file',
   ),
   gateway_config_reloads_total: counter('Configuration files read.', 'file', 'result'),
@@ -91,7 +91,7 @@ const METRICS = {
     'code',
   ),
   gateway_http_request_duration_seconds: histogram(
-    'Time from the request to the last byte of its answer.',
+    'Time from the request to the last byte of its response.',
     REQUEST_SECONDS,
     'route',
     'method',
@@ -110,7 +110,7 @@ const METRICS = {
   ),
   gateway_idempotency_keys: gauge('Idempotency keys in the data directory, at most 1,000,000.'),
   gateway_idempotency_bytes: gauge(
-    'Their records and responses in the data directory; above 1 GiB only statuses are kept.',
+    'Bytes of idempotency keys and responses in the data directory; above 1 GiB only statuses are kept.',
   ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by what their key came to.',
@@ -118,7 +118,7 @@ const METRICS = {
     'outcome',
   ),
   gateway_introspection_requests_total: counter(
-    'Questions to introspection endpoints about opaque tokens; breaker_open and too_many: it was not asked.',
+    'Questions to introspection endpoints about opaque tokens; breaker_open and too_many: the endpoint was not asked.',
     'issuer',
     'outcome',
   ),
@@ -132,16 +132,16 @@ const METRICS = {
     'decision',
   ),
   gateway_ready: gauge('1 when /readyz is green.'),
-  gateway_refusals_total: counter('Answers made by the gateway instead of the upstream.', 'code'),
+  gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'About how many requests were sent ahead and never begun, because their client went away.',
+    'About how many pipelined requests were never begun, because their client went away.',
   ),
   gateway_store_breaker_open: gauge(
     '1 while the shared store is away and not asked: rows are counted as their onStoreFailure says.',
   ),
   gateway_store_outages_total: counter('How often the shared store went away.'),
   gateway_store_round_trip_duration_seconds: histogram(
-    'Time from sending a command to the shared store to its reply; late replies are not in it.',
+    'Time from sending a command to the shared store to its reply, without late replies.',
     ROUND_TRIP_SECONDS,
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
@@ -149,12 +149,12 @@ const METRICS = {
     'How often a script was sent because the server did not know it, as after its restart.',
   ),
   gateway_store_takes_total: counter(
-    'Hits on limits that the shared store was to decide; undecided: it was away, and onStoreFailure decided.',
+    'Hits on limits that the shared store was to decide; undecided: it was away or late, and onStoreFailure decided.',
     'outcome',
   ),
   gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have still to be told of.'),
   gateway_store_writable: gauge(
-    '1 unless what protects cannot be written: limits, revocations, webhooks and idempotency to the data directory, shared to the store of several gateways.',
+    '1 unless the store cannot be written: limits, revocations, webhooks and idempotency are in the data directory, shared is that of several gateways.',
     'store',
   ),
   gateway_store_write_errors_total: counter(
@@ -193,7 +193,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of the answer. A request that is sent again counts from its first attempt, for the upstream of its last.',
+    'Time from sending a request upstream to the head of the response. A request that is sent again counts from its first attempt, for the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),

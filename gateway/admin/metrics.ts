@@ -14,7 +14,7 @@ export const CONTENT_TYPES: Readonly<Record<Exposition, string>> = {
 
 /** All metrics by their names, and a method for each event that several of them count. */
 export interface Metrics extends Families {
-  /** Why a metric says that something is wrong, in the words of the log, by its name and label values with spaces between. */
+  /** What is wrong, in the words of the log, by a metric's name and label values with spaces between. */
   readonly causes: Map<string, string>
   expose(format?: Exposition): Promise<string>
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
@@ -119,7 +119,7 @@ function openMetricsOf(registry: Registry): Registry<typeof Registry.OPENMETRICS
   return open
 }
 
-/** How late timers fire. The library's gauges contain the time between two samples, and each scrape resets them. */
+/** Measures how late timers fire. The library's gauges contain the time between two samples, and each scrape resets them. */
 function watchEventLoop(families: Families): void {
   const lag = families.gateway_event_loop_lag_seconds
   lag.begin()

@@ -9,7 +9,7 @@ const CORS_ORIGIN = 'https://app.example'
 /** None of them is the caller's, so that every look-up goes to the end. */
 const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
 
-/** What a row of the caller needs besides its path. */
+/** What a row needs besides its path. */
 const ROW = { methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] }
 const HEADER = { 'X-Env': 'prod' }
 
@@ -110,7 +110,7 @@ export function features(root: string, post: Partial<LoadRequest>) {
 }
 
 /**
- * A signed request beside a token, first, and what it is compared with.
+ * First a request with a signature and a token, then what it is compared with.
  *
  * @param post the request with a body
  * @param known tokens that were seen before

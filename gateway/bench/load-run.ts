@@ -12,7 +12,7 @@ const READ_BYTES = 64 * 1024
 const CONNECT_AT_ONCE = 64
 /** Open loop: each connection has its first request before the load begins, at a rate at which any contender can accept them. */
 const FIRST_PER_SECOND = 2500
-/** How long to wait for the last responses. */
+/** Longest wait for the last responses. */
 const MAX_WAIT_MS = 10_000
 /** More than an hour. */
 const LONGEST_US = 2 ** 32
@@ -33,7 +33,7 @@ export interface Cycle {
 }
 
 const NUMBER = 'REQUEST-NUMBER--'
-/** It has as many digits. It begins with the microseconds of the clock, so that no process repeats numbers of an earlier one. */
+/** Has as many digits. Begins with the clock's microseconds, so that no process repeats numbers of an earlier one. */
 let lastNumber = Date.now() * 1000
 
 /** One job of the load generator, from the first connection to the last response. */
@@ -41,12 +41,12 @@ export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
   readonly #cycle: Cycle
-  /** -1: the request has none. */
+  /** Where requests have `NUMBER`; -1: nowhere. */
   readonly #numbersAt: readonly number[]
   readonly #sign: ((request: Buffer, index: number) => void) | undefined
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
-  /** In an open loop from `#freeFrom` on. */
+  /** Without a request; in open loops those from `#freeFrom` on. */
   readonly #free: LoadConnection[] = []
   #freeFrom = 0
   /** Requests that are due while no connection is free, by when they were due. */
@@ -61,7 +61,7 @@ export class LoadRun {
   #stopping = false
   #random = 1
   #drained: (() => void) | undefined = undefined
-  /** Session of TLS, to be resumed. */
+  /** TLS session to resume. */
   #session: Buffer | undefined = undefined
 
   /**
@@ -284,7 +284,7 @@ export class LoadRun {
     })
   }
 
-  /** Open loop: the one that has been free for longest, so that each has its turn. */
+  /** Open loop: the connection that was free longest, so that each has its turn. */
   #nextFree(): LoadConnection | undefined {
     const connection = this.#free[this.#freeFrom]
     if (connection !== undefined) this.#freeFrom += 1

@@ -33,7 +33,7 @@ export async function fill(
   const held = begun.held()
   const heapBytes = (await settledHeapBytes()) - heapBefore
   const residentBytes = process.memoryUsage.rss() - residentBefore
-  // This use keeps it from being collected earlier.
+  // This use keeps the memory from earlier collection.
   begun.take(begun.textOf(offered))
   return { held, heapBytes, residentBytes }
 }

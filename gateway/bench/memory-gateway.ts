@@ -63,7 +63,7 @@ export async function fillWithConnections(
     const held = many.reduce((sum, { open }) => sum + open, 0)
     for (const some of many) some.close()
     let gone = after
-    // Until the gateway has noticed, which takes it longer on a busy machine.
+    // The gateway needs longer to notice on a busy machine.
     for (
       let i = 0;
       i < 30 && gone.heapBytes - before.heapBytes > 0.1 * (after.heapBytes - before.heapBytes);

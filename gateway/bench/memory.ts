@@ -11,7 +11,7 @@ import { type MemoryRow, renderMemory } from './memory-table.ts'
 
 const PROGRAM = new URL('./memory-process.ts', import.meta.url)
 const TOKENS = 100_000
-/** The most that a token over HTTP may cost: the gateway remembers with it the fields that tell the upstream who calls. */
+/** The most that a token over HTTP may cost, with the fields that tell the upstream who calls. */
 const TOKEN_OVER_HTTP_BYTES = 2000
 const CONNECTIONS = 10_000
 /** Files that this program and the gateway need beside the connections. */

@@ -36,10 +36,10 @@ export const USAGE = `npm run bench -- [options]
   --out DIR          where RESULTS.md, results.csv and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
 
 /**
- * Throws with words for the user when it cannot be read.
+ * Reads the options. Throws with words for the user.
  *
  * @param ids of all scenarios
- * @param groups of them, by names that stand for all of each
+ * @param groups of them, by names that stand for whole groups
  */
 export function parseOptions(
   args: readonly string[],

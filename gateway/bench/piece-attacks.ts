@@ -15,13 +15,13 @@ import { frame, GET, POST, REST, request } from './http2-attacks.ts'
 
 const ADDRESS = '127.0.0.2'
 const HEAD = '/open/pieces HTTP/1.1\r\nHost: a\r\n'
-/** The service sends this path in so many chunks of one byte. */
+/** The service answers this path with so many chunks of one byte. */
 export const PIECES_PATH = '/open/pieces'
 export const PIECES = 300_000
 const CHUNKS = 1_000_000
 const PER_WRITE = 10_000
 
-/** Much in little: each of these costs few bytes, and more requests or pieces than bytes tell. */
+/** Attacks that send many requests or pieces in few bytes. */
 export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
   chunks: {
     what: `a body of ${CHUNKS.toLocaleString('en-US')} chunks of one byte`,
@@ -102,7 +102,7 @@ async function write(socket: Socket, bytes: Buffer): Promise<void> {
   await Promise.race([once(socket, 'drain'), once(socket, 'close')])
 }
 
-/** What the frames say that the stream may send more; a cut one is not looked for. */
+/** How much more the frames let the stream send; a frame cut in two is ignored. */
 function creditIn(bytes: Buffer): number {
   let credit = 0
   for (let at = 0; at + 13 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3))

@@ -52,7 +52,7 @@ export interface Scenario {
   readonly pinned: boolean
   /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
   readonly starts: number
-  /** Saturation only; that and shares of it, to measure latency; or rates in requests a second. */
+  /** Saturation only; saturation and shares of it, for latency; or rates in requests a second. */
   readonly loads: 'saturation' | 'rates' | readonly number[]
 }
 

@@ -23,7 +23,7 @@ export function storedEntries(of: {
   ]
 }
 
-/** As many gateways on one port as processors, and more, with one store: each counts exactly. */
+/** One, two and four gateways on one port, with one store. */
 export function gatewaysWithStore(gateway: Contender) {
   const processes = (count: number, name: string): Entry => ({
     ...entry(name, withStore(severalProcesses(count, gateway))),

@@ -5,7 +5,7 @@ import type { SharedRow } from '../store/shared-takes.ts'
 
 /**
  * `npm run bench:store`: CPU per decision of the shared store, in this process and in redis-server, for takes that many
- * callers make at once. Nothing else runs: the rest of the gateway is the business of the other scenarios.
+ * callers make at once. Nothing else runs: the other scenarios measure the rest of the gateway.
  */
 
 interface Shape {

@@ -4,7 +4,7 @@ import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } fro
 import { COMMANDS } from './commands.ts'
 import { familyHelp, helpOf, overview } from './help.ts'
 
-/** Runs the command line without `countersign`. The command is found by its name, of one word or two; only its own file is loaded. @returns exit code */
+/** Runs a command line, given without `countersign`. Finds the command by its one or two words, and loads only its file. @returns exit code */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const [first = '--help', ...rest] = args
   switch (first) {

@@ -33,7 +33,7 @@ interface Shown {
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Shows each value of gateway.json, limits.json and clients.json for a gateway started here, and what it is from: a variable, the file or a default. Secrets are hidden. What runs: "validate --against".',
+    'Shows each value of gateway.json, limits.json and clients.json for a gateway started here, and its source: a variable, the file or a default. Secrets are hidden. To see what runs: "validate --against".',
   ],
   examples: [['countersign config show', 'all values']],
   fault: 'the configuration is faulty',
@@ -127,7 +127,7 @@ function tracingVariables(env: Environment) {
 }
 
 function withoutSecret({ key, value }: Shown): unknown {
-  // What may be a secret is known by the key before it.
+  // A secret is recognised by the key before it.
   const name = `${JSON.stringify(key.replace(/^.*\./, ''))}:`
   return JSON.parse(hidden(name + JSON.stringify(value), 0, []).slice(name.length))
 }

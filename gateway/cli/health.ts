@@ -19,7 +19,7 @@ export const command: Command = {
   },
   about: [
     'Asks /readyz of a running gateway, which needs no token.',
-    'It says "ready"; "degraded: …" when it serves without a part of it, which is good too; or why it should get no traffic.',
+    'It says "ready", or "degraded: …" when it serves without a part; both are good. Otherwise it says why it should get no traffic.',
     'The HEALTHCHECK of the image uses --live: a container that waits for a store, or drains, must not be ended.',
   ],
   examples: [

@@ -66,8 +66,8 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. It shows every fault at once, with its line; files that only a faulty gateway.json may name come after it is mended.',
-    'What a gateway.json as FILE lacks is a warning where the environment of the gateway may give it.',
+    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. It shows every fault at once, with its line; some files that gateway.json names are checked only when it has none.',
+    'Given a gateway.json as FILE, it warns of what is missing there and may come from the environment.',
     'A warning does not change the exit code: a limit that no route reaches, an empty table. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
   ],
   examples: [

@@ -10,7 +10,7 @@ const runIn = (
 
 /** What axe finds wrong with a page as it is now, a line each; none when it is good. @param part selector of what is looked at */
 export async function accessibilityFindings(page: Page, part = 'html'): Promise<string[]> {
-  // Half a megabyte, and a page that is looked at again has it.
+  // axe has half a megabyte; a page looked at before has it.
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return (await page.evaluate(runIn(part))) as string[]
 }

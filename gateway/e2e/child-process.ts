@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
+/** Keeps compiled code, except for coverage, which is not exact for functions that were compiled before. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
 /** Programs that are bundled into one file, in a place of its own for each run. */
@@ -22,7 +22,7 @@ after(async () => {
   }
 })
 
-/** Ends in good order, after all tests of this process, what several of them share. */
+/** Calls `end` after all tests of this process, for what several of them share. */
 export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }

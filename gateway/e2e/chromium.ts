@@ -20,7 +20,7 @@ const BY_PLAYWRIGHT = [
   'ThirdPartyStoragePartitioning',
 ]
 
-/** What a test says that is skipped because there is no Chromium; undefined when there is one. */
+/** Why tests with Chromium are skipped; undefined where it is installed. */
 export const NO_CHROMIUM = existsSync(PROGRAM)
   ? undefined
   : `${PROGRAM} is not installed (apt-get install chromium-headless-shell, or chromium)`
@@ -28,7 +28,7 @@ export const NO_CHROMIUM = existsSync(PROGRAM)
 let chromiumOfThisProcess: Promise<Browser> | undefined
 after(async () => (await chromiumOfThisProcess)?.close())
 
-/** One for all tests of this process: its start costs a second of CPU. Each test opens a context or a page of its own. */
+/** Starts one Chromium for all tests of this process, for a second of CPU. Each test opens its own context or page. */
 export function launchChromium(): Promise<Browser> {
   chromiumOfThisProcess ??= chromium.launch({
     executablePath: PROGRAM,

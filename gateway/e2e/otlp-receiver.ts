@@ -43,7 +43,7 @@ const KINDS = new Map([
   [2, 'server'],
   [3, 'client'],
 ] as const)
-/** 2020 to 2100: a span of another time has its time in another unit. */
+/** 2020 to 2100: a time outside of these is in another unit. */
 const EARLIEST_NS = 1_577_836_800_000_000_000n
 const LATEST_NS = 4_102_444_800_000_000_000n
 

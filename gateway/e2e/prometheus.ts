@@ -10,7 +10,7 @@ import { parse, stringify } from 'yaml'
 /** Our files for Prometheus. */
 export const FILES = fileURLToPath(new URL('../../config/prometheus/', import.meta.url))
 
-/** What a test says that is skipped because there is no Prometheus; false when there is one. */
+/** Why tests with Prometheus are skipped; false where it is installed. */
 export const NO_PROMETHEUS = ['prometheus', 'promtool'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
 )

@@ -42,7 +42,7 @@ export interface TestGateway {
   metric(sample: string): Promise<number>
   /** Puts these files in force, for a tenth of what a start costs. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
-  /** Has it replaced by a new process, as soon as no process of an earlier restart is left. */
+  /** Replaces it by a new process, as soon as no process of an earlier restart is left. */
   restart(): Promise<RestartReport>
   /** @throws when a stage has failed, or the process ends by itself with another code than 0 after SIGTERM */
   end(signal?: NodeJS.Signals): Promise<number | string>
@@ -116,7 +116,7 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
   }
 }
 
-/** By what needs a restart. */
+/** By `http2`, which needs a restart. */
 const common = new Map<unknown, Promise<TestGateway>>()
 
 /**
@@ -147,7 +147,7 @@ async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[A
   })
 }
 
-/** Kills who writes the trail: as long as it lives it holds the pipe of the log, for whose end the run of the test file waits. */
+/** Kills the process that writes the trail: it holds the pipe of the log, and the test file would wait for it. */
 function killWriter(records: readonly AuditRecord[]): void {
   const pid = records.findLast(({ type }) => type === 'AUDIT_START')?.pid
   try {

@@ -25,7 +25,7 @@ export interface StoreDecisions {
 /** A line of `MONITOR`: time, who (`lua`: a script), and the words of the command. */
 const LINE = /^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)$/
 const WORD = /"((?:[^"\\]|\\.)*)"/g
-/** A tie of the line's clock and that of the script, which are read one after the other. */
+/** How far the times of line and script may differ: they are read one after the other. */
 const CLOCK_US = 1000
 
 /**

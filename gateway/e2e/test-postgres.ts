@@ -3,7 +3,7 @@ import { Client } from 'pg'
 
 const SERVER = process.env.TEST_DATABASE_URL
 
-/** What a test says that is skipped because there is no server; false when there is one. */
+/** Why tests with a server are skipped; false when there is one. */
 export const NO_POSTGRES =
   SERVER === undefined
     ? 'NOT TESTED: TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)'

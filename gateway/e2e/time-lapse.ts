@@ -2,11 +2,10 @@ import { openSync, readSync, writeSync } from 'node:fs'
 
 /**
  * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
- * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share, and so
- * does the clock of the seals (`process.hrtime.bigint`);
- * intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
- * Below 1 it runs slower. With `TIME_LAPSE_FILE` the date, and the clock of the seals, are what a {@link SteppedClock} of the test
- * has last written there.
+ * runs `TIME_LAPSE` times as fast (below 1: slower) from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a
+ * test share. So does the clock of the seals (`process.hrtime.bigint`).
+ * Intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
+ * With `TIME_LAPSE_FILE` too, the date and the clock of the seals are what a {@link SteppedClock} of the test has last written there.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')

@@ -82,7 +82,7 @@ export const RESTARTED_MINUTES = 15
 export const UNKNOWN_MINUTES = 15
 
 /**
- * Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before what follows from it.
+ * Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before its effects.
  * `%` is the label of a series.
  */
 export const CONDITIONS: readonly Condition[] = [
@@ -134,7 +134,7 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   loop_detected: 'InternalFault',
 }
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
-/** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it asks for 10 errors. */
+/** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it needs more than 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
 /** Most causes of failing requests, routes in maintenance and purposes of it that a line names. */
 const MOST = 3

@@ -23,7 +23,7 @@ const LIVE_MS = 1000
 const HISTORY_MS = 5000
 /** Fifteen minutes. */
 const HISTORY_POINTS = 180
-/** Totals kept, one each 5 s: the rates of the tables are over a minute. */
+/** Most totals kept, one each 5 s, for the rates over a minute. */
 const PAST_TOTALS = 12
 
 /** Sends the state to all open consoles each second. While none is open, it only reads counters, for the plots. */
@@ -35,7 +35,7 @@ export class ConsoleFeed {
   readonly #past: Totals[] = []
   #last: Totals | undefined
   readonly #attention = new Attention()
-  /** Only while a console is open, because it holds on to the callers that it has looked at. */
+  /** Only while a console is open, because it keeps the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
 

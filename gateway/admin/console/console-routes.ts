@@ -4,11 +4,11 @@ import { type AdminGuard, type AdminResponse, type AdminRoute, text } from '../a
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
 import { type RunbookSettings, runbookPage, runbookValues } from './runbook-page.ts'
 
-/** A console that reads more slowly than this is dropped: it connects again and begins with the present. */
+/** A console with more unread bytes is dropped. It connects again, and begins with the present. */
 const MAX_UNREAD_BYTES = 256 * 1024
 const RETRY_SECONDS = '5'
 
-/** No script, style or request but our own paths; nothing inline; no markup made from text, and no frame around it. */
+/** Allows scripts, styles and requests of our own paths only; nothing inline, no markup from text, no frame. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -77,7 +77,7 @@ export function consoleRoutes(
   ]
 }
 
-/** Says nothing about this gateway, so nobody is asked for a token. The file is read when it is first asked for. */
+/** A page says nothing about this gateway, so it needs no token. Its file is read at the first request. */
 function page(path: string, contentType: string, read: () => Buffer): AdminRoute {
   let body: Buffer | undefined
   return {

@@ -8,7 +8,7 @@ import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type { AttentionLine, CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
 
-/** Rows of one table; what an operator has to see comes first. */
+/** Most rows of a table: those that an operator has to see. */
 const MAX_ROWS = 50
 const MAX_FAULTS = 5
 
@@ -86,7 +86,7 @@ export function consoleState(look: Look): ConsoleState {
 
 type Counts = ReadonlyMap<string, number>
 
-/** The most frequent first; what has never happened is left out. */
+/** Counts, the most frequent first, without what has never happened. */
 function countsOf(before: Counts, after: Counts, { rate }: View): Count[] {
   return [...after]
     .filter(([, total]) => total > 0)

@@ -2,7 +2,7 @@ import type { Sample } from '../metric-families.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Point } from './wire.ts'
 
-/** Observations of a histogram: how many were at most `boundsSeconds[i]`, the last bound being infinity. */
+/** Observations of a histogram: `counts[i]` were at most `boundsSeconds[i]`; the last bound is infinity. */
 export interface Spread {
   readonly boundsSeconds: readonly number[]
   readonly counts: readonly number[]
@@ -18,7 +18,7 @@ export interface Totals {
   readonly upstreamLatency: ReadonlyMap<string, Spread>
   readonly upstreamAttempts: ReadonlyMap<string, number>
   readonly upstreamErrors: ReadonlyMap<string, number>
-  /** Requests by upstream: `some` got a response; at `none` the client waited, and went away without one. */
+  /** Requests by upstream: `some` got a response; for `none` the client left without one, after a second. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Credentials by method and outcome. */
   readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>
@@ -146,8 +146,8 @@ function countOf(counts: ReadonlyMap<string, number>, matches: (name: string) =>
 }
 
 /**
- * The quantile of the observations between two moments, in milliseconds; null without any. As Prometheus's
- * `histogram_quantile`: linear within a bucket, and the last finite bound for what is above it.
+ * The quantile of the observations between two moments, in milliseconds; null without any. Computed as
+ * by Prometheus: linear within a bucket, and the last finite bound for what is above it.
  */
 export function quantileMs(quantile: number, before: Spread | undefined, after: Spread): number | null {
   const { boundsSeconds } = after

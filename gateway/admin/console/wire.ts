@@ -1,6 +1,6 @@
 /** What the gateway tells an open console, as JSON in server-sent events. Every text in it may have been chosen by others. */
 
-/** One moment of the plots. Rates are per second and over the time since the moment before; latencies null without requests. */
+/** One moment of the plots. Rates are per second since the moment before. Latencies are null without requests. */
 export interface Point {
   /** Epoch seconds, as the plots have it. */
   readonly t: number
@@ -85,7 +85,7 @@ export interface ConsoleState {
 }
 
 export interface AttentionLine {
-  /** Its chapter of the runbook says what to do. No alert fires for a notice. */
+  /** Names the chapter of the runbook. No alert fires for a notice. */
   readonly alert: string
   readonly severity: 'page' | 'ticket' | 'notice'
   readonly text: string
@@ -94,7 +94,7 @@ export interface AttentionLine {
   /** When something expires. */
   readonly untilMs?: number
   readonly sinceMs: number
-  /** When it happened last, of what is over. */
+  /** When it happened last, if it is over. */
   readonly endedMs?: number
 }
 
@@ -159,7 +159,7 @@ export interface AuditState {
 }
 
 export interface AttestationState {
-  /** For how long there has been a checkpoint that nobody has attested yet. */
+  /** For how long there has been a checkpoint that is not attested. */
   readonly lagSeconds: number
   readonly everySeconds: number
 }
@@ -174,7 +174,7 @@ export interface PartState {
         readonly atMs: number
         readonly result: string
         readonly faults: readonly string[]
-        /** Keys that the file has other values for, which need a restart. */
+        /** Keys that the file changes, and that need a restart. */
         readonly needsRestart: readonly string[]
       }
     | undefined

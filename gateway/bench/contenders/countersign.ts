@@ -17,7 +17,7 @@ const LIMITS = {
     { path: '/api/transfer', limit: MANY, window: '1h', purpose: 'Counted and journalled for the benchmark' },
   ],
 }
-/** A busy machine would let it decide by itself now and then, and the store would not be measured. */
+/** On a busy machine the gateway would sometimes decide by itself, and the store would not be measured. */
 const ALWAYS_STORE = { onStoreFailure: { deadlineMs: 1000 } }
 const ROUTES = [
   { path: '/api/balance', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
@@ -34,7 +34,7 @@ const ROUTES = [
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
 ]
 
-/** What a gateway has on beside what all have. */
+/** What one gateway has on beyond the others. */
 export interface Additions {
   /** Keys of gateway.json. */
   readonly config?: object

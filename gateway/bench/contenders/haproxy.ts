@@ -49,7 +49,7 @@ const RESPONSE_HEADERS = [
   ['X-Request-ID', '%[unique-id]'],
 ] as const
 
-/** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
+/** HAProxy verifies only the signature; separate rules check issuer, audience and expiry. */
 function haproxyConfig(
   setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'http2' | 'upstreamCaFile'>,
   port: number,

@@ -31,12 +31,12 @@ export const ATTESTATION_FLAGS: Flags = {
   },
   'stamp-authority': {
     value: 'FILE',
-    about: 'PEM: whose time stamps to trust; each of the log is verified then',
+    about: 'PEM: whose time stamps to trust; all in the log are verified',
   },
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }
 
-/** The policy of --policy. @throws UsageFault; Error when the file cannot be read or is none */
+/** The policy of --policy. @throws UsageFault; Error when the file is no policy */
 export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
   const file = flags.policy
   if (file === undefined) return undefined
@@ -63,7 +63,7 @@ export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undef
   return trustedWitnesses(list, Number(flags.quorum ?? list.length))
 }
 
-/** The checkpoints that others attest. @param directory of the log @throws UsageFault; Error when a file cannot be read */
+/** Opens the checkpoints that others attest. @param directory of the log @throws UsageFault; Error when a file cannot be read */
 export function openKept(
   directory: string,
   flags: Given['flags'],

@@ -14,7 +14,7 @@ export const command: Command = {
     },
   },
   about: [
-    'Makes the key that seals the trail (PEM, mode 0600) of Ed25519, and prints its verifier key. With --second it also makes one of ML-DSA-44, FILE-ml-dsa-44.pem for FILE.pem, which signs the same checkpoints against quantum computers; FILE may then be there. Name FILE by GATEWAY_AUDIT_SEAL_KEY; a gateway without that makes its own at the first start.',
+    'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. With --second it also makes one of ML-DSA-44, FILE-ml-dsa-44.pem for FILE.pem, which signs the same checkpoints against quantum computers; FILE may then exist. Name FILE by GATEWAY_AUDIT_SEAL_KEY; a gateway without that makes its own at the first start.',
     'Note the verifier keys where those who may write the trail cannot. Programs that know Ed25519 only need the first line.',
   ],
   examples: [

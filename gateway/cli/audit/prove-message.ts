@@ -29,7 +29,7 @@ interface Recorded {
   readonly signature: SignatureFacts | undefined
 }
 
-/** Says if the client has signed the message in a file, or the gateway its response. If not, says which check fails. */
+/** Says whether the client has signed the message in a file, or the gateway its response, or else which check fails. */
 export async function proveMessage(given: Given, request: string, file: string): Promise<number> {
   const { json, response: responseFile } = given.flags
   const key = await ableTo(() => keyNamed(given.flags))

@@ -25,7 +25,7 @@ export const KEY_FLAG: Flags = {
   key: {
     value: 'KEY',
     about:
-      'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
+      'the key to trust: a verifier key, a file with one, or a PEM file; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
   },
 }
 
@@ -75,7 +75,7 @@ export class Progress {
     this.#verb = verb
   }
 
-  /** Shown at most ten times a second, and not before half a second has passed. */
+  /** Shows it at most ten times a second, after the first half second. */
   readonly show = (done: number, total: number): void => {
     const nowMs = performance.now()
     if (!process.stderr.isTTY || nowMs - this.#beganMs < 500 || nowMs - this.#shownMs < 100) return

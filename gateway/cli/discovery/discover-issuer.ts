@@ -78,7 +78,7 @@ const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
  * Finds the keys of gateway.json for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
  * by the form of its issuer.
  *
- * @throws UsageFault when `issuer` is none, CommandFault when its document names another issuer or cannot be used
+ * @throws UsageFault when `issuer` is no issuer, CommandFault when its document names another issuer or cannot be used
  */
 export async function discoverIssuer(issuer: string, audience: string | undefined, fetch = fetchJson) {
   const fault = issuerFault(issuer)
@@ -136,7 +136,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-/** The contents of a discovery document. It names one of `jwksUri` and `endpoint` at least. */
+/** The contents of a discovery document, with `jwksUri`, `endpoint` or both. */
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined

@@ -62,7 +62,7 @@ export function methodsOf({ methods }: Row): string {
 }
 
 /**
- * Says of each row that covers the path, or nearly, why it does not apply; and counts those for other paths.
+ * Says why each row that covers the path, or nearly, does not apply, and counts the rows for other paths.
  *
  * @param winner the row that applies, if any
  * @param asked.folded true where letter case and a closing slash make no difference, as for limits

@@ -71,7 +71,7 @@ function showRow(row, cells, { titles, span }) {
   for (const [i, value] of cells.entries()) {
     const cell = row.cells[i]
     if (cell === undefined) continue
-    // Where there is room for cards only, its title stands before the text.
+    // On narrow screens, where rows are cards, the title stands before the text.
     cell.dataset.title = span > 1 ? '' : (titles[i] ?? '')
     showCell(cell, value, span)
   }

@@ -35,7 +35,7 @@ pause.addEventListener('click', () => {
 })
 byId('near-limit').addEventListener('change', show)
 byId('console').addEventListener('click', (event) => {
-  // Nobody would serve what a link leads to, and this page would be gone.
+  // Nobody would serve the target of a link, and this page would be gone.
   if (byId('link').textContent === NO_ANSWER) event.preventDefault()
 })
 byId('sign-out').addEventListener('click', () => {
@@ -46,7 +46,7 @@ form.addEventListener('submit', (event) => {
   event.preventDefault()
   const token = tokenField.value.trim()
   tokenField.value = ''
-  // A header field can carry no other, so that the request would fail like a lost connection.
+  // A header field cannot carry other characters: the request would fail like a lost connection.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     setText(byId('sign-in-fault'), 'A token has visible ASCII characters only.')
     return

@@ -9,7 +9,7 @@ const DAY_SECONDS = 86_400
 const MUCH_LAG = 1000
 /** A seal is made each second. */
 const MUCH_SEAL_LAG_SECONDS = 10
-/** After the time when witnesses, or an authority for time stamps, are asked again. */
+/** Added to the interval of witnesses and time stamps: a longer lag is marked. */
 const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660

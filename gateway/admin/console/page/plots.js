@@ -2,13 +2,12 @@
 /** @import UPlot from 'uplot' */
 import { byId } from './elements.js'
 
-/** Fifteen minutes. */
 const SHOWN_SECONDS = 900
-/** The least that is shown, after a start. */
+/** The least that is shown. */
 const LEAST_SECONDS = 60
 const HEIGHT = 220
-/** Its axis is logarithmic, and begins here. */
 const LATENCY = 'latency-plot'
+/** The logarithmic axis of latency begins here. */
 const LEAST_MS = 0.1
 
 /**
@@ -49,7 +48,7 @@ export class Plots {
     for (const id of Object.keys(PLOTS)) resized.observe(byId(id))
   }
 
-  /** Draws them anew: at the beginning, and in the colours of another theme. */
+  /** Draws the plots anew: at the beginning, and in the colours of another theme. */
   draw() {
     for (const { plot } of this.#plots) plot.destroy()
     this.#plots = Object.entries(PLOTS).map(([id, lines]) => {
@@ -88,7 +87,7 @@ export class Plots {
         plot.setScale('x', { min: begin, max: end })
         plot.setScale('y', { min: id === LATENCY ? LEAST_MS : 0, max: highest * 1.05 })
       })
-      // Under the pointer, or the present.
+      // Values under the pointer, or the newest.
       plot.setLegend({}, false)
       const now = lines.map(({ label }, i) => `${label} ${inWords(values[i]?.at(-1))}`)
       const title = byId(id).previousElementSibling?.textContent

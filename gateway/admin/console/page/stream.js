@@ -2,9 +2,9 @@
 
 /** Where the tab keeps the token: for this origin, port included. A cookie would go to every port of the host. */
 export const TOKEN = 'countersign-admin-token'
-/** Retries wait longer each time, up to the last of these. Milliseconds. */
+/** Retries wait longer each time, up to the last of these. */
 const WAITS_MS = [500, 1000, 2000, 5000]
-/** The gateway sends something each second. */
+/** Longest silence: the gateway sends something each second. */
 const SILENCE_MS = 10_000
 
 /**
@@ -69,7 +69,7 @@ async function readOnce(token, receiver, stopped) {
       for (const event of events) dispatch(event, receiver)
     }
   } catch {
-    // Lost: said below.
+    // Reported below.
   } finally {
     clearTimeout(timer)
   }
