@@ -134,7 +134,7 @@ const METRICS = {
   gateway_ready: gauge('1 when /readyz is green.'),
   gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'About how many pipelined requests were never begun, because their client went away.',
+    'About how many requests were sent ahead and never begun, because their client left.',
   ),
   gateway_store_breaker_open: gauge(
     '1 while the shared store is away and not asked: rows are counted as their onStoreFailure says.',
