@@ -30,7 +30,7 @@ const packages = readFileSync(`${root}/var/lib/dpkg/status`, 'utf8')
   })
 const { node } = process.versions
 const cpe = `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`
-// By its reference, because npm calls it by its folder.
+// By its reference, because npm names it after its folder.
 const product = components.find((each) => each['bom-ref'].startsWith(`${name}@`))
 const others = components.filter((each) => each !== product)
 const workspace = metadata.component['bom-ref']

@@ -34,7 +34,7 @@ export interface Child {
   end(): Promise<void>
 }
 
-/** Starts a program with this environment beside PATH. Throws when there is no such program. */
+/** Starts a program with this environment beside PATH and HOME. Throws when there is none. */
 export function startChild(options: ChildOptions): Child {
   // taskset replaces itself by the program: the process id stays.
   const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]

@@ -105,7 +105,7 @@ const FLOODS: Readonly<Record<string, Flood>> = {
   },
 }
 
-/** For `npm run bench:clients`, by names with `h2-`. */
+/** Attacks over HTTP/2, by names with `h2-`. */
 export const HTTP2_ATTACKS: Readonly<Record<string, Attack>> = Object.fromEntries(
   Object.entries(FLOODS).map(([name, flood]) => [`h2-${name}`, attackOf(flood)]),
 )
@@ -142,7 +142,7 @@ async function floodOnce(
     id += 2 * PER_WRITE
     if (!socket.write(Buffer.concat(batch)))
       await Promise.race([once(socket, 'drain'), once(socket, 'close')]).catch(() => {})
-    // Others of this process have their turn.
+    // Others in this process have their turn.
     else await new Promise((resolve) => setImmediate(resolve))
   }
 }

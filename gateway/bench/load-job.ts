@@ -8,7 +8,7 @@ export interface LoadRequest {
   readonly body: string
   /** Further header lines. `REQUEST-NUMBER--` in one is a number that no other request has; `order` must be `own`. */
   readonly fields?: readonly string[]
-  /** The client signs each request as fapi-2 wants it. */
+  /** True: the client signs requests by fapi-2. */
   readonly signed?: boolean
   /** One token per line. */
   readonly tokensFile: string
@@ -31,7 +31,7 @@ export interface LoadJob {
   readonly connections: number
   /** HTTP/2: requests under way on each connection. Default: one. */
   readonly streams?: number | undefined
-  /** With TLS; the certificate is not checked. Default: without. */
+  /** True: with TLS; the certificate is not checked. */
   readonly tls?: boolean
   /** Each request on a connection of its own; `resumed` goes on with a session of an earlier one, and fails where it cannot. */
   readonly renewal?: 'new' | 'resumed' | undefined

@@ -8,12 +8,12 @@ import { type Cycle, LoadRun } from './load-run.ts'
 
 const TICK_MS = 0.25
 const HOST = 'api.example.test'
-/** With placeholders for what each request has of its own. */
+/** Signature parameters, with placeholders for what differs by request. */
 const PARAMS =
   '("@method" "@target-uri" "authorization" "content-digest");created=CREATED---;keyid="ES256";tag="fapi-2-request"'
 const SIGNATURE = 'SIGNATURE'.padEnd(88, '-')
 const prepared = new Map<string, Prepared>()
-/** By the ports of a contender. */
+/** Cycles by a contender's ports. */
 const cycles = new Map<string, Cycle>()
 
 process.on('message', (job: LoadJob) => {

@@ -233,7 +233,7 @@ function principalOf(key: string): Principal {
   return { method: 'bearer', ...names, scopes: new Set(), scope: '', ...keysOf(key) }
 }
 
-/** As long as most ids. */
+/** An id of usual length. */
 function uuid(index: number): string {
   return `${index.toString(16).padStart(8, '0')}-0000-4000-8000-000000000000`
 }

@@ -6,7 +6,7 @@ export interface MemoryRow extends Filled {
   readonly offered: number
   /** Where in the code the bound is. */
   readonly bound: string
-  /** True when it holds or costs more than it may. */
+  /** True when a bound or a budget is broken. */
   readonly broken: boolean
 }
 

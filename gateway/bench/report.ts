@@ -12,7 +12,7 @@ export interface Measure {
   /** User and system time of the contender's store, which `userUs` and `systemUs` do not hold. */
   readonly storeUs?: number
   readonly latencyUs?: { readonly p50: number; readonly p99: number; readonly p999: number }
-  /** By how much the generator itself was late for 99 % of the requests. */
+  /** The generator's own lateness, at most, for 99 % of the requests. */
   readonly latenessP99Us?: number
 }
 

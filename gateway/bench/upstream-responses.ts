@@ -1,6 +1,6 @@
 import { AUDIENCE } from './bench-tokens.ts'
 
-/** Length of the body with which the upstream responds on every path but one. */
+/** Length of the body with which the upstream responds on most paths. */
 export const RESPONSE_BYTES = 120
 /** The path with the large response. */
 export const LARGE_PATH = '/api/data'

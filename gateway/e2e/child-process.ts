@@ -27,10 +27,10 @@ export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }
 
-/** Undefined takes away what tests set otherwise. */
+/** Undefined removes a variable that tests set. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Runs a script of this repository, named from its root, with exactly this environment beside HOME. */
+/** Runs a script of this repository, named from its root, with this environment over a few defaults. */
 export function run(script: string, env: Environment): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }

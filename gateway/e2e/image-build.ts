@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Where the stages of the Dockerfile work. */
 const WORKDIR = 'app'
-/** Some of what the image of Node has. */
+/** Some files of Node's image. */
 const NODE_IMAGE: Readonly<Record<string, string>> = {
   'etc/os-release': 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nID=debian\nVERSION_ID="13"\n',
   'opt/yarn-v1.22.22/bin/yarn': '',
@@ -135,7 +135,7 @@ function placeIn({ root, dir }: Stage, path: string): string {
   return join(isAbsolute(path) ? root : dir, path)
 }
 
-/** As Docker does it: the last pattern that the path, or a folder around it, matches decides. */
+/** Follows Docker: the last pattern that matches the path or a folder around it decides. */
 function isInContext(file: string): boolean {
   const steps = relative(ROOT, file).split('/')
   const paths = steps.map((_, i) => steps.slice(0, i + 1).join('/'))

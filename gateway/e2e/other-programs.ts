@@ -29,7 +29,7 @@ export function skipWithout(...programs: readonly string[]): string | false {
   return missing.length > 0 && `not installed: ${missing.join(', ')}`
 }
 
-/** By its variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in the path. */
+/** Found by a variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in PATH. */
 function pathOf(program: string): string | undefined {
   const named = process.env[`${program.toUpperCase().replaceAll('-', '_')}_PATH`]
   if (named !== undefined) return named

@@ -57,7 +57,7 @@ export async function makeTlsSetup(): Promise<TlsSetup> {
   }
 }
 
-/** For `localhost` and `127.0.0.1`. */
+/** Certifies `localhost` and `127.0.0.1`. */
 export function makeServerCertificate(
   ca: Authority,
   wish: Partial<CertificateOptions> = {},

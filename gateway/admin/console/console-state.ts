@@ -151,7 +151,7 @@ function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idemp
 
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-/** By group, the default group first. An upstream in two groups stands in both, with the worse of its states. */
+/** Upstreams by group, the default first. An upstream in two groups stands in both, with the worse of its states. */
 function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: View) {
   const { settings, rows: routes = [] } = { ...parts.gateway }
   if (settings === undefined) return []

@@ -56,13 +56,13 @@ export function settingsOf(argument: string | undefined): PeerSettings {
   return JSON.parse(argument ?? '') as PeerSettings
 }
 
-/** The package under test, which may not be installed, and whose types are therefore not to be had. */
+/** The package under test, which may not be installed, so that its types are missing. */
 export function load<T>(name: string): T {
   return createRequire(import.meta.url)(name) as T
 }
 
 /**
- * The features that the peers lack, as somebody adds them by hand who knows the packages: verified tokens are cached,
+ * The features that the peers lack, added by hand as by somebody who knows the packages: verified tokens are cached,
  * keys are KeyObjects, the log is written in blocks.
  */
 export class Policy {

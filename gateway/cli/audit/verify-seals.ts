@@ -128,7 +128,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)
-    // Of many time stamps only the first and last.
+    // Only the first and last of many time stamps.
     for (const one of new Set([...attested.slice(0, 2), ...attested.slice(-1)])) print(`others: ${one}`)
   }
   if (findings.length > 0) print('NOT PROVEN')

@@ -35,7 +35,7 @@ export function duration(seconds) {
 }
 
 /**
- * By the clock of the browser; UTC when the pointer rests on it.
+ * A time by the browser's clock; UTC under the pointer.
  * @param {number} epochMs @param {(time: string) => string} [sentence] around it
  */
 export function time(epochMs, sentence = (one) => one) {
