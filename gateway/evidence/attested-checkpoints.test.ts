@@ -16,6 +16,7 @@ import {
 import { keepStamp, stampsDirectory } from '../audit/witness/stamps/stamp-files.ts'
 import { stampRequest } from '../audit/witness/stamps/stamp-rounds.ts'
 import { startTestWitness, type TestWitness } from '../audit/witness/test-witness.test-support.ts'
+import { skipWithout } from '../e2e/other-programs.ts'
 import {
   AttestationFault,
   compareKept,
@@ -38,7 +39,7 @@ function provenLog({ directory }: SealedLog): ProvenLog {
   return { checkpoint, provenRootAt: (size) => tiles.provenRootAt(size) }
 }
 
-describe('a log for which others stand', () => {
+describe('a log for which others stand', { skip: skipWithout('openssl') }, () => {
   const log = makeSealedLog(join(home, 'log'))
   const seen = join(home, 'seen.checkpoint')
   let authority: StampAuthority
