@@ -112,8 +112,8 @@ function routingFor(file: string | undefined, hasIssuer: boolean): { routing: ob
   if (security === undefined)
     notes.push(
       hasIssuer
-        ? 'operations of which the document does not say who may call them need a token (openapi.auth)'
-        : 'anyone may call operations of which the document does not say who may (openapi.auth)',
+        ? 'operations for which the document has no "security" need a token (openapi.auth)'
+        : 'anyone may call operations for which the document has no "security" (openapi.auth)',
     )
   const hasTemplate = String(servers?.[0]?.url).includes('{')
   if (hasTemplate) notes.push('the first server is a template, so no base path is known (openapi.basePath)')

@@ -238,7 +238,7 @@ test('a file that cannot start is no good alone either; what the environment may
     assert.deepEqual([status, out.length], [0, 1])
   }
   const bad: [file: object, fault: RegExp][] = [
-    [{ audit: { witnesses: {} } }, /\$\.audit\.witnesses: must have "quorum"/],
+    [{ audit: { witnesses: {} } }, /\$\.audit\.witnesses: must have either "policyFile"/],
     [
       { upstreams: { a: { targets: ['https://a'], tls: { caFile: '/nowhere' } } } },
       /\$\.upstreams\.a\.tls\.caFile/,

@@ -31,14 +31,16 @@ const HASHES_MAX = 63
 function parseProof(text: string): TlogProof {
   const [, extra, index, path, checkpoint] = PROOF.exec(text) ?? []
   if (extra === undefined || path === undefined || checkpoint === undefined) {
-    throw new Error('is no C2SP tlog-proof of a line: its record stands behind "extra"')
+    throw new Error(
+      'is no C2SP tlog-proof of a line: it must have "extra" with the line, "index", the path and a checkpoint',
+    )
   }
   const hashes = path
     .split('\n')
     .slice(0, -1)
     .map((line) => Buffer.from(line, 'base64'))
   if (hashes.length > HASHES_MAX || hashes.some(({ length }) => length !== HASH_BYTES)) {
-    throw new Error('has a path that is none')
+    throw new Error(`has a path that is not at most ${HASHES_MAX} hashes of ${HASH_BYTES} bytes`)
   }
   return { extra: Buffer.from(extra, 'base64'), index: Number(index), hashes, checkpoint }
 }

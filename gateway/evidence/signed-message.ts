@@ -145,5 +145,5 @@ export function signatureFault(
   if (unsigned !== undefined) return unsigned
   const [, check] = [...key.checks].find(([algorithm]) => algorithm === facts.algorithm) ?? []
   const isGood = check?.({ signed: base, signature: signature.value }) === true
-  return isGood ? undefined : 'it is not of what the message has in these components, or not by this key'
+  return isGood ? undefined : 'the signed parts of the message differ, or another key signed them'
 }

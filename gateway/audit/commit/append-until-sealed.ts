@@ -41,7 +41,7 @@ export async function appendUntilSealed(
     closeSync(fd)
   }
   for (let pauses = 0; SealedTree.of(auditFile)?.hasFrom(before.size, last) !== true; pauses++) {
-    if (pauses === MAX_PAUSES) throw new Error('the AUDIT_PRUNE that names it is not sealed')
+    if (pauses === MAX_PAUSES) throw new Error('the record of the removal was not sealed in time')
     await pause()
   }
 }

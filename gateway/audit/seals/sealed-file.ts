@@ -92,7 +92,7 @@ export class SealedFile {
   #sayLasting(path: string | undefined): void {
     if (path === undefined) return
     this.#onLasting(
-      `${path} is append-only: what the disk may have dropped when it failed cannot be written again`,
+      `${path} is append-only, so the gateway cannot write again what the disk may have lost: run "audit verify"`,
     )
   }
 }

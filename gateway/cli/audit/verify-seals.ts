@@ -144,8 +144,8 @@ function refuseBesideProof(words: readonly string[], flags: Given['flags']): voi
   const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,
   )
-  if (unused !== undefined) throw new UsageFault(`--${unused} says nothing of a --proof`)
-  if (words.length > 0) throw new UsageFault(`--proof takes the place of ${words.join(' ')}`)
+  if (unused !== undefined) throw new UsageFault(`--${unused} has no effect on a --proof: leave it out`)
+  if (words.length > 0) throw new UsageFault(`--proof reads no trail: leave out ${words.join(' ')}`)
 }
 
 const PROOFS_MAX_BYTES = 64 * 1024 * 1024

@@ -234,7 +234,7 @@ test('init with an issuer wants a token where the document does not say who may 
   assert.deepEqual(await run('with', { issuer: `${origin}/realms/bank` }), ['bearer'])
   assert.match(
     out,
-    /note: operations of which the document does not say who may call them need a token \(openapi\.auth\)/,
+    /note: operations for which the document has no "security" need a token \(openapi\.auth\)/,
   )
   assert.doesNotMatch(out, /anyone may call/)
   assert.deepEqual(await run('without', {}), ['none'])

@@ -73,7 +73,7 @@ export class RecordOrder {
   #readReadBack(line: string): void {
     const [, records = ''] = /"records":(\d{1,15})}$/.exec(line) ?? []
     this.#warnings.add(
-      `${records} records before it were sealed as the file had them, because who had written them was gone: the seal does not tell whether somebody added or changed some of them meanwhile`,
+      `${records} records before it were read back from the file to be sealed: the seal does not show whether somebody had added or changed some of them`,
     )
   }
 

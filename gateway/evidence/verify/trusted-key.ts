@@ -40,10 +40,11 @@ export function trustedKey(given: string): TrustedKey {
       return { least: 'first', verifiersOf: (name) => verifiers.map((verifierOf) => verifierOf(name)) }
     }
     const verifiers = listed(text).map((key) => logVerifier(parseVerifierKey(key)))
-    if (verifiers.length === 0) throw new Error('it holds none')
+    if (verifiers.length === 0) throw new NoteFault('holds no key')
     return { least: 'all', verifiersOf: () => verifiers }
   } catch (error) {
-    throw new Error(`the key ${given} cannot be used: ${(error as Error).message}`)
+    const it = error instanceof NoteFault ? 'it ' : ''
+    throw new Error(`the key ${given} cannot be used: ${it}${(error as Error).message}`)
   }
 }
 
@@ -67,7 +68,7 @@ function logVerifier(key: VerifierKey): NoteVerifier {
 function namedVerifier(key: KeyObject): (name: string) => NoteVerifier {
   const kind = key.asymmetricKeyType
   if (kind === 'ed25519') return (name) => logVerifier(verifierKey(name, ED25519, rawPublicKey(key)))
-  if (kind !== 'ml-dsa-44') throw new Error(`is a key of the kind ${kind}`)
+  if (kind !== 'ml-dsa-44') throw new NoteFault(`is of the kind ${kind}, and must be Ed25519 or ML-DSA-44`)
   return (name) => logVerifier(verifierKey(name, COSIGNATURE_ML_DSA_44, rawMlDsa44Key(key)))
 }
 

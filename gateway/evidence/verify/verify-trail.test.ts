@@ -330,7 +330,7 @@ describe('verifying a trail', () => {
     assert.throws(() => trustedKey(join(home, 'none')), /the key .*none cannot be used/)
     const empty = join(home, 'empty')
     writeFileSync(empty, '\n')
-    assert.throws(() => trustedKey(empty), /the key .*empty cannot be used: it holds none/)
+    assert.throws(() => trustedKey(empty), /the key .*empty cannot be used: it holds no key/)
     const { publicKey } = trail.key.verifier
     assert.equal(formatVerifierKey(trail.key.verifier).includes(publicKey.toString('base64')), false)
   })
