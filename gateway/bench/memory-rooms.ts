@@ -87,7 +87,7 @@ export const MEMORIES = {
     mostHeld: 500_000,
     budgetBytes: 160,
     bound:
-      'DEFAULT_MAX_ENTRIES in auth/replay.ts; a new one is refused, of who has most first; none is forgotten before its time',
+      'DEFAULT_MAX_ENTRIES in auth/replay.ts; a full memory refuses new ones, a nearly full one those of senders over their share',
     begin: beginReplays,
   },
   blocked: {
@@ -95,7 +95,7 @@ export const MEMORIES = {
     offered: 100_000,
     mostHeld: 65_536,
     budgetBytes: 160,
-    bound: 'MAX_BLOCKED in auth/throttle.ts; who makes room is back after one more failure',
+    bound: 'MAX_BLOCKED in auth/throttle.ts; one that makes room is blocked again after one more failure',
     begin: beginBlocked,
   },
   revocations: {

@@ -286,7 +286,7 @@ test('a port is shared only with a shared store, under a number, and on Linux', 
     alone,
   ])
   const numbered = (name: string) =>
-    `${place}needs a ${name} other than 0, with which each gateway would listen on a port of its own`
+    `${place}needs a ${name} other than 0: with 0 each gateway would listen on another port`
   assert.deepEqual(reasons({ port: 0, tls: undefined }), [numbered('GATEWAY_PORT')])
   assert.deepEqual(reasons({ port: 8080, tls: { port: 0 } }), [numbered('GATEWAY_TLS_PORT')])
   assert.match(reasons({ port: 1, tls: undefined }, { platform: 'darwin' })[0] ?? '', /needs Linux: darwin /)

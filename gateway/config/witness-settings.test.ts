@@ -67,7 +67,7 @@ describe('who vouches for the trail', () => {
     assert.match(refused('quorum none', { quorum: 1 })?.join() ?? '', /must have either "policyFile", or/)
     assert.match(
       load({ witnesses: { every: '1m' } }).faults?.[0]?.reason ?? '',
-      /must have "quorum" and "members", or/,
+      /must have either "policyFile", or/,
     )
   })
 

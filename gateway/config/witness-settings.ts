@@ -113,10 +113,9 @@ export function certificatesIn(text: string): readonly string[] {
 
 function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): string | undefined {
   const isNamed = policyFile !== undefined
-  if ([quorum, members].every((part) => (part === undefined) === isNamed)) return undefined
-  return isNamed
-    ? 'must have either "policyFile", or "quorum" and "members"'
-    : 'must have "quorum" and "members", or "policyFile"'
+  return [quorum, members].every((part) => (part === undefined) === isNamed)
+    ? undefined
+    : 'must have either "policyFile", or "quorum" and "members"'
 }
 
 /** Reads the witnesses of a policy; its logs are for those who verify. */

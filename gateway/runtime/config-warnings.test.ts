@@ -212,7 +212,10 @@ test('a rewrite that leads to what another row keeps for other callers is warned
   const admin = { path: '/api/admin/*', auth: ['bearer'] }
   const open = { path: '/open/*', auth: ['none'] }
   const [warning = ''] = told([admin, { ...open, rewrite: { prefix: '/api' } }])
-  assert.match(warning, /^\/open\/\* is sent on as \/api\/\*, which \/api\/admin\/\* keeps for other callers/)
+  assert.match(
+    warning,
+    /^\/open\/\* is sent on as \/api\/\*, so its callers reach what \/api\/admin\/\* has for others: /,
+  )
   const user = { path: '/u/{id}', auth: ['none'] }
   assert.equal(told([admin, { ...user, rewrite: { path: '/api/{id}/keys' } }]).length, 1)
   assert.deepEqual(told([admin, { ...user, rewrite: { path: '/api/users/{id}' } }]), [])
@@ -236,7 +239,7 @@ test('a client whose webhooks have no way in is warned of: without keyId, and na
     { id: 'd', scopes: [], hmac },
   ]
   assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: undefined }], rows), [
-    'clients whose "hmac" has no "keyId" and that no row names by "webhookClient": their webhooks are always refused: "a"',
+    'webhooks of some clients are always refused, because "hmac" has no "keyId" and no row names the client by "webhookClient": "a"',
   ])
   assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: 'a' }], rows), [])
 })

@@ -62,7 +62,7 @@ export function clientWarnings(
   )
   return named(lost.map(({ id }) => JSON.stringify(id))).map(
     (names) =>
-      `clients whose "hmac" has no "keyId" and that no row names by "webhookClient": their webhooks are always refused: ${names}`,
+      `webhooks of some clients are always refused, because "hmac" has no "keyId" and no row names the client by "webhookClient": ${names}`,
   )
 }
 
@@ -153,7 +153,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
     return other === undefined
       ? []
       : [
-          `${row.path} is sent on as ${path}, which ${other.path} keeps for other callers: whoever may use the one gets to what is behind the other`,
+          `${row.path} is sent on as ${path}, so its callers reach what ${other.path} has for others: give both rows the same "auth" and "scopes", or rewrite to another path`,
         ]
   })
 }

@@ -66,7 +66,7 @@ describe('authorize', () => {
       refusedAs('sca hw', NOW_MS),
     ])
       assert.match(refused?.cause ?? '', /^acr .* is not sca or hw$/)
-    assert.match(refusedAs('sca')?.cause ?? '', /no auth_time/)
+    assert.match(refusedAs('sca')?.cause ?? '', /auth_time is missing/)
     const refused = refusedAs('sca', NOW_MS - 300_001)
     assert.deepEqual([refused?.status, refused?.code], [401, 'insufficient_user_authentication'])
     assert.match(

@@ -67,7 +67,7 @@ function missingAuthentication(
     description: 'More recent authentication is required.',
     cause:
       authenticatedAtMs === undefined
-        ? 'the credential has no auth_time that can be so'
+        ? 'auth_time is missing, malformed or in the future'
         : `auth_time was ${Math.ceil((nowMs - authenticatedAtMs) / 1000)} s ago; ${maxAgeMs / 1000} s are allowed`,
   }
 }

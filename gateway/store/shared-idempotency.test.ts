@@ -432,7 +432,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       await client.sendCommand(['SET', 'test:hash-key', 'k'.repeat(32)])
       await assert.rejects(
         state({ hashKey: undefined }),
-        /gateways have used it with a GATEWAY_STORE_KEY_FILE too: name it, or remove test:key-mark/,
+        /gateways have also used this store with a GATEWAY_STORE_KEY_FILE: set that variable, or remove test:key-mark/,
       )
       await client.sendCommand(['DEL', 'test:key-mark'])
       assert.equal(await state({ hashKey: undefined }), 'done')

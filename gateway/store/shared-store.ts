@@ -23,12 +23,12 @@ export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send)
   const said = hashKey === undefined ? left : mark
   if (typeof said !== 'string')
     throw new Error(
-      'no gateway has left its key in the store: it lost its data, or GATEWAY_STORE_PREFIX or GATEWAY_STORE_KEY_FILE is not theirs',
+      'no gateway has left its key in the store: the store lost its data, or gateways use another GATEWAY_STORE_PREFIX or GATEWAY_STORE_KEY_FILE',
     )
   if (hashKey === undefined) {
     if (mark !== null)
       throw new Error(
-        `gateways have used it with a GATEWAY_STORE_KEY_FILE too: name it, or remove ${keys.common('key-mark')}`,
+        `gateways have also used this store with a GATEWAY_STORE_KEY_FILE: set that variable, or remove ${keys.common('key-mark')} from the store`,
       )
     keys.rekey(said)
   } else if (!said.startsWith(`${keys.hashOf('mark')}.`))

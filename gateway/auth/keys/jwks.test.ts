@@ -155,7 +155,7 @@ for (const [what, document, cause] of [
     assert.equal(await keys.refresh(), 'failed')
     assert.equal(keys.find('ES256'), before)
     assert.equal(keys.loaded, true)
-    assert.match(faults.at(-1)!, /^keys not refreshed, last good stay for a while: /)
+    assert.match(faults.at(-1)!, /^keys not refreshed, so the last good ones stay for a while: /)
     assert.match(faults.at(-1)!, cause)
   })
 }
@@ -164,7 +164,7 @@ test('a first fetch that fails speaks of no keys before it', async () => {
   const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
   assert.equal(await keys.refresh(), 'failed')
   assert.deepEqual(faults, [
-    'keys not fetched, what they verify gets 503 until they are: the response has status 403, not 200',
+    'keys not fetched, so requests that need them get 503: the response has status 403, not 200',
   ])
 })
 
@@ -203,7 +203,7 @@ test('keys that cannot be fetched again are believed for the stated time by a cl
   assert.equal(await later(HOUR_MS), true, 'the wall clock jumped')
   assert.equal(await later(1), false)
   assert.equal(keys.find('ES256'), undefined)
-  assert.match(faults.at(-1)!, /too old: nothing that they verify is accepted/)
+  assert.match(faults.at(-1)!, /too old: requests that need them are refused/)
   assert.equal(await later(HOUR_MS), false)
   assert.equal(faults.filter((fault) => fault.includes('too old')).length, 1, 'told once')
   harness.document = { keys: [es256] }
@@ -297,7 +297,7 @@ test('a fault that lasts is reported once, and again when it comes back', async 
   assert.equal(harness.keys.fault, '')
   await refresh(new Error('down'))
   assert.equal(faults.length, 2)
-  assert.equal(harness.keys.fault, 'keys not refreshed, last good stay for a while: down')
+  assert.equal(harness.keys.fault, 'keys not refreshed, so the last good ones stay for a while: down')
 })
 
 test('a fetch that fails is reported again each 5 minutes, a key that is left out is not', async () => {

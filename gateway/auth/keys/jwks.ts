@@ -150,7 +150,7 @@ export class KeySet {
     else if (this.loaded && this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)) {
       this.#change(new Map())
       faults.push(
-        'the last good keys are too old: nothing that they verify is accepted until they can be fetched',
+        'the last good keys are too old: requests that need them are refused until keys can be fetched',
       )
     }
     this.#report(faults, keys === undefined)
@@ -190,7 +190,7 @@ export class KeySet {
       const document = await fetch(this.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
       this.#document = document
-      if (keys.size === 0) faults.push('no usable key is published: nothing signed by one is accepted')
+      if (keys.size === 0) faults.push('no usable key is published: every signature is refused')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
         // Cached verifications refer to the object.
@@ -199,8 +199,8 @@ export class KeySet {
       return keys
     } catch (error) {
       const state = this.loaded
-        ? 'keys not refreshed, last good stay for a while'
-        : 'keys not fetched, what they verify gets 503 until they are'
+        ? 'keys not refreshed, so the last good ones stay for a while'
+        : 'keys not fetched, so requests that need them get 503'
       faults.push(`${state}: ${(error as Error).message}`)
       return undefined
     }

@@ -95,7 +95,7 @@ function verify(
   const lines = covered.flatMap((name) => lineOf(reaching, name) ?? [])
   const isWhole = lines.length === covered.length
   if (!isWhole || key.checks.get('RS256')?.({ signed: lines.join('\n'), signature: value }) !== true)
-    return { fault: { reason: 'mismatch', cause: 'it is not of these headers, or not by this key' } }
+    return { fault: { reason: 'mismatch', cause: 'the signed headers differ, or another key signed them' } }
   const digest = combinedValue(fields, 'digest') ?? ''
   const unique = `id ${combinedValue(fields, 'x-request-id')}`
   return {

@@ -120,7 +120,7 @@ function judge(
     const { base, fault } = signatureBase(request, signature)
     if (fault === undefined && check({ signed: base, signature: value }))
       return { profile, request, algorithm }
-    cause = fault ?? 'it is not of these components, or not by this key'
+    cause = fault ?? 'the signed components differ, or another key signed them'
   }
   return { reason: 'mismatch', cause }
 }

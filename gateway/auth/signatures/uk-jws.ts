@@ -81,7 +81,7 @@ function verify(
         const stale = faultOfAge(Number(iat) * 1000, profile, bodyMs)
         if (stale !== undefined) return stale
         if (check({ signed: signedText(jws, body), signature })) return undefined
-        return { reason: 'mismatch', cause: 'it is not of this body, or not by this key' }
+        return { reason: 'mismatch', cause: 'the signed body differs, or another key signed it' }
       },
       signed: (body) => ({
         key: key.key,

@@ -429,7 +429,7 @@ test('before any key was loaded tokens cannot be verified, which is no fault of 
   assert.equal(fault?.reason, 'keys_unavailable')
   assert.equal(
     fault.cause,
-    'kid "ES256" is not known; keys not fetched, what they verify gets 503 until they are: down',
+    'kid "ES256" is not known; keys not fetched, so requests that need them get 503: down',
   )
   const cooling = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(cooling.fault?.reason, 'keys_unavailable')

@@ -122,7 +122,7 @@ test('a valid certificate for upstreams, or of their authority, is not replaced 
   write(issuer, late)
   assert.match(
     reread(sound),
-    /^\S+gateway\.json: \$\.upstreams\.a\.tls\.certFile: \S+cert\.pem: certificate 1 expired at \S+, so what is in force stays/,
+    /^\S+gateway\.json: \$\.upstreams\.a\.tls\.certFile: \S+cert\.pem: certificate 1 expired at \S+; the one in force stays/,
   )
   write(old, good)
   assert.match(reread(sound), /\$\.upstreams\.a\.tls\.caFile: \S+ca\.pem: certificate 1 expired at/)

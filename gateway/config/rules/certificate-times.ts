@@ -41,7 +41,7 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowM
     .filter((one) => isFileGood(running, one) && !isNewer(one, running, nowMs))
     .map(({ fault }) => ({
       ...fault,
-      reason: `${fault.reason}, so what is in force stays while it is valid`,
+      reason: `${fault.reason}; the one in force stays until it expires: install one that is valid`,
     }))
 }
 

@@ -23,7 +23,7 @@ export function reusePortFaults(
     ['GATEWAY_TLS_PORT', tls?.port],
   ]) {
     if (number === 0)
-      reasons.push(`needs a ${name} other than 0, with which each gateway would listen on a port of its own`)
+      reasons.push(`needs a ${name} other than 0: with 0 each gateway would listen on another port`)
   }
   if (platform !== 'linux')
     reasons.push(`needs Linux: ${platform} does not distribute connections among those who listen`)

@@ -84,7 +84,7 @@ export const NOT_TAKEN: RequestFault = {
 }
 export const CLIENT_GONE: RequestFault = {
   code: 'malformed_request',
-  cause: 'the client ended in its middle',
+  cause: 'the client closed the connection before the request was complete',
 }
 
 /** The protocol that a request asks for. `other version`: WebSocket other than 13 (RFC 6455 section 4.2.2). */

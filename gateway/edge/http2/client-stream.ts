@@ -43,10 +43,13 @@ const NEVER = Number.POSITIVE_INFINITY
 const ANSWERED_MS = 1000
 /** Code for a late client. After CANCEL or NO_ERROR Node would take a partial response for a complete one. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
-const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as much body as announced' }
+const WRONG_LENGTH: RequestFault = {
+  code: 'malformed_request',
+  cause: 'the body is shorter or longer than its Content-Length',
+}
 const WRONG_TRAILERS: RequestFault = {
   code: 'malformed_request',
-  cause: 'trailers that do not end the stream, are too long, or have fields that are none',
+  cause: 'trailers that do not end the stream, are too long, or have an invalid name or value',
 }
 const NO_PLACE: RequestFault = {
   code: 'overloaded',

@@ -18,8 +18,7 @@ const ODD_NAME = refusal('invalid_header', {
 })
 const NOT_HERE = refusal('invalid_target', {
   detail: 'This path must not have an encoded slash or a semicolon.',
-  cause:
-    'encodedSlashes and pathParameters of a route can let them through, and this route has not the one it needs',
+  cause: 'the route needs "encodedSlashes" for an encoded slash, and "pathParameters" for a semicolon',
 })
 const LEADS_ELSEWHERE = refusal('invalid_target', {
   detail: 'Decoded or normalised in another way, the path would be that of another rule.',

@@ -90,6 +90,6 @@ describe('the bounds of a reply', () => {
       '$1 \r\n',
       '*00000000001\r\n',
     ])
-      assert.throws(() => followed(reply), /length that is none/, reply)
+      assert.throws(() => followed(reply), /malformed length/, reply)
   })
 })

@@ -67,7 +67,7 @@ export class ReplyBounds {
     if (this.#open > 0) this.#open--
     if (!hasLength) return
     const length = Number(LENGTH.exec(line)?.[1] ?? Number.NaN)
-    if (Number.isNaN(length)) throw new RangeError('a reply of the store has a length that is none')
+    if (Number.isNaN(length)) throw new RangeError('a reply of the store has a malformed length')
     if (length === -1) return
     if (type === TEXT) this.#textBytes = length + 2
     else {

@@ -112,7 +112,8 @@ function keyBytes(key: KeyObject): Buffer {
 /** Content of a BIT STRING of whole bytes, whose first byte says so. */
 function bitsOf(bits: Der | undefined): Buffer {
   const { content } = expectTag(bits, TAG.bits)
-  if (content[0] !== 0) throw new Error('not the DER that was expected: bits that are no whole bytes')
+  if (content[0] !== 0)
+    throw new Error('not the DER that was expected: a bit string that does not end at a whole byte')
   return content.subarray(1)
 }
 

@@ -61,7 +61,7 @@ export function readFields(flat: readonly string[]): Field[] | string {
     const value = withoutSpaceAround(flat[i + 1] as string)
     bytes += name.length + value.length + 4
     if (bytes > MAX_RESPONSE_HEAD_BYTES) return `more than ${MAX_RESPONSE_HEAD_BYTES} bytes of fields`
-    if (!isToken(name) || !isText(value)) return 'a field that is none'
+    if (!isToken(name) || !isText(value)) return 'a field with an invalid name or value'
     if (REFUSED.has(name)) return `${name} in HTTP/2`
     fields.push(new Field(name, value))
   }
