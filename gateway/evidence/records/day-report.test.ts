@@ -181,6 +181,27 @@ it('names a store that was degraded before the day, where it is not read, and en
   assert.equal(shared.degraded.length, 1)
 })
 
+it('takes a start of the same process in a new file for no crash, after which stores may still be degraded', async () => {
+  const moved = (time: string, more: object) =>
+    startRecord({ timestamp: at(time), pid: 1, open: 0, continues: '7', ...more })
+  const { gaps, degraded, attention } = await reportOf('same-process', [
+    startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0, recovered: 0 }),
+    event('STORE_DEGRADED', at('10:10:00.000'), { store: 'limits', cause: 'ENOSPC' }),
+    moved('10:20:00.000', {}),
+    event('AUDIT_FOREIGN', at('10:20:00.000'), { file: 'audit.ndjson.1', inode: '7', at: 5, found: 9 }),
+    ...pair(at('10:30:00.000'), 0),
+    // Its AUDIT_STOP is in the file that was removed.
+    moved('10:40:00.000', { refused: 0, removed: true }),
+  ])
+  assert.deepEqual(gaps, [{ from: at('10:30:00.000'), until: at('10:40:00.000'), reason: 'removed' }])
+  assert.deepEqual(degraded, [{ from: at('10:10:00.000'), reason: 'limits: ENOSPC' }])
+  assert.deepEqual(attention, [
+    `AUDIT_FOREIGN at ${at('10:20:00.000')}: others have written to the trail`,
+    `AUDIT_START at ${at('10:40:00.000')}: the file before was removed while it was written`,
+    `degraded from ${at('10:10:00.000')}: limits: ENOSPC`,
+  ])
+})
+
 it('names a day without a record, and says when the trail begins', async () => {
   const DAY_MS = 86_400_000
   const lines = [

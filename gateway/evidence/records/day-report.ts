@@ -60,7 +60,7 @@ class DayCount {
     byStatus: {} as Record<number, number>,
     byGrpcStatus: {} as Record<number, number>,
     starts: 0,
-    /** From AUDIT_STOP to AUDIT_START, rotations excluded; or from the last line to a start without a stop. */
+    /** From AUDIT_STOP to AUDIT_START, new files excluded; or from the last line to a start without a stop. */
     gaps: [] as Span[],
     degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],
@@ -171,6 +171,8 @@ class DayCount {
     else if (!isToday) return
     else if (type === 'CONFIG_CHANGE') this.#found.configChanges.push({ at, file: textOf(record.file) })
     else if (type === 'AUDIT_PRUNE') this.#found.pruned.push(textOf(record.segment))
+    else if (type === 'AUDIT_FOREIGN')
+      this.#attention.push(`AUDIT_FOREIGN at ${at}: others have written to the trail`)
     else if (type === 'AUDIT_SEAL_GAP')
       this.#attention.push(`AUDIT_SEAL_GAP at ${at}: lines that were sealed are no longer there`)
   }
@@ -179,8 +181,9 @@ class DayCount {
     const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
-    // With `refused` the same process goes on after an outage of the trail, and its stores may still be degraded.
-    if (record.refused === undefined) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
+    // The same process goes on, after an outage or in a new file, and its stores may still be degraded.
+    const goesOn = (record.refused ?? record.continues) !== undefined && record.recovered === undefined
+    if (!goesOn) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {
       this.#found.starts++
       for (const member of ['cutBytes', 'damagedLines', 'unresolved', 'refused'] as const) {
@@ -191,15 +194,16 @@ class DayCount {
       if (record.removed === true)
         this.#attention.push(`AUDIT_START at ${at}: the file before was removed while it was written`)
     }
-    const isRotation = stop?.reason === 'rotated'
+    const isRotation = stop === undefined ? goesOn && record.removed !== true : stop.reason === 'rotated'
     const fromMs = stop === undefined ? this.#lastMs : timestampMs(stop)
     if (isRotation || fromMs === undefined || Number.isNaN(fromMs)) return
-    const gap = { from: new Date(fromMs).toISOString(), until: at, reason: textOf(stop?.reason ?? 'a crash') }
+    const reason = textOf(stop?.reason ?? (goesOn ? 'removed' : 'a crash'))
+    const gap = { from: new Date(fromMs).toISOString(), until: at, reason }
     if (!this.#overlaps(gap)) return
     this.#found.gaps.push(gap)
-    if (stop === undefined) this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
-    else if (gap.reason.startsWith('write failed'))
-      this.#attention.push(`no trail could be written from ${gap.from}: ${gap.reason}`)
+    if (reason === 'a crash') this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
+    else if (reason.startsWith('write failed'))
+      this.#attention.push(`no trail could be written from ${gap.from}: ${reason}`)
   }
 
   #readSeal(record: AuditLine, isToday: boolean): void {
