@@ -347,6 +347,20 @@ test('what the process before has left is sealed as soon as it is read, however 
   await trail.check()
 })
 
+test('lines that the sealer was not handed are read back and told, in a new log too, but not those before it', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(3)
+  await trail.poll()
+  assert.deepEqual(trail.readBack, [])
+  // As after a full queue.
+  trail.trail.sealWith({ ...sealsFor(trail.sealer, trail.trail, () => 0), begin: () => {}, wrote: () => {} })
+  await trail.write(2)
+  trail.sealer.hear({ type: 'begin', ...trail.trail.told })
+  await trail.poll()
+  assert.deepEqual(trail.readBack, [2])
+  await trail.check()
+})
+
 test('the end of each segment is sealed, whoever renames it and however often', async (t) => {
   const trail = sealedTrail(t)
   trail.trail.begin({ records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })

@@ -75,7 +75,8 @@ export class Sealer {
   #atMs = 0
   #leavesAtOnce = LEAVES_AT_ONCE
   #hasFailed = false
-  readonly #isContinued: boolean
+  /** False while a new log takes the lines that were written before it. */
+  #isContinued: boolean
   /** True while the disk may lack tiles: after a crash or a failed sync. */
   #isTreeDoubtful = true
 
@@ -182,6 +183,7 @@ export class Sealer {
       this.#sinceMs = Number.NEGATIVE_INFINITY
     }
     this.#readRecords = 0
+    this.#isContinued = true
     return true
   }
 
