@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { hash } from 'node:crypto'
 import fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { makeStampAuthority } from '../../audit/witness/stamps/stamp-authority.test-support.ts'
+import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
+import { stampRequest } from '../../audit/witness/stamps/stamp-rounds.ts'
+import { skipWithout } from '../../e2e/other-programs.ts'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { countersign, PROGRAM } from '../program.test-support.ts'
 
@@ -53,6 +58,30 @@ describe('the output of the audit commands', () => {
     const command = `'${process.execPath}' '${PROGRAM}' audit find --status 200 '${trail.file}' | head -1`
     const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { encoding: 'utf8' })
     assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
+  })
+
+  it('of verify names the checkpoint that was given, and the first and last of many time stamps', {
+    skip: skipWithout('openssl'),
+  }, async () => {
+    const stamped = new SealedTrail(join(home, 'stamped'))
+    const authority = makeStampAuthority(fs.mkdtempSync(join(home, 'authority')))
+    const stamp = async () => {
+      stamped.exchange()
+      await stamped.seal()
+      const bytes = stamped.checkpoints.at(-1) ?? assert.fail()
+      const request = stampRequest(hash('sha256', bytes, 'buffer'), Buffer.of(7), undefined)
+      const response = await authority.respond(request)
+      keepStamp(stampsDirectory(stamped.directory), stamped.sealedSize, bytes, response)
+      return join(stampsDirectory(stamped.directory), `${stamped.sealedSize}.checkpoint`)
+    }
+    const files = [await stamp(), await stamp(), await stamp(), await stamp()]
+    const words = ['audit', 'verify', '--key', stamped.vkey, '--stamp-authority', authority.caFile]
+    const named = async (...flags: string[]) => {
+      const { stdout } = await countersign([...words, ...flags, stamped.file])
+      return [...stdout.matchAll(/^others: .*: (.*)$/gm)].map(([, file]) => file)
+    }
+    assert.deepEqual(await named(), [files[0], files[3]])
+    assert.deepEqual(await named('--checkpoint', files[1] ?? ''), [files[1], files[0], files[3]])
   })
 
   it('to a full disk for faults is no word against the evidence', () => {

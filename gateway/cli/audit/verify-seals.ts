@@ -107,7 +107,10 @@ async function verify(
         onRead: progress.show,
       }),
     )
-    return { ...verdict, findings: [...verdict.findings, ...findings] }
+    // The named checkpoint, and only the first and last of many time stamps.
+    const first = witnesses === undefined && flags.checkpoint === undefined ? 1 : 2
+    const attested = [...new Set([...verdict.attested.slice(0, first), ...verdict.attested.slice(-1)])]
+    return { ...verdict, attested, findings: [...verdict.findings, ...findings] }
   } finally {
     progress.clear()
   }
@@ -128,8 +131,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)
-    // Only the first and last of many time stamps.
-    for (const one of new Set([...attested.slice(0, 2), ...attested.slice(-1)])) print(`others: ${one}`)
+    for (const one of attested) print(`others: ${one}`)
   }
   if (findings.length > 0) print('NOT PROVEN')
   else if (part === undefined) print('proven')
