@@ -274,7 +274,10 @@ test('a file that cannot be read is told with the key or the variable that names
   const cases: [env: Record<string, string>, name: string][] = [
     [{ GATEWAY_CONFIG: '/nowhere/a' }, '--config, GATEWAY_CONFIG or by default'],
     [{ GATEWAY_LIMITS: '/nowhere/a' }, '--limits, GATEWAY_LIMITS or by default'],
-    [{ GATEWAY_CLIENTS: '/nowhere/a' }, 'GATEWAY_CLIENTS'],
+    [
+      { GATEWAY_CLIENTS: '/nowhere/a' },
+      'GATEWAY_CLIENTS, or by default for routes with "mtls", "hmac", "signature" or "signatures.request"',
+    ],
     [{ GATEWAY_CONFIG: paths['gateway.json']! }, '"openapi"'],
     [{ GATEWAY_ADMIN_TOKEN_FILE: '/nowhere/a' }, '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)'],
     [{ GATEWAY_UPSTREAM_SECRET_FILE: '/nowhere/a' }, '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)'],

@@ -28,7 +28,8 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
 export const NAMES = {
   configFile: '--config, GATEWAY_CONFIG or by default',
   limitsFile: '--limits, GATEWAY_LIMITS or by default',
-  clientsFile: 'GATEWAY_CLIENTS, or by default for routes with "mtls" or "hmac"',
+  clientsFile:
+    'GATEWAY_CLIENTS, or by default for routes with "mtls", "hmac", "signature" or "signatures.request"',
   adminTokenFile: '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)',
   upstreamSecretFile: '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)',
 } as const
