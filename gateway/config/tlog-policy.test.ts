@@ -87,7 +87,7 @@ describe('a policy of C2SP tlog-policy', () => {
       ['quorum none\r\n', /^line 1 has a control character/],
       [
         Array.from({ length: 33 }, (_, i) => `witness w${i} ${vkey('w', i + 1)}`).join('\n'),
-        /^line 33 is the 33th witness/,
+        /^line 33 is one witness too many: at most 32 may be named/,
       ],
     ] as const) {
       assert.throws(

@@ -87,7 +87,8 @@ export function parseTlogPolicy(text: string): TlogPolicy {
       refuse(witnessKeyFault(key))
       const others = witnesses.map((one) => one.key)
       if (isAmong(key, others)) throw new PolicyFault('has a key that another witness has')
-      if (others.length === WITNESSES_MAX) throw new PolicyFault(`is the ${WITNESSES_MAX + 1}th witness`)
+      if (others.length === WITNESSES_MAX)
+        throw new PolicyFault(`is one witness too many: at most ${WITNESSES_MAX} may be named`)
       define(name, key)
       witnesses.push({ name, key, url })
     },
