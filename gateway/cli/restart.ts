@@ -8,7 +8,7 @@ export const command: Command = {
   flags: { config: CONFIG_FLAGS.config },
   about: [
     'Replaces a running gateway by a new process, which reads the program and its files as they are now, without refusing a connection. The old process ends what is under way.',
-    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user, and not under npm or `countersign run`, except under systemd. The command waits two minutes for its report.',
+    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user, and not under npm or `countersign run`, except under systemd. The command waits three minutes for its report.',
   ],
   examples: [['countersign restart', 'the gateway that the files and variables here are of']],
   fault: 'the gateway goes on as it was, or cannot be reached',

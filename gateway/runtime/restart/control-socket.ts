@@ -3,14 +3,17 @@ import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { removeFile } from '../../storage/line-file.ts'
+import { LISTENERS } from './sockets.ts'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
 /** Time to wait for a listener: a process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
-/** Time to wait for the report of a restart: twice what its long steps may take. */
-const REPORT_MS = 120_000
+/** Time that the new process has for each step: to read its configuration, to take a listening socket, to serve. */
+export const STEP_MS = 30_000
+/** Time to wait for the report of a restart: for all steps, and as much as one more for those of this process. */
+const REPORT_MS = (LISTENERS.length + 3) * STEP_MS
 
 export interface Restarted {
   readonly pid: number

@@ -1,14 +1,11 @@
 import type { Server } from 'node:http'
 import type { Logger } from 'pino'
 import type { Settings } from '../../config/settings.ts'
-import type { Restarted } from './control-socket.ts'
+import { type Restarted, STEP_MS } from './control-socket.ts'
 import type { HandOver } from './hand-over.ts'
 import type { Places } from './messages.ts'
 import { type NamedSocket, type PassedSocket, socketOf } from './sockets.ts'
 import { Successor, SuccessorFailed } from './successor.ts'
-
-const PREPARE_MS = 30_000
-const SERVE_MS = 30_000
 
 export class CannotRestart extends Error {}
 
@@ -48,7 +45,7 @@ export class Restarts {
     this.#successor = successor
     let heldMs: number
     try {
-      const theirs = await within(PREPARE_MS, successor.prepared)
+      const theirs = await within(STEP_MS, successor.prepared)
       const different = differenceOf(placesOf(settings), theirs)
       if (different !== undefined) throw new CannotRestart(different)
       heldMs = Math.round(await this.#handOver(handOver, successor))
@@ -109,7 +106,7 @@ export class Restarts {
     }
     const all: NamedSocket[] = adminSocket === undefined ? sockets : [...sockets, ['admin', adminSocket]]
     try {
-      for (const socket of all) copies.push(await within(PREPARE_MS, successor.give(socket)))
+      for (const socket of all) copies.push(await within(STEP_MS, successor.give(socket)))
       const obstacle = this.#isStopping ? 'the gateway is being stopped' : handOver.obstacle
       if (obstacle !== undefined) throw new CannotRestart(obstacle)
     } catch (error) {
@@ -121,7 +118,7 @@ export class Restarts {
       onSuspended()
       const state = await handOver.suspend()
       successor.send({ type: 'state', state })
-      await within(SERVE_MS, successor.serving)
+      await within(STEP_MS, successor.serving)
     } catch (error) {
       // The successor ends first, because two processes must never have the files.
       await successor.end()
