@@ -7,7 +7,7 @@ const SWEEP_MS = 50
 /** Time that a connection stays open after its last use: a next request may be on its way. */
 const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
-const LAST_REFUSALS_MS = 500
+export const LAST_REFUSALS_MS = 500
 /** Longest time that a stop waits for a receiver of spans. The drain deadline bounds it too. */
 export const MAX_SPANS_MS = 3000
 

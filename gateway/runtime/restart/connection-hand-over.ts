@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { ParkedConnection } from '../../edge/http1/connections.ts'
-import { breakOff, endOrphans, MAX_SPANS_MS } from '../drain.ts'
+import { breakOff, endOrphans, LAST_REFUSALS_MS, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
 import {
@@ -16,8 +16,6 @@ import type { Successor } from './successor.ts'
 
 const DECIDE_MS = 1000
 const LOOK_EVERY_MS = 2
-/** Time for the last refusals to be recorded and read by clients. */
-const LAST_REFUSALS_MS = 500
 type Unpassed = Omit<ParkedConnection, 'goOn'>
 type SuccessorChannel = Pick<Successor, 'pass'>
 
