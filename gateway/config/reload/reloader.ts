@@ -23,6 +23,9 @@ interface WatchedFile {
   readonly namedBy?: string
 }
 
+/** Reads of a certificate's files before a fault is reported: one may be half written at the first, another not read yet at the second. */
+export const DOUBTFUL_LOOKS = 3
+
 /** Texts in the order of the files, and the value parsed from them. */
 interface ParsedTexts<T> {
   readonly texts: readonly string[]

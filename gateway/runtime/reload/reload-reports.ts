@@ -3,23 +3,21 @@ import { basename } from 'node:path'
 import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
 import { configChangeRecords, type FileWriter } from '../../audit/config-change-records.ts'
 import { describeFault } from '../../config/faults.ts'
-import type { Accepted, Reload } from '../../config/reload/reloader.ts'
+import { type Accepted, DOUBTFUL_LOOKS, type Reload } from '../../config/reload/reloader.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 
 export interface Watching {
-  /** Reads the file now. A fault may be reported only after `MOST_LOOKS` reads. */
+  /** Reads the file now. A fault may be reported only after `DOUBTFUL_LOOKS` reads. */
   check(): unknown
   stop(): void
 }
 
-/** Reads of certificates after which a faulty file is reported. */
-const MOST_LOOKS = 3
 /** Number of faults of a file that its cause names. */
 const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
-  for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
+  for (let look = 0; look < DOUBTFUL_LOOKS; look++) for (const each of watching) await each.check()
 }
 
 export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'> {

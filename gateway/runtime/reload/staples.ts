@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { unreadable } from '../../config/load-file.ts'
+import { DOUBTFUL_LOOKS } from '../../config/reload/reloader.ts'
 import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
 import { createSender, type Send } from '../../outgoing/sender.ts'
 import { askResponder } from '../../tls/stapling/ask-responder.ts'
@@ -13,8 +14,6 @@ const MINUTE_MS = 60_000
 /** The longest time between two attempts. The time doubles with each failed attempt. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
-/** Reads after which a faulty file is reported. Until then it may be half written. */
-const DOUBTFUL_LOOKS = 3
 
 interface Stapled {
   readonly chain: Chain

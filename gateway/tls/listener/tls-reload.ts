@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import { variableOf } from '../../config/json/key-names.ts'
 import { loadFile, type ReadFile, readLenient, readPrivate } from '../../config/load-file.ts'
-import { Reloader, type ReloadOptions } from '../../config/reload/reloader.ts'
+import { DOUBTFUL_LOOKS, Reloader, type ReloadOptions } from '../../config/reload/reloader.ts'
 import { LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
 import { lapses } from '../../config/rules/certificate-times.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
@@ -22,8 +22,6 @@ const FILE_OF = {
   ticketKey: 'ticketKeyFile',
 } as const satisfies Record<Part, keyof TlsFiles>
 const PARTS = Object.keys(FILE_OF) as Part[]
-/** A file may be half written at the first look, and the other files not read yet at the second. */
-const DOUBTFUL_LOOKS = 3
 
 /** Reads the files synchronously, for the start. Reports all faults together. */
 export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
