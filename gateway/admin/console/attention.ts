@@ -136,8 +136,8 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
 /** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it needs more than 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
-/** Most causes of failing requests, routes in maintenance and purposes of it that a line names. */
-const MOST = 3
+/** Most causes, routes or purposes that a line names. */
+const MOST_NAMED = 3
 
 interface Look {
   readonly metrics: Metrics
@@ -334,12 +334,12 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
 function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const closed = routes.filter(({ screening }) => screening?.maintenance !== undefined)
   if (closed.length === 0) return
-  const paths = closed.slice(0, MOST).map(({ path }) => path)
-  const more = closed.length > MOST ? ` and ${closed.length - MOST} more` : ''
+  const paths = closed.slice(0, MOST_NAMED).map(({ path }) => path)
+  const more = closed.length > MOST_NAMED ? ` and ${closed.length - MOST_NAMED} more` : ''
   const which = closed.length === routes.length ? 'all routes' : `${paths.join(', ')}${more}`
   const refused = (totals.refusals.get('maintenance') ?? 0) - (past.refusals.get('maintenance') ?? 0)
   const purposes = new Set(closed.map(({ screening }) => screening?.maintenance?.refusal.detail))
-  const cause = `${refused} requests refused in the last minute; purpose: ${[...purposes].slice(0, MOST).join(' / ')}`
+  const cause = `${refused} requests refused in the last minute; purpose: ${[...purposes].slice(0, MOST_NAMED).join(' / ')}`
   const alert = 'Maintenance'
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
@@ -372,7 +372,7 @@ function* requestsFail({ totals, past }: Look): Iterable<Found> {
     first !== undefined && first.percent > 50
       ? `mostly ${first.name}`
       : `of these ${parts
-          .slice(0, MOST)
+          .slice(0, MOST_NAMED)
           .map(({ name, percent }) => `${percent} % ${name}`)
           .join(', ')}`
   const errors = lately('upstreamErrors')

@@ -117,7 +117,7 @@ function spreadOf(values: readonly Sample[]): Spread {
   return { boundsSeconds, counts: boundsSeconds.map((bound) => buckets.get(bound) ?? 0) }
 }
 
-/** Growth per second; 0 when the counter began anew. */
+/** Growth per second; 0 when the counter is lower than before, since it began anew. */
 export function perSecond(before: number | undefined, after: number | undefined, ms: number): number {
   return ms <= 0 ? 0 : (Math.max(0, (after ?? 0) - (before ?? 0)) * 1000) / ms
 }
