@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import fastify, { type FastifyPluginCallback, type FastifyReply, type FastifyRequest } from 'fastify'
-import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './peer-policy.ts'
+import { type Admission, FIXED_HEADERS, load, Policy, settingsOf } from './peer-policy.ts'
 
 // @fastify/http-proxy with the features of the gateway added by hand, as hooks.
 
@@ -22,7 +22,7 @@ app.addHook('onRequest', (request: FastifyRequest, reply: FastifyReply, done: ()
     return
   }
   admissions.set(request, admission)
-  for (const [name, value] of SIX_HEADERS) reply.header(name, value)
+  for (const [name, value] of FIXED_HEADERS) reply.header(name, value)
   reply.header('X-Request-ID', admission.requestId)
   done()
 })

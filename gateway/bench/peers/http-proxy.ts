@@ -1,6 +1,6 @@
 import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './peer-policy.ts'
+import { type Admission, FIXED_HEADERS, load, Policy, settingsOf } from './peer-policy.ts'
 
 // http-proxy or http-proxy-3, which have one interface, with the features of the gateway added by hand.
 
@@ -39,7 +39,7 @@ server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as 
 process.on('disconnect', () => process.exit(0))
 
 function forward(req: IncomingMessage, res: ServerResponse, admission: Admission): void {
-  for (const [name, value] of SIX_HEADERS) res.setHeader(name, value)
+  for (const [name, value] of FIXED_HEADERS) res.setHeader(name, value)
   res.setHeader('X-Request-ID', admission.requestId)
   req.headers['x-request-id'] = admission.requestId
   req.headers['x-forwarded-for'] = req.socket.remoteAddress ?? ''

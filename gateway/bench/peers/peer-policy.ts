@@ -40,7 +40,8 @@ interface Caller {
   readonly scope: string
 }
 
-export const SIX_HEADERS: readonly (readonly [string, string])[] = [
+/** The mandatory headers but X-Request-ID. */
+export const FIXED_HEADERS: readonly (readonly [string, string])[] = [
   ['Strict-Transport-Security', 'max-age=31536000; includeSubDomains'],
   ['X-Content-Type-Options', 'nosniff'],
   ['X-Frame-Options', 'DENY'],
