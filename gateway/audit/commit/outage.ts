@@ -197,7 +197,7 @@ export class Outage {
   /** Appends seals over all lines, after `suspend`. A seal that cannot be written is left out: the stop does not fail. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
-    if (lines.length === 0 || trailFile.torn) return
+    if (lines.length === 0) return
     const error = trailFile.put(lines) ?? this.#sync()
     if (error === undefined) this.written(trailFile.written)
     else this.#report(error)
