@@ -42,7 +42,10 @@ const PROBLEMS = {
   same_account: [422, 'The destination is the account that the money comes from.'],
   currency_mismatch: [422, 'Both accounts must be in the currency of the transfer.'],
   too_many_attempts: [429, 'Too many attempts. Try again later.'],
-  too_many_webhooks: [429, 'As much of this sender is kept as may be. Send it again later.'],
+  too_many_webhooks: [
+    429,
+    'No more webhooks of this sender can be kept at this moment. Send it again later.',
+  ],
   headers_too_large: [431, 'The header section is larger than what is accepted here.'],
   internal: [
     500,
@@ -50,7 +53,7 @@ const PROBLEMS = {
   ],
   database_unavailable: [
     503,
-    'The database cannot be reached at this moment. Try again later; what changes something, with the same Idempotency-Key or after a look whether it took effect.',
+    'The database cannot be reached at this moment. Try again later. Send a change with the same Idempotency-Key, or look first whether it took effect.',
   ],
   outcome_unknown: [
     503,

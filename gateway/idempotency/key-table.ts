@@ -148,7 +148,9 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       this.#checkSecrets(secrets)
       // Otherwise the next process could take keys that are over for younger, and miss their secret.
       if (!this.#journal.markTime())
-        throw new Error(`${this.#options.directory} cannot be written: leave the older lines until it can`)
+        throw new Error(
+          `${this.#options.directory} cannot be written: leave the older lines in "idempotencyKeyFile" until it can be`,
+        )
     }
     this.#secrets = secrets
     if (secrets[0].name !== before[0].name) this.#journal.rekey(secrets[0])

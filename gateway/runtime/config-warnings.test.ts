@@ -142,7 +142,7 @@ test('routes that refuse no caller, or everybody, are named', () => {
     }),
   )
   const [shadow, closed, ...rest] = settingsWarnings(gateway.value!)
-  assert.match(String(shadow), /^in shadow mode.*: \/a, \/c0, .* and 3 more$/)
+  assert.match(String(shadow), /^rows in shadow mode.*: \/a, \/c0, .* and 3 more$/)
   assert.deepEqual([closed, rest], ['closed for maintenance: /b', []])
 })
 
@@ -161,7 +161,7 @@ test('rows that go on alone without the store are named: a request with a key ma
   assert.deepEqual(told({}), [])
   assert.match(
     String(told({ GATEWAY_STORE: 'redis://x' })),
-    /^rows whose "idempotency" goes on alone.*: \/a$/,
+    /^rows on which two gateways may send one request .*: \/a$/,
   )
 })
 
@@ -197,7 +197,7 @@ test('rows that sign are named where no row publishes the key', () => {
   const told = (...routes: object[]) =>
     settingsWarnings(parseGatewayFile('g', JSON.stringify({ routes })).value!)
   assert.deepEqual(told(signed, { ...signed, path: '/b', signatures: { upstream: true } }), [
-    'no row for /.well-known/gateway-jwks.json publishes the key by which others verify what is signed: /a, /b',
+    'rows sign with a key that nobody can fetch, because no row for /.well-known/gateway-jwks.json publishes it: /a, /b',
   ])
   assert.deepEqual(told(signed, published), [])
   assert.deepEqual(told({ path: '/a', auth: ['none'] }), [])

@@ -83,12 +83,12 @@ export function settingsWarnings(
   return [
     ...issuerWarnings(settings),
     ...groupWarnings(upstreams, routes),
-    ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
+    ...shadow.map((names) => `rows in shadow mode, which refuse no caller: ${names}`),
     ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
     ...named(pathsOf(alone)).map(
       (names) =>
-        `rows whose "idempotency" goes on alone while the store is away, so that two gateways may send one request: ${names}`,
+        `rows on which two gateways may send one request while the store is away, because "idempotency.onStoreFailure" is "local": ${names}`,
     ),
     ...named(pathsOf(safe)).map(
       (names) =>
@@ -97,7 +97,8 @@ export function settingsWarnings(
     ...rewriteWarnings(routes),
     ...maskWarnings(routes),
     ...(routes.some(({ path }) => path === JWKS_PATH) ? [] : named(pathsOf(signing))).map(
-      (names) => `no row for ${JWKS_PATH} publishes the key by which others verify what is signed: ${names}`,
+      (names) =>
+        `rows sign with a key that nobody can fetch, because no row for ${JWKS_PATH} publishes it: ${names}`,
     ),
   ]
 }

@@ -76,7 +76,7 @@ export function segmentReports({
     },
     failed: (task, cause) => {
       failed.count(task)
-      log.error({ task, cause }, 'closed audit segments cannot be looked after')
+      log.error({ task, cause }, 'closed audit segments cannot be compressed, shipped or pruned')
     },
   }
 }

@@ -155,7 +155,7 @@ export function sealTrail(
     onReadBack: (records) => {
       log.warn(
         { records },
-        'records that a run before had written and not sealed were sealed as the audit files have them',
+        'unsealed records were read back from the audit files and sealed as they stand there',
       )
     },
     onFault: (cause) => {

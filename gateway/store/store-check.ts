@@ -25,7 +25,7 @@ interface SharedSecrets {
 const CONSEQUENCES = {
   maskKeyFile: 'the same value would have two pseudonyms',
   idempotencyKeyFile:
-    'requests with keys that the other has begun would get 503. Add a new line below the old one at each first',
+    'requests with keys that the other has begun would get 503. Before a change, add the new line below the old one at each gateway',
 }
 
 /**

@@ -16,7 +16,7 @@ for (const [what, cnf, fault] of [
   ['no object', 'jkt', /is no object/],
   ['null', null, /is no object/],
   ['a list', [ONE], /is no object/],
-  ['empty', {}, /confirms nothing/],
+  ['empty', {}, /is empty/],
   ['a confirmation by another member', { jwk: {} }, /"jwk", which cannot be confirmed/],
   ['a known member beside another', { jkt: ONE, kid: 'k' }, /"kid", which cannot be confirmed/],
   ['a member by another case', { JKT: ONE }, /"JKT", which cannot be confirmed/],

@@ -17,7 +17,7 @@ export function readBinding(cnf: unknown): Binding | string | undefined {
   if (cnf === undefined) return undefined
   if (typeof cnf !== 'object' || cnf === null || Array.isArray(cnf)) return `cnf ${quote(cnf)} is no object`
   const members = Object.entries(cnf)
-  if (members.length === 0) return 'cnf confirms nothing'
+  if (members.length === 0) return 'cnf is empty'
   for (const [name, value] of members) {
     if (!MEMBERS.has(name)) return `cnf has ${quote(name)}, which cannot be confirmed`
     if (!isThumbprint(value)) return `cnf ${name} ${quote(value)} is no thumbprint`

@@ -160,7 +160,7 @@ function replayFault(jti: string, replay: ReplayFault | undefined): ProofFault |
 
 const CAUSES: Readonly<Record<Exclude<ReplayFault, 'replayed'>, string>> = {
   full: 'no more proofs can be remembered: full',
-  crowded: 'no more proofs of this key can be remembered: it has its share',
+  crowded: 'no more proofs of this key can be remembered: it has used up its share',
   unwritable: 'no more proofs can be remembered: unwritable',
   away: 'the shared store is away',
 }

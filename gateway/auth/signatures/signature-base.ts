@@ -74,12 +74,12 @@ function componentValue(
   }
   if (name.startsWith('@')) {
     if ('status' in message) {
-      if (name !== '@status' || parameters.size > 0) throw new NoValue('is none of a response')
+      if (name !== '@status' || parameters.size > 0) throw new NoValue('is not valid in a response')
       return String(message.status)
     }
     const names = [...parameters.keys()].join()
     if (!DERIVED_COMPONENTS.has(name) || names !== (name === '@query-param' ? 'name' : ''))
-      throw new NoValue('is none of a request')
+      throw new NoValue('is not valid in a request')
     return derivedValue(message, name, parameters.get('name')?.value)
   }
   // Names of fields are in lower case, so that no component can be there twice.
@@ -111,7 +111,8 @@ function fieldValue(
   const flags = serializeParameters([...parameters].filter(([flag]) => flag !== 'key'))
   if (flags === ';bs' && key === undefined) return byteSequences(message.fields, name)
   if (flags !== '' && flags !== ';sf') throw new NoValue('has parameters that are not supported')
-  if (key === undefined && !DICTIONARIES.has(name)) throw new NoValue('is of no structure that is known')
+  if (key === undefined && !DICTIONARIES.has(name))
+    throw new NoValue('has no structure that the gateway knows')
   const members = readOnce(message, name, () => parseDictionary(combined))
   if (members === undefined) throw new NoValue('is no dictionary')
   if (key === undefined) return serializeDictionary(members)

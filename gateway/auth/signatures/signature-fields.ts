@@ -57,8 +57,8 @@ export function readSignatures(fields: readonly Field[]): readonly MessageSignat
   const inputs = parseDictionary(input ?? '')
   const values = parseDictionary(signature ?? '')
   if (inputs === undefined || values === undefined)
-    return `${inputs === undefined ? 'Signature-Input' : 'Signature'} is no dictionary with each signature once`
-  if (values.size !== inputs.size) return 'Signature-Input and Signature name other signatures'
+    return `${inputs === undefined ? 'Signature-Input' : 'Signature'} must be a dictionary that names each signature once`
+  if (values.size !== inputs.size) return 'Signature-Input and Signature do not name the same signatures'
   if (inputs.size > MAX_SIGNATURES) return `there are more than ${MAX_SIGNATURES} signatures`
   const signatures: MessageSignature[] = []
   for (const [label, { items, parameters, text: params }] of inputs) {

@@ -63,7 +63,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const scopes: string[] = []
   for (const claim of tokens.scopeClaims) {
     const some = scopesOf(claims[claim])
-    if (some === undefined) return invalid(`${claim} ${quote(claims[claim])} is none`)
+    if (some === undefined) return invalid(`${claim} ${quote(claims[claim])} is no list of scopes`)
     scopes.push(...some)
   }
   const binding = readBinding(claims.cnf)
@@ -81,7 +81,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   if (nowMs >= expiresAtMs) return { fault: { ...tokenFault('expired', late), client } }
   const isForNoUser = isMachine(claims, tokens.machine)
   if (isForNoUser && ids.client === undefined)
-    return invalid(`it is a machine's, and has no ${named.client.name}`)
+    return invalid(`it is the token of a machine, but has no ${named.client.name}`)
   const sub = realm + visibleId(ids.sub)
   const session = ids.session && realm + ids.session
   // RFC 9068 section 2.2: without a user, sub is the client itself.

@@ -83,7 +83,7 @@ describe('an access token as a provider writes it', () => {
 
     if (token.typ !== 'at+jwt')
       it(`of ${token.what} is refused without it`, () => {
-        assert.match(causeOf(verifyOf(token, { tokens: 'rfc9068' })), /^typ .* is no access token$/)
+        assert.match(causeOf(verifyOf(token, { tokens: 'rfc9068' })), /typ.* is no access token$/)
       })
 
     it(`of ${token.what} is refused when it is for another audience`, () => {
@@ -150,7 +150,7 @@ describe('a token that is no access token', () => {
     for (const typ of ['dpop+jwt', 'logout+jwt', 'secevent+jwt', 'id_token', 'at+jwt+x'])
       for (const preset of ['rfc9068', 'entra', 'okta', 'auth0', 'cognito', 'keycloak', 'ping'] as const)
         assert.equal(causeOf(verify(plain({}, typ), preset)), `typ "${typ}" is no access token`)
-    assert.equal(causeOf(verify(plain({}, null), 'rfc9068')), 'typ nothing is no access token')
+    assert.equal(causeOf(verify(plain({}, null), 'rfc9068')), 'a token without typ is no access token')
   })
 
   it('is told by nonce, at_hash and c_hash, unless a required claim says that it is an access token', () => {
@@ -220,7 +220,7 @@ describe('a dialect of the operator', () => {
   it('refuses a machine that names no client', () => {
     const tokens = { machine: { kind: 'app' } } as const
     const of = (client_id?: string) => verify(plain({ kind: 'app', client_id }, 'at+jwt'), tokens)
-    assert.equal(causeOf(of()), "it is a machine's, and has no client_id")
+    assert.equal(causeOf(of()), 'it is the token of a machine, but has no client_id')
     const { principal } = of('app-1')
     assert.deepEqual(
       [principal?.subject, principal?.client, principal?.key],
@@ -232,7 +232,7 @@ describe('a dialect of the operator', () => {
     const tokens = { scopeClaims: ['scope', 'roles'] } as const
     const of = (roles: unknown) => verify(plain({ scope: 'a b', roles }, 'at+jwt'), tokens)
     assert.equal(of(['b', 'c']).principal?.scope, 'a b c')
-    assert.match(causeOf(of({ a: true })), /^roles .* is none$/)
+    assert.match(causeOf(of({ a: true })), /^roles .* is no list of scopes$/)
   })
 
   it('bounds the life and the length of its tokens', () => {

@@ -15,7 +15,8 @@ export function faultOfKind(
   claims: JsonObject,
   { types, require, machine, scopeClaims, accessClaims }: TokenDialect,
 ): string | undefined {
-  if (!types.includes(type)) return `typ ${type === '' ? 'nothing' : quote(type)} is no access token`
+  if (!types.includes(type))
+    return `${type === '' ? 'a token without typ' : `typ ${quote(type)}`} is no access token`
   for (const term of require) {
     if (!meets(claims, term)) return `${term.claim} ${quote(claims[term.claim])} is not ${wordsOf(term)}`
   }

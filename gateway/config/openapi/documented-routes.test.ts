@@ -99,7 +99,7 @@ test('a row that fits no operation is a fault that names what was meant', () => 
   assert.match(faultOf([{ path: '/users' }]), /did you mean "\/v1\/users"\?$/)
   assert.match(
     faultOf([{ path: '/v1/users', methods: ['PUT'] }]),
-    /of "\/v1\/users" it has GET, POST, not PUT$/,
+    /: "\/v1\/users" has GET, POST there, not PUT$/,
   )
   assert.match(faultOf([{ path: '/v2/*' }]), /fits no operation/)
   const own = [{ path: '/v1/other', auth: ['none'] }]

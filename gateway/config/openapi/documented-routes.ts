@@ -227,7 +227,7 @@ function whyUnfit(row: OperationRow, operations: readonly Operation[]): string {
     return 'has no effect: rows of $.routes take the place of every operation that it fits'
   if (there.length > 0) {
     const methods = [...new Set(there.map(({ method }) => method))].join(', ')
-    return `${fits}: of ${JSON.stringify(row.path)} it has ${methods}, not ${row.methods?.join(', ')}`
+    return `${fits}: ${JSON.stringify(row.path)} has ${methods} there, not ${row.methods?.join(', ')}`
   }
   const paths = [...new Set(operations.map(({ path }) => path))]
   const meant =

@@ -75,7 +75,7 @@ function engineOf(conjunct: Conjunct, room: StateRoom): Engine {
     !endless && (anchored ? steps <= MAX_ANCHORED_STEPS : beyond !== undefined && steps <= MAX_PLACE_STEPS)
   const own = isSmall ? v8Of(conjunct) : undefined
   if (own !== undefined) return own
-  if (beyond !== undefined) throw new Unsupported(`${beyond}, which has no bounded time here`)
+  if (beyond !== undefined) throw new Unsupported(`${beyond}, which cannot be matched in bounded time`)
   return re2Of(conjunct, room)
 }
 

@@ -65,7 +65,7 @@ class Reading {
     if (!this.#offsets.has(path)) this.#offsets.set(path, node.range?.[0] ?? 0)
     if (isAlias(node)) {
       const named = this.#named.get(node)
-      if (named === undefined) throw new Unreadable(node, `names nothing: *${node.source}`)
+      if (named === undefined) throw new Unreadable(node, `is an alias without its anchor: *${node.source}`)
       return this.#valueOf(named, path, depth + 1)
     }
     if (isScalar(node)) return jsonScalar(node, node.value)
@@ -74,7 +74,7 @@ class Reading {
         this.#valueOf(item as ParsedNode, `${path}[${index}]`, depth + 1),
       )
     }
-    if (!isMap(node)) throw new Unreadable(node, 'must be what JSON can say')
+    if (!isMap(node)) throw new Unreadable(node, 'must be a value that JSON can have')
     const seen = new Map<string, number>()
     return Object.fromEntries(
       node.items.map((pair) => {
@@ -95,7 +95,7 @@ class Reading {
 function jsonScalar(node: Node, value: unknown): unknown {
   const isNoJson =
     typeof value === 'number' ? !Number.isFinite(value) : typeof value === 'object' && value !== null
-  if (isNoJson) throw new Unreadable(node, 'must be a value that JSON can say')
+  if (isNoJson) throw new Unreadable(node, 'must be a value that JSON can have')
   return value
 }
 

@@ -110,7 +110,7 @@ function jwksUriFault({ jwksUri, profile }: WrittenIssuer): string | undefined {
 
 /** The name is part of ids in headers, and of the comma-separated list of sessions to revoke. */
 function nameFault(issuer: string): string | undefined {
-  if (issuer.includes(',')) return 'must not hold ",": sessions named behind it could not be revoked'
+  if (issuer.includes(',')) return 'must not hold ",": its sessions could not be revoked'
   return /^[\x21-\x7e]*$/.test(issuer)
     ? undefined
     : 'must be ASCII: other characters are written percent-encoded'

@@ -77,7 +77,7 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
     return `${written} differs from ${JSON.stringify(other.row.path)} of ${other.at} only in letter case or a closing slash, and an upstream may take them for one`
   }
   if (!methodsMeet(methodSet(row.methods), methodSet(other.row.methods))) return undefined
-  return `${written} is also the path of ${other.at}: give each of the two "methods" that the other has not (GET includes HEAD)`
+  return `${written} is also the path of ${other.at}: give both "methods", and none that the other has (GET includes HEAD)`
 }
 
 /** The faults of rows that name the sender of webhooks and accept none. */
@@ -93,7 +93,7 @@ export function signatureConflicts(file: string, routes: readonly Route[]): Faul
   return keyFaults(file, routes, ({ isSigned, auth }) => {
     if (!isSigned || !(auth.has('none') || auth.has('signature'))) return undefined
     const reason = auth.has('none')
-      ? 'must not be asked for where "auth" has "none": nobody is named who must sign'
+      ? 'must not be asked for where "auth" has "none": no credential says who must sign'
       : 'must not be asked for where "auth" has "signature", which asks for a signature already'
     return { key: 'signatures', reason }
   })

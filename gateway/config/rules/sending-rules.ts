@@ -108,7 +108,7 @@ function hostFault(host: string): string | undefined {
 function dateFault(date: string): string | undefined {
   const ms = Date.parse(date)
   const isReal = !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(date.replace('Z', ''))
-  return isReal ? undefined : `must be a date that there is, but is "${date}"`
+  return isReal ? undefined : `must be a real date, but is "${date}"`
 }
 
 const ORDINARY = /^[a-z0-9-]+$/

@@ -24,7 +24,7 @@ test('sockets of systemd with other names stop the start', () => {
   for (const names of ['http:metrics', 'http:http', 'http']) {
     assert.throws(
       () => sockets({ LISTEN_PID: '7', LISTEN_FDS: '2', LISTEN_FDNAMES: names }),
-      /FileDescriptorName= must be each of http, https, admin once/,
+      /FileDescriptorName= must be one of http, https, admin, each once/,
     )
   }
 })

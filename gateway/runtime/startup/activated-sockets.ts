@@ -17,7 +17,7 @@ export function socketsFromSystemd(env: Environment, pid: number): ListeningSock
     const name = names[at]
     if (!isListener(name) || sockets[name] !== undefined)
       throw new Error(
-        `systemd passes a socket named "${name ?? ''}": FileDescriptorName= must be each of ${LISTENERS.join(', ')} once`,
+        `systemd passes a socket named "${name ?? ''}": FileDescriptorName= must be one of ${LISTENERS.join(', ')}, each once`,
       )
     if (reusesPort(env) && name !== 'admin')
       throw new Error(

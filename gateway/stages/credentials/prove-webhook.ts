@@ -26,7 +26,7 @@ const API_KEY = 'x-api-key'
 /** For webhooks that cannot be remembered: the outcome in metrics, the seconds until another attempt, the cause. */
 const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
   full: ['full', 60, 'no more accepted webhooks can be remembered'],
-  crowded: ['full', 60, 'no more accepted webhooks of this key can be remembered: it has its share'],
+  crowded: ['full', 60, 'no more accepted webhooks of this key can be remembered: it has used up its share'],
   away: ['unavailable', 5, 'the shared store is away'],
   unwritable: ['unwritable', 5, 'accepted webhooks cannot be written'],
 }

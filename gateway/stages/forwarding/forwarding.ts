@@ -38,10 +38,10 @@ const UNANSWERED_AFTER_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
 const REFUSAL_OF_LAPSE: Readonly<Record<Lapse, Refusal>> = {
-  session_revoked: refusal('invalid_token', { cause: 'its session was revoked while it was sent' }),
-  token_expired: refusal('invalid_token', { cause: 'the token expired while it was sent' }),
+  session_revoked: refusal('invalid_token', { cause: 'its session was revoked while the request was sent' }),
+  token_expired: refusal('invalid_token', { cause: 'the token expired while the request was sent' }),
   certificate_refused: refusal('invalid_certificate', {
-    cause: 'the certificate was no longer good while it was sent',
+    cause: 'the client certificate became invalid while the request was sent',
   }),
 }
 

@@ -90,7 +90,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     ],
     ['answers what has expired', () => speaking(), /has expired at/, 61 * MINUTE_MS],
     ['answers what is to come', () => speaking(), /is not valid before/, -20 * MINUTE_MS],
-    ['has no right to sign', () => speaking({ signer: 'stranger' }), /nor somebody in its name/],
+    ['has no right to sign', () => speaking({ signer: 'stranger' }), /nor by a responder of that issuer/],
     ['is out of order', () => (_, res) => res.writeHead(500).end(), /responds 500$/],
     ['sends elsewhere', () => (_, res) => res.writeHead(302, { location: '/ocsp' }).end(), /responds 302$/],
     ['says that it will try later', () => (_, res) => res.end(Buffer.from('30030a0103', 'hex')), /tryLater/],

@@ -60,7 +60,8 @@ export function checkOcspResponse(
   const thisUpdateMs = timeOf(expectTag(thisUpdate, TAG.time))
   if (status?.tag === REVOKED) throw new Revoked(thisUpdateMs)
   const nextUpdate = rest.find(({ tag }) => tag === NEXT_UPDATE)
-  if (nextUpdate === undefined && lifeMs === undefined) throw new Error('it does not say until when it holds')
+  if (nextUpdate === undefined && lifeMs === undefined)
+    throw new Error('it does not say until when it is valid')
   const nextUpdateMs =
     nextUpdate === undefined
       ? thisUpdateMs + (lifeMs ?? 0)
@@ -131,7 +132,7 @@ function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): v
   const signature = bitsOf(signed.signature)
   const signers = [issuer, ...delegates(signed.certificates, issuer, nowMs)]
   if (!signers.some(({ publicKey }) => verifies(publicKey, data, signature))) {
-    throw new Error('neither the issuer of the certificate has signed it, nor somebody in its name')
+    throw new Error('it is signed neither by the issuer of the certificate nor by a responder of that issuer')
   }
 }
 

@@ -94,7 +94,7 @@ describe('what is stapled', { skip: skipWithout('openssl') }, () => {
     const { one, state } = stapler([chainOf('server')[0]])
     one.offer(authority.respond())
     assert.equal(state.staple, undefined)
-    assert.match(state.verdicts[0] ?? '', /does not hold the one that has issued it/)
+    assert.match(state.verdicts[0] ?? '', /does not hold that of its issuer/)
   })
 
   it('is demanded by certificates with the TLS feature', () => {
