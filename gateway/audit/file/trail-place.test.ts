@@ -35,7 +35,7 @@ test('a link in the place of the file is named, with where it leads', (t) => {
   symlinkSync(real, file)
   const { fault, warnings } = judgePlace(file)
   assert.deepEqual([fault, warnings.length], [undefined, 1])
-  assert.match(warnings[0] ?? '', /audit\.ndjson is a link: .* name \S+elsewhere\.ndjson itself$/)
+  assert.match(warnings[0] ?? '', /audit\.ndjson is a link, .*: name \S+elsewhere\.ndjson itself$/)
 })
 
 test('a file, a directory or a log that others may write is named, also where a link leads to it', (t) => {

@@ -24,7 +24,7 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   })
   const owned = [{ path: file, stats: named }, ...found]
   const faults = owned.flatMap(({ path, stats }) => ownerFault(path, stats, userId) ?? [])
-  const link = `${file} is a link: whoever may change it leads the trail elsewhere; name ${real} itself`
+  const link = `${file} is a link, and whoever can change it can send the trail elsewhere: name ${real} itself`
   return {
     fault: faults[0],
     warnings: [

@@ -15,7 +15,7 @@ export function parseCheckpoint(text: string): Checkpoint {
   const root = Buffer.from(base64, 'base64')
   const isWhole = origin !== '' && extensions.pop() === '' && !extensions.includes('')
   if (!isWhole || !/^(?:0|[1-9]\d*)$/.test(decimal)) {
-    throw new NoteFault('is no checkpoint: origin, size and root, each on its line')
+    throw new NoteFault('is no checkpoint: it must have origin, size and root, each on a line of its own')
   }
   if (!Number.isSafeInteger(size)) throw new NoteFault('has a tree size that is too large')
   if (root.length !== HASH_BYTES || root.toString('base64') !== base64) {

@@ -154,7 +154,7 @@ test('what is not sealed in time at the end is sealed at the next start', async 
   const ended = before.end('end')
   t.mock.timers.tick(3_600_000)
   await ended
-  assert.match(String(faults), /could not be sealed in time, and are at the next start$/)
+  assert.match(String(faults), /could not be sealed in time: the next start seals them$/)
   t.mock.timers.reset()
   const trail = openTrail(options)
   seal(trail)

@@ -155,7 +155,7 @@ export class Sealing implements TrailSeals {
     const lines: string[] = []
     this.#lastLines = lines
     if (!(await this.#thread.finish('finish', finishMs)))
-      onFault('the last records of the audit trail could not be sealed in time, and are at the next start')
+      onFault('the last records of the audit trail could not be sealed in time: the next start seals them')
     // The last of several seals suffices. Behind AUDIT_STOP only the seal over it may stand.
     return lines.filter(
       (line, i) => !/^AUDIT_(?:SEAL|READ_BACK)$/.test(typeOf(line)) || i === lines.length - 1,

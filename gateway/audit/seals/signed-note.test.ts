@@ -49,9 +49,9 @@ test('a signature of another key is ignored, and a wrong one of this key is a fa
 test('what is no note is refused', () => {
   for (const [note, reason] of [
     ['', /is no signed note/],
-    ['text\n\n', /has a signature line that is none/],
+    ['text\n\n', /has a malformed signature line/],
     [NOTE.slice(0, -1), /is no signed note/],
-    [NOTE.replace('— ', '- '), /has a signature line that is none/],
+    [NOTE.replace('— ', '- '), /has a malformed signature line/],
     [NOTE.replace('aQM=', 'aQN='), /has a signature that is not base64/],
     [NOTE.replace('foo Uw2', 'foo U\tw2'), /has a control character/],
     ['text\n\n— a AAAA\n', /has a signature that is not base64/],

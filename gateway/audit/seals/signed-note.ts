@@ -64,7 +64,7 @@ export function parseNote(bytes: Uint8Array): Note {
 
 function parseSignature(line: string): NoteSignature {
   const [, name, base64] = SIGNATURE_LINE.exec(line) ?? []
-  if (name === undefined || base64 === undefined) throw new NoteFault('has a signature line that is none')
+  if (name === undefined || base64 === undefined) throw new NoteFault('has a malformed signature line')
   const bytes = Buffer.from(base64, 'base64')
   if (bytes.toString('base64') !== base64 || bytes.length <= KEY_ID_BYTES) {
     throw new NoteFault('has a signature that is not base64')

@@ -121,7 +121,7 @@ function tellDoubt(): void {
       aheadSeconds: Math.round(doubtfulMs / 1000),
     }
     const message =
-      'the clock of this machine went forward: audit.retention believes it in a day, if it stays'
+      'the clock of this machine went forward: audit.retention counts by it after a day, if it stays so'
     reports.warn(fields, message)
   }
   isDoubtTold = doubtfulMs > 0

@@ -246,8 +246,7 @@ async function* decompressed(
     }
     // Node silently stops at bytes that begin no frame. Lines may be hidden behind them.
     const isWhole = compression !== 'zstd' || target.bytesWritten === source.bytesRead
-    if (!isWhole)
-      throw new Error(`what stands from byte ${target.bytesWritten} on is not compressed with zstd`)
+    if (!isWhole) throw new Error(`from byte ${target.bytesWritten} on it is not compressed with zstd`)
   } finally {
     source.destroy()
   }

@@ -124,7 +124,10 @@ function proofFrom(directory: string, old: number, size: number): readonly Buffe
 function sizeIn(body: Buffer): number {
   const text = body.toString('latin1')
   if (SIZE_LINE.test(text) && Number.isSafeInteger(Number(text))) return Number(text)
-  throw new WitnessFault('invalid', 'the response has not the size of the tree that it has cosigned')
+  throw new WitnessFault(
+    'invalid',
+    'the response does not give the size of the tree that the witness has cosigned',
+  )
 }
 
 function refusal(statusCode: number): WitnessFault {

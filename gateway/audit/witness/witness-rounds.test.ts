@@ -253,10 +253,7 @@ describe('a witness that lies', async () => {
       of(200, '— w.example/other AAAAAAAAAAAAAAAAAAAAAAAA\n'),
       /invalid: the response has no signature of its key/,
     ],
-    'says nothing': [
-      of(200, ''),
-      /invalid: the response has a signature line that is none|is no signed note/,
-    ],
+    'says nothing': [of(200, ''), /invalid: the response has a malformed signature line|is no signed note/],
     'sends too much': [
       of(200, 'x'.repeat(70_000)),
       /unreachable: the response with status 200 is longer than 65536 bytes/,
@@ -266,7 +263,7 @@ describe('a witness that lies', async () => {
       () => ({ status: 409, body: `${sizes++ % 3}\n` }),
       /invalid: names another size of the tree each time/,
     ],
-    'names a size that is none': [of(409, '1e3\n'), /invalid: the response has not the size/],
+    'names a size that is none': [of(409, '1e3\n'), /invalid: the response does not give the size/],
     'does not know the log': [of(404, ''), /refused: does not know the origin of the log/],
   }
   for (const [what, [lie, expected]] of Object.entries(cases)) {

@@ -203,7 +203,7 @@ export class LineComparison {
     const place = ownPlace ?? this.#lines.place(at - 1)
     const [line] = read
     if (line === undefined) {
-      const text = `the trail ends behind this line, and ${plural(size - leaf, 'sealed line')} more stood there`
+      const text = `the trail ends here, and ${plural(size - leaf, 'sealed line')} after this one ${size - leaf === 1 ? 'is' : 'are'} missing`
       return { what: 'truncated', place, text }
     }
     const missing = tree.indexOf(line)

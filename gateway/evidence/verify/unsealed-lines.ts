@@ -70,13 +70,13 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
       {
         what: 'added',
         place: first.place,
-        text: 'this line and those after it stand behind the end that was sealed',
+        text: 'this line and those after it stand behind the end of the sealed trail',
       },
     ]
   }
   const ageMs = latestMs - oldest.ms
   if (isAllowed || ageMs <= MAX_UNSEALED_MS) return []
-  const text = `${plural(count, 'line')} behind the last seal ${count === 1 ? 'is' : 'are'} not sealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
+  const text = `${plural(count, 'line')} after the last seal ${count === 1 ? 'is' : 'are'} still unsealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
   return [{ what: 'unsealed', place: oldest.place, text }]
 }
 

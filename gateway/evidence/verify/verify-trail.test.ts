@@ -295,7 +295,7 @@ describe('verifying a trail', () => {
     const alone = () => judge(trail, { endsEarly: true }, [path])
     const { findings, part, tail } = await alone()
     assert.deepEqual([findings, part], [[], { first: 0, last: lines.length - 1 }])
-    assert.match(tail, /^4 sealed lines behind these were not given/)
+    assert.match(tail, /^4 sealed lines after these were not given/)
     assert.equal((await judge(trail, {}, [path])).findings[0]?.what, 'truncated')
     const mutations: readonly ((at: number) => string[])[] = [
       (at) => lines.toSpliced(at, 1, lines[at]!.replace('T', 't')),

@@ -163,17 +163,17 @@ class Verification {
     const { size } = this.#checkpoint
     const lines = this.#lines.count - addedLines
     const rest = this.#firstLeaf + lines - size
-    if (isPart) return `${plural(-rest, 'sealed line')} behind these were not given, and are not judged`
+    if (isPart) return `${plural(-rest, 'sealed line')} after these were not given, and are not judged`
     if (rest < 0) return `cut: ${plural(-rest, 'sealed line')} are missing`
     if (provenLines < lines - rest) return 'not judged'
     const torn =
       this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
     if (rest === 0)
-      return `sealed to the last line; its AUDIT_SEAL is missing: a crash, or a cut behind the checkpoint${torn}`
+      return `sealed to the last line; its AUDIT_SEAL is missing: the gateway crashed, or the end was cut off${torn}`
     const seal = this.#lastSeal
     const isLast = seal?.line === this.#lines.count - 1 && seal.size === size
     if (rest === 1 && isLast && torn === '') return 'sealed to the end'
-    return `unsealed: ${plural(rest, 'line')} behind the checkpoint${torn}, as a gateway that runs or crashed leaves them`
+    return `unsealed: ${plural(rest, 'line')} after the checkpoint${torn}, as a running or a crashed gateway leaves them`
   }
 
   async #readAll(): Promise<void> {
@@ -270,13 +270,13 @@ class Verification {
       const { origin, size } = this.#checkpoint
       const place = this.#lines.place(seal.line)
       if (seal.origin !== origin) {
-        this.#warnings.add(`an AUDIT_SEAL of the log ${textOf(seal.origin)}, which is another`, place)
+        this.#warnings.add(`an AUDIT_SEAL of another log, ${textOf(seal.origin)}`, place)
         continue
       }
       if (seal.size > size) {
         if (!this.#isRolledBack && !this.#hasGrownTo(seal.size)) {
           this.#isRolledBack = true
-          const text = `this AUDIT_SEAL names a checkpoint over ${plural(seal.size, 'line')}, and the one that is there is over ${size.toLocaleString('en')}`
+          const text = `this AUDIT_SEAL names a checkpoint over ${plural(seal.size, 'line')}, but the one that is there covers only ${size.toLocaleString('en')}`
           this.#findings.push({ what: 'rolled back', place, text })
         }
         return
@@ -307,7 +307,7 @@ class Verification {
       this.#sealFinding ??= {
         what: 'changed',
         place,
-        text: 'the size that this AUDIT_SEAL names is that of no tree',
+        text: 'this AUDIT_SEAL names a size that no tree has',
       }
       return
     }
@@ -319,7 +319,7 @@ class Verification {
     this.#wrongSeals.push(seal)
     if (this.#sealFinding === undefined) {
       const after = this.#lastSeal === undefined ? 'the first line' : `line ${this.#lastSeal.size} of the log`
-      const text = `the root that this AUDIT_SEAL names is not that of the lines before it: one after ${after} is not what it was`
+      const text = `this AUDIT_SEAL names another root than the lines before it have: a line after ${after} was changed`
       this.#sealFinding = { what: 'changed', place, text }
     }
   }

@@ -60,7 +60,7 @@ function checkStatus(info: Der | undefined): void {
 function contentOf(signedData: Der | undefined): Buffer {
   const [, , encapsulated] = membersIn(signedData, TAG.sequence)
   const [type, content] = membersIn(encapsulated, TAG.sequence)
-  if (oidOf(type) !== TST_INFO) throw new Error('what is signed is not a time stamp')
+  if (oidOf(type) !== TST_INFO) throw new Error('the signed content is not a time stamp')
   const [octets] = membersIn(content, TAG.explicit0)
   return expectTag(octets, TAG.octets).content
 }
@@ -115,7 +115,8 @@ const MAX_CERTIFICATES = 16
 /** Verifies the one signature of a SignedData (RFC 5652 section 5). @param signedData its members @throws Error */
 function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const [signerInfo, ...others] = membersIn(signedData.at(-1), TAG.set)
-  if (signerInfo === undefined || others.length > 0) throw new Error('the time stamp has not one signature')
+  if (signerInfo === undefined || others.length > 0)
+    throw new Error('the time stamp must have exactly one signature')
   const [, , digestAlgorithm, attributes, signatureAlgorithm, signature] = membersIn(signerInfo, TAG.sequence)
   const attributeSet = expectTag(attributes, IMPLICIT_0)
   const byType = new Map(
@@ -181,7 +182,7 @@ function checkChain(
 ): void {
   const purposes = signer.keyUsage ?? []
   if (purposes.length !== 1 || purposes[0] !== OID.timeStamping) {
-    throw new Error('the certificate that signed is not for time stamps alone')
+    throw new Error('the certificate of the signer is not for time stamps alone')
   }
   let certificate = signer
   for (let length = 0; length <= MAX_CERTIFICATES; length++) {
