@@ -1,11 +1,9 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from '../storage/regular-file.ts'
-import { type KeptResponse, openLine, readKeyRecord } from './key-record.ts'
+import { type KeptResponse, NEWLINE, openLine, readKeyRecord } from './key-record.ts'
 import { ID_CHARS, type KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
-
-const NEWLINE = 0x0a
 
 /** What became of a key. */
 export interface FoundKey {

@@ -32,7 +32,7 @@ export interface KeyRecord {
   readonly response?: KeptResponse | undefined
 }
 
-const NEWLINE = 0x0a
+export const NEWLINE = 0x0a
 /** Hex of each byte. V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 /** Begins a line of sealed responses, but no name. */

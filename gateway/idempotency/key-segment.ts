@@ -9,14 +9,13 @@ import {
   removeFile,
   syncDirectory,
 } from '../storage/line-file.ts'
-import { bytesOnDisk, isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
+import { bytesOnDisk, isSealedLine, type KeyRecord, NEWLINE, readKeyHead } from './key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
 const VERSION = 1
 const NAME = /^keys-([0-9]{10})\.log$/
 const NUMBER_CHARS = 10
-const NEWLINE = 0x0a
 
 /** Where the last record of a key is. */
 export interface Journaled extends Slotted {

@@ -13,6 +13,7 @@ import type {
 } from '../idempotency/key-table.ts'
 import { dialStore, type Send, type StoreReply, withLink } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT, type Script } from './idempotency-scripts.ts'
+import { TAKEN_BACK_TIMES } from './shared-replays.ts'
 import { agreedKeys } from './shared-store.ts'
 import type { StoreBreaker, StoreTimers } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
@@ -64,8 +65,6 @@ const MAX_BATCH = 1000
 const MAX_LATE_MS = 5000
 /** Open keys from which on no begin without a reply is taken back: its key may stay begun for its lease. */
 const MAX_UNSURE = 10_000
-/** Times that a key is taken back: the store may carry out a command of a lost connection after those of the next one. */
-const TAKEN_BACK_TIMES = 3
 /** The response of a request that has none yet. */
 const NO_RESPONSE = statusOf({ status: 0 })
 /** See `idempotency-scripts.ts`. */

@@ -27,7 +27,7 @@ const MAX_UNSURE = 10_000
 /** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200
 /** Attempts to take an entry back, one second apart. The server may run a command of a lost connection after those of the next one. */
-const TAKEN_BACK_TIMES = 3
+export const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8
 

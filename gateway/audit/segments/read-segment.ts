@@ -9,7 +9,7 @@ type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'ino
 const CHUNK_BYTES = 1024 * 1024
 const MIN_CHUNK_BYTES = 64 * 1024
 const USUAL_RATIO = 10
-const NEWLINE = 10
+export const NEWLINE = 10
 /** Longest line. A longer one is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Compression makes a trail 10 to 50 times smaller. A much higher ratio keeps a reader busy. */

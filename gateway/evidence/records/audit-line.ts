@@ -1,5 +1,5 @@
 import { RECORD_MAX_BYTES } from '../../audit/audit-records.ts'
-import { timeOf } from '../../audit/segments/read-segment.ts'
+import { NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
 
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
@@ -30,7 +30,6 @@ export function timestampMs(record: AuditLine): number {
   return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN
 }
 
-const NEWLINE = 10
 const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
 const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
 const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/

@@ -1,5 +1,5 @@
 import { pairKeyOf } from '../../audit/audit-records.ts'
-import { HEAD_BYTES, linesIn } from '../../audit/segments/read-segment.ts'
+import { HEAD_BYTES, linesIn, NEWLINE } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
@@ -80,8 +80,6 @@ interface FindResult {
   readonly count: number
   readonly byIdTime: boolean
 }
-
-const NEWLINE = 10
 
 /** Finds records in the order of the trail. If the id tells its time, lines of that time are read first, and all if none has it. */
 export async function findRecords(

@@ -1,5 +1,5 @@
 import { closeSync, readSync } from 'node:fs'
-import { blocksOf, firstLineOf, openPlain } from '../../audit/segments/read-segment.ts'
+import { blocksOf, firstLineOf, NEWLINE, openPlain } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
 
@@ -26,7 +26,6 @@ const CLOCK_SLACK_MS = 5 * 60_000
 const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
-const NEWLINE = 10
 const SET_BACK = /^\{"type":"AUDIT_START",.*"clockSetBackMs":(\d{1,15})/
 
 interface Head {

@@ -4,7 +4,7 @@ import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
-import { chunksOf } from '../../audit/segments/read-segment.ts'
+import { chunksOf, NEWLINE } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { compareKept, type KeptCheckpoint } from '../attested-checkpoints.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
@@ -67,7 +67,6 @@ interface Seal {
 const SOUGHT_LINES = 4096
 /** How many lines an AUDIT_SEAL may stand behind the last one that it covers. */
 const SEAL_LAG_LINES = 1024
-const NEWLINE = 10
 const RECORD_HEAD_BYTES = '{"type":"A'.length
 /** The second letter of `API_REQUEST`. */
 const P = 0x50
