@@ -49,7 +49,7 @@ const PROBLEMS = {
   headers_too_large: [431, 'The header section is larger than what is accepted here.'],
   internal: [
     500,
-    'Something went wrong here with this request: it is unknown whether it took effect. Look before you send it again; with an Idempotency-Key, send it with the same one.',
+    'The service failed on this request, and it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
   ],
   database_unavailable: [
     503,

@@ -27,6 +27,6 @@ export const command: Command = {
 function explain(error: NodeJS.ErrnoException): never {
   if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
   throw new CommandFault(
-    'needs what issues certificates: npm install --save-dev @peculiar/x509 reflect-metadata',
+    'needs packages that issue certificates: npm install --save-dev @peculiar/x509 reflect-metadata',
   )
 }

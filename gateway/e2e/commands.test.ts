@@ -194,7 +194,7 @@ describe('the command line', () => {
       // A token of https://nobody.example.
       before:
         "echo 'eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL25vYm9keS5leGFtcGxlIiwiYXVkIjoieCJ9.AAAA' > token.txt",
-      says: /^pass {2}form\nFAIL {2}issuer: iss is none of http:\/\/localhost:8080\n/,
+      says: /^pass {2}form\nFAIL {2}issuer: iss is not one of http:\/\/localhost:8080\n/,
       status: 1,
     },
     'countersign explain limit GET /api/data': { says: /nothing limits it/, status: 1 },

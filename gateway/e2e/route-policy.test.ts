@@ -177,7 +177,7 @@ describe('what a route may say', () => {
       assert.deepEqual([refused.level, refused.msg, refused.code], [30, 'refused', 'origin_not_allowed'])
       assert.match(
         String(refused.cause),
-        new RegExp(`^origin "https://evil.example" is none of "cors.origins": ${APP}, https://\\*`),
+        new RegExp(`^origin "https://evil.example" is not one of "cors.origins": ${APP}, https://\\*`),
       )
       const asking = preflight(APP)
       const headers = { ...asking.headers, 'access-control-request-headers': 'authorization,x-mine' }
@@ -194,7 +194,7 @@ describe('what a route may say', () => {
       const unread = await gateway.process.line(
         ({ requestId, msg }) => requestId === read.headers['x-request-id'] && msg === 'a browser refuses',
       )
-      assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is none of/)
+      assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is not one of/)
     })
 
     it('refuses the preflight of another origin, and of a method that no row lets through', async () => {

@@ -23,7 +23,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
     const checkpoint = parseCheckpoint(note.text)
     if (checkpoint.origin !== key.origin) {
       throw new Error(
-        `is of the log ${checkpoint.origin}, and the seal key and audit.origin say ${key.origin}`,
+        `is of the log ${checkpoint.origin}, but the seal key and audit.origin name ${key.origin}`,
       )
     }
     if (signersOf(note, [ed25519Verifier(key.verifier)]).length > 0) return checkpoint
@@ -37,7 +37,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
-  throw ofAnotherKey(file, `needs the key that has signed it, and ${keyFile} is missing`)
+  throw ofAnotherKey(file, `needs the key that has signed it, but ${keyFile} is missing`)
 }
 
 function ofAnotherKey(file: string, why: string, cause?: unknown): Error {

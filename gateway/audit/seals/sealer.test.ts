@@ -560,7 +560,7 @@ test('a log of another key, of another name or with damaged tiles is not continu
     assert.throws(() => trail.sealer, reason)
   }
   fs.writeFileSync(file, text.replace('countersign/', 'other/'))
-  refused(/checkpoint is of the log other\/.*, and the seal key and audit.origin say countersign\//)
+  refused(/checkpoint is of the log other\/.*, but the seal key and audit.origin name countersign\//)
   fs.writeFileSync(file, text.replace(/\n3\n/, '\n2\n'))
   refused(/checkpoint has a wrong signature of countersign\/.*: put the key back, or move/)
   const line = /— .*\n/.exec(text)?.[0] ?? ''

@@ -56,7 +56,7 @@ const DOWNGRADED = refused(
 )
 const NOT_BOUND = refused(
   'The access token is not bound to a DPoP key',
-  'no jkt: presented as DPoP, but any key would do',
+  'no jkt: presented as DPoP, but bound to no key',
 )
 
 function refusedCertificate({ reason }: ShownCertificate): ProofFault {

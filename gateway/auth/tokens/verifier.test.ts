@@ -609,7 +609,7 @@ test('FAPI 2.0 section 5.4.1: an algorithm that the issuer is not trusted with i
   })
   assert.match(
     assertSync(verifier.verify(await joseToken('RS256'), CALLER)).fault?.cause ?? '',
-    /^alg RS256 is not accepted of this issuer/,
+    /^alg RS256 is not accepted from this issuer/,
   )
   for (const alg of algorithms) assert.ok((await verifier.verify(await joseToken(alg), CALLER)).principal)
 })

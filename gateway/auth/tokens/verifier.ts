@@ -151,7 +151,7 @@ export class TokenVerifier {
     if (kind !== undefined) return invalid(kind)
     if (!issuer.algorithms.has(algorithm))
       return invalid(
-        `alg ${algorithm} is not accepted of this issuer; accepted: ${[...issuer.algorithms].join(', ')}`,
+        `alg ${algorithm} is not accepted from this issuer; accepted: ${[...issuer.algorithms].join(', ')}`,
       )
     // Only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())

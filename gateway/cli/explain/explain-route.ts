@@ -125,7 +125,7 @@ function describeRoute(row: Route, settings: Settings, path: string): Cells {
     ['masked', row.mask && `${row.mask.join(', ')}, in the audit trail, the log and the console`],
     ...sentOf(row.sending, path),
     ['closed', row.screening?.maintenance && 'for maintenance, now'],
-    ['shadow', row.isShadow && 'who is not let through is counted, and let through'],
+    ['shadow', row.isShadow && 'requests that would be refused are counted and let through'],
   ]
 }
 

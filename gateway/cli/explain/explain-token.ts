@@ -57,7 +57,7 @@ async function judge(text: string, settings: Settings, told: Told): Promise<bool
   const { type, claims } = parsed.token
   const issuer = issuers.find((one) => one.issuer === claims.iss)
   const trusted = issuers.map((one) => one.issuer).join(', ')
-  if (!told.passes('issuer', issuer ? undefined : `iss is none of ${trusted}`) || !issuer) return false
+  if (!told.passes('issuer', issuer ? undefined : `iss is not one of ${trusted}`) || !issuer) return false
   const results = [
     told.passes('kind', faultOfKind(type, claims, issuer.tokens)),
     told.passes('claims', readClaims(claims, issuer, Date.now()).fault?.cause),

@@ -100,7 +100,7 @@ describe('the log says', () => {
   it('which origin was refused, and those that are allowed', () => {
     assert.equal(
       whyNotAllowed(cors, 'https://evil"\n'),
-      'origin "https://evil\\"\\n" is none of "cors.origins": https://app.example, https://*.b.example',
+      'origin "https://evil\\"\\n" is not one of "cors.origins": https://app.example, https://*.b.example',
     )
   })
 

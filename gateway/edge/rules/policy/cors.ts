@@ -87,7 +87,7 @@ export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: stri
 
 /** Why an origin is refused, for the log: foreign text is cut and quoted. */
 export function whyNotAllowed({ written }: Cors, origin: string): string {
-  return `origin ${shown(origin)} is none of "cors.origins": ${written.join(', ')}`
+  return `origin ${shown(origin)} is not one of "cors.origins": ${written.join(', ')}`
 }
 
 function shown(text: string): string {
