@@ -153,5 +153,5 @@ function keyFault(text: string, kinds: ReadonlyMap<number, number>, wanted: stri
   const digest = hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), bytes]), 'hex')
   return digest.startsWith(keyId)
     ? undefined
-    : `has the key id ${keyId}, and its key has ${digest.slice(0, 8)}`
+    : `has the key id ${keyId}, but its key has ${digest.slice(0, 8)}`
 }

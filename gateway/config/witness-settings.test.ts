@@ -87,7 +87,7 @@ describe('who vouches for the trail', () => {
     const said = faults?.map(({ path, reason }) => `${path} ${reason}`) ?? []
     const expected = [
       /^\$\.audit\.witnesses\.members\[0\]\.url must be an http or https URL/,
-      /^\$\.audit\.witnesses\.members\[1\]\.key has the key id 0c86045d, and its key has /,
+      /^\$\.audit\.witnesses\.members\[1\]\.key has the key id 0c86045d, but its key has /,
       /^\$\.audit\.witnesses\.members\[2\]\.key must be the key of a witness, of signature type 4 or 6, but is of type 1/,
       /^\$\.audit\.witnesses\.quorum must be at most the number of witnesses, 3/,
       /^\$\.audit\.stamps\.url must be an http or https URL/,

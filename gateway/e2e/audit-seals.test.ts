@@ -141,7 +141,7 @@ describe('the seals of the audit trail', () => {
     const file = join(gateway.dir, 'key.pem')
     await assert.rejects(start({ GATEWAY_AUDIT_SEAL_KEY: file }), /seal key .*key.pem cannot be used: ENOENT/)
     writeFileSync(file, 'no key')
-    await assert.rejects(start({ GATEWAY_AUDIT_SEAL_KEY: file }), /holds no PEM, and must hold an Ed25519/)
+    await assert.rejects(start({ GATEWAY_AUDIT_SEAL_KEY: file }), /holds no PEM, but must hold an Ed25519/)
     writeFileSync(keyFile(), key)
     assert.deepEqual([readFileSync(checkpoint), readFileSync(gateway.auditFile)], [before, trail])
     assert.equal(existsSync(`${gateway.auditFile}.tmp`), false)

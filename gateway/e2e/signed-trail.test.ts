@@ -257,7 +257,7 @@ describe('what a client has signed', () => {
       ['urgent=1', 'urgent=0', /^signature: the signed parts of the message differ/],
       ['X-Note: rent', 'X-Note: rent\r\nX-Note: rent', /^signature: the signed parts of the message differ/],
       ['POST', 'PUT', /^message: its method is not POST$/],
-      [BODY, `${BODY}\n`, /^message: its Content-Length is 18, and 19 bytes follow its head$/],
+      [BODY, `${BODY}\n`, /^message: its Content-Length is 18, but 19 bytes follow its head$/],
       [/\r\n/g, '\n', /^message: its head has a line feed without its carriage return$/],
     ] as const)
       assert.match(String(await failed('pay-1', message.replace(from, to))), says)

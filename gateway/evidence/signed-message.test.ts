@@ -87,7 +87,7 @@ test('a message that is no request as it was sent says what is wrong with it', (
     [Buffer.alloc(0), /no empty line/],
     [
       messageOf([...HEAD, ...FIELDS, 'Content-Length: 18'], `${BODY}\n`),
-      /^its Content-Length is 18, and 19 bytes follow its head$/,
+      /^its Content-Length is 18, but 19 bytes follow its head$/,
     ],
     [
       messageOf([...HEAD, ...FIELDS, 'Content-Length: 18', 'Content-Length: 18']),
@@ -113,7 +113,7 @@ test('a body that was added, changed or left out is none of the recorded digest'
   for (const body of [`${BODY} `, BODY.replace('1', '9'), ''])
     assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS], body))), /sha-256 is not that of the body/)
   const bodiless = { ...FACTS, digest: undefined }
-  assert.match(String(faultOf(MESSAGE, bodiless)), /^it has a body, and what was signed had none$/)
+  assert.match(String(faultOf(MESSAGE, bodiless)), /^it has a body, but the signed message had none$/)
 })
 
 test('only a JWK that has the recorded thumbprint by itself is the key', () => {
@@ -296,6 +296,6 @@ test('a response with another status, body or signature is not proven', () => {
   assert.match(String(responseFault(HEAD)), /^its head has no HTTP\/1 status line$/)
   assert.match(
     String(responseFault([...RESPONSE, 'Content-Length: 9'])),
-    /^its Content-Length is 9, and 13 bytes follow/,
+    /^its Content-Length is 9, but 13 bytes follow/,
   )
 })

@@ -65,7 +65,7 @@ function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Se
     return { fault: 'its body is in chunks: write the body itself, and no Transfer-Encoding' }
   // A response to HEAD has a Content-Length, but no body.
   if (contentLength !== undefined && contentLength !== body.length && body.length > 0)
-    return { fault: `its Content-Length is ${contentLength}, and ${body.length} bytes follow its head` }
+    return { fault: `its Content-Length is ${contentLength}, but ${body.length} bytes follow its head` }
   return { sent: { fields, body } }
 }
 
@@ -91,7 +91,7 @@ export function keyIn(
 /** Compares the body with the digest of the record. @returns what is wrong */
 export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | undefined {
   if (digest !== undefined) return digestFault(digest, body)
-  return body.length === 0 ? undefined : 'it has a body, and what was signed had none'
+  return body.length === 0 ? undefined : 'it has a body, but the signed message had none'
 }
 
 /** Tells a detached JWS from a signature of RFC 9421, whose parameters begin with a list. */

@@ -153,7 +153,7 @@ export class SharedStore {
     if (this.#isShared) return
     const others = this.#isKeyGiven
       ? 'different GATEWAY_STORE_KEY_FILEs'
-      : 'a GATEWAY_STORE_KEY_FILE and this one has none'
+      : 'a GATEWAY_STORE_KEY_FILE, but this one has none'
     this.#onFault(
       `gateways have ${others}, so they share nothing: give all the same file. If they have it, remove ${this.#givenMarkKey}`,
     )

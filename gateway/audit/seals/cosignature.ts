@@ -24,7 +24,7 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
     const key = createPublicKey({ key: spki, format: 'der', type: 'spki' })
     return { name, keyId, verify: (text, signature) => verifyTimed(key, signature, mlDsaMessage(name, text)) }
   }
-  throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
+  throw new NoteFault(`is of signature type ${type}, but must be the key of a witness (type 4 or 6)`)
 }
 
 /** Makes a cosignature by the log itself (C2SP tlog-checkpoint). @param key an ML-DSA-44 private key */

@@ -273,7 +273,7 @@ test('hashes and proofs come from tiles as from the whole tree, and a damaged ti
   writeFileSync(join(directory, tilePath(0, 0)), Buffer.alloc(5 * HASH_BYTES))
   assert.throws(
     () => new TileReader(directory, 700).tile(0, 0),
-    /tile\/0\/000 has 160 bytes, and must have 8192/,
+    /tile\/0\/000 has 160 bytes, but must have 8192/,
   )
 })
 

@@ -125,7 +125,7 @@ test('an ML-DSA-44 key beside the other signs too, and changes nothing of what t
   for (const verifier of both) assert.throws(() => signersOf(other, [verifier]), /wrong signature/)
 
   writeFileSync(mlDsaKeyFile(file), readFileSync(file))
-  assert.throws(() => readSealKey(file), /key-ml-dsa-44.pem .*kind ed25519, and must hold an ML-DSA-44 key/)
+  assert.throws(() => readSealKey(file), /key-ml-dsa-44.pem .*kind ed25519, but must hold an ML-DSA-44 key/)
 })
 
 test('a file that holds no Ed25519 private key is refused, and the message says what it holds', (t) => {
@@ -145,7 +145,7 @@ test('a file that holds no Ed25519 private key is refused, and the message says 
     [String(encrypted), /holds an encrypted key/],
     [
       pem(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey),
-      /of the kind ec, and must hold an Ed25519 key/,
+      /of the kind ec, but must hold an Ed25519 key/,
     ],
     [pem(generateKeyPairSync('ed448').privateKey), /of the kind ed448/],
   ] as const) {

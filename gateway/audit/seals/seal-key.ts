@@ -82,11 +82,11 @@ function readKeyFile(file: string, kind: Kind): KeyObject {
   try {
     key = createPrivateKey(pem)
   } catch {
-    throw unusable(file, `it holds ${whatIs(pem)}, and must hold ${KINDS[kind]} private key in PEM`)
+    throw unusable(file, `it holds ${whatIs(pem)}, but must hold ${KINDS[kind]} private key in PEM`)
   }
   const { asymmetricKeyType: found } = key
   if (found === kind) return key
-  throw unusable(file, `it holds a private key of the kind ${found}, and must hold ${KINDS[kind]} key`)
+  throw unusable(file, `it holds a private key of the kind ${found}, but must hold ${KINDS[kind]} key`)
 }
 
 /** @param origin of the log, when it is not made from the key @throws Error that names the file, as `readKeyFiles` */

@@ -94,7 +94,7 @@ test('what is no verifier key is refused', () => {
     ['', /is no verifier key/],
     [KEY.replace('530d903a', '530D903A'), /is no verifier key/],
     [KEY.replace('example.com/foo', 'example com'), /is no verifier key/],
-    [KEY.replace('530d903a', '530d903b'), /has the key id 530d903b, and its key has 530d903a/],
+    [KEY.replace('530d903a', '530d903b'), /has the key id 530d903b, but its key has 530d903a/],
     [`${KEY}=`, /has a key that is not base64/],
   ] as const) {
     assert.throws(() => parseVerifierKey(key), reason)

@@ -132,13 +132,13 @@ export function parseVerifierKey(text: string): VerifierKey {
   }
   if (bytes.toString('base64') !== base64) throw new NoteFault('has a key that is not base64')
   const key = verifierKey(name, type, bytes.subarray(1))
-  if (key.keyId !== keyId) throw new NoteFault(`has the key id ${keyId}, and its key has ${key.keyId}`)
+  if (key.keyId !== keyId) throw new NoteFault(`has the key id ${keyId}, but its key has ${key.keyId}`)
   return key
 }
 
 export function ed25519Verifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type !== ED25519 || publicKey.length !== ED25519_KEY_BYTES) {
-    throw new NoteFault(`is of signature type ${type}, and must be an Ed25519 key (type 1)`)
+    throw new NoteFault(`is of signature type ${type}, but must be an Ed25519 key (type 1)`)
   }
   const key = ed25519PublicKey(publicKey)
   return { name, keyId, verify: (text, signature) => verify(null, text, key, signature) }

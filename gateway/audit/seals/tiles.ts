@@ -107,7 +107,7 @@ export class TileReader implements Subtrees {
     const bytes = tileIfThere(path) ?? tileIfThere(full)?.subarray(0, width * HASH_BYTES)
     if (bytes === undefined) throw new TileFault(`${path} is missing`)
     if (bytes.length === width * HASH_BYTES) return bytes
-    throw new TileFault(`${path} has ${bytes.length} bytes, and must have ${width * HASH_BYTES}`)
+    throw new TileFault(`${path} has ${bytes.length} bytes, but must have ${width * HASH_BYTES}`)
   }
 }
 

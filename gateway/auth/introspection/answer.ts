@@ -71,10 +71,12 @@ export async function readSignedAnswer(
     if (!isSigned()) throw new Error('the response is not signed by a key of the issuer')
   }
   const { iss, aud, iat, token_introspection: answer } = jws.payload
-  if (iss !== issuer.issuer) throw new Error(`the signed response is of ${quote(iss)}`)
-  if (![aud].flat().includes(clientId)) throw new Error(`the signed response is for ${quote(aud)}`)
+  if (iss !== issuer.issuer)
+    throw new Error(`the signed response has iss ${quote(iss)}, not ${issuer.issuer}`)
+  if (![aud].flat().includes(clientId))
+    throw new Error(`the signed response has aud ${quote(aud)}, which does not name ${clientId}`)
   if (typeof iat !== 'number' || Math.abs(iat * 1000 - nowMs) > FRESH_MS + issuer.clockToleranceMs)
-    throw new Error(`the signed response was made at ${quote(iat)}, which is not now`)
+    throw new Error(`the signed response has iat ${quote(iat)}, which is too far from our clock`)
   return withDetailsAsText(
     activeOrNot(answer),
     () => Buffer.from(jws.signed.split('.')[1] ?? '', 'base64url'),

@@ -49,7 +49,9 @@ const CACHE_WITHOUT_EXP_MS = 5_000
 /** A shorter token may occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
 /** The verdict on a token that the issuer has refused before. It does not count as a guess again. */
-const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
+const REFUSED: Verification = {
+  fault: tokenFault('inactive', 'the issuer refused it when it was last asked'),
+}
 
 /** Asks an issuer whether its opaque tokens are active (RFC 7662), once for all requests with one token. Answers are cached. */
 export class Introspector {

@@ -115,7 +115,7 @@ function judge(
   // RFC 9421 section 3.2: the key decides, not the message.
   const check = key.checks.get(algorithm)
   if (check === undefined) return { reason: 'mismatch', cause: `the key is not for ${algorithm}` }
-  let cause = 'Host is not that of one of dpop.publicUrls'
+  let cause = 'Host is not the host of a URL in dpop.publicUrls'
   for (const request of unverified.requests) {
     const { base, fault } = signatureBase(request, signature)
     if (fault === undefined && check({ signed: base, signature: value }))

@@ -100,7 +100,7 @@ function readTls(tls: UpstreamTlsSettings, readFile: ReadFile | undefined) {
     // OpenSSL alone knows the rest, such as a key that is too short.
     else createSecureContext({ ...texts })
   } catch (error) {
-    const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
+    const reason = `OpenSSL refuses it: ${error instanceof Error ? error.message : String(error)}`
     refuse(certFile === undefined ? 'caFile' : 'certFile', reason)
   }
   return { texts, faults }

@@ -82,7 +82,7 @@ describe('a stream of HTTP/2', () => {
     'an absolute target': [...GET.slice(0, 2), [':path', 'http://a/'], ...GET.slice(3)],
     'white space in the path': [...GET.slice(0, 2), [':path', '/a b'], ...GET.slice(3)],
     'a repeated pseudo-field': [...GET, [':path', '/']],
-    'a pseudo-field behind another field': [...GET.slice(0, 3), ['x-a', 'b'], ...GET.slice(3)],
+    'a pseudo-field after another field': [...GET.slice(0, 3), ['x-a', 'b'], ...GET.slice(3)],
     'a pseudo-field of responses': [...GET, [':status', '200']],
     'a protocol without CONNECT': [...GET, [':protocol', 'websocket']],
     'capitals in a name': [...GET, ['X-A', 'b']],

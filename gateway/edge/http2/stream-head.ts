@@ -54,7 +54,7 @@ export class StreamHead implements HeadSink {
   }
 
   #takePseudo(name: string, value: string): void {
-    if (this.#regular) this.#malformed('a pseudo-field behind another field')
+    if (this.#regular) this.#malformed('a pseudo-field after another field')
     else if (this.#pseudo.has(name)) this.#malformed(`more than one ${name}`)
     else if (PSEUDO.has(name)) this.#pseudo.set(name, value)
     else this.#malformed('an unknown pseudo-field')

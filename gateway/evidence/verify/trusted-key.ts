@@ -68,7 +68,7 @@ function logVerifier(key: VerifierKey): NoteVerifier {
 function namedVerifier(key: KeyObject): (name: string) => NoteVerifier {
   const kind = key.asymmetricKeyType
   if (kind === 'ed25519') return (name) => logVerifier(verifierKey(name, ED25519, rawPublicKey(key)))
-  if (kind !== 'ml-dsa-44') throw new NoteFault(`is of the kind ${kind}, and must be Ed25519 or ML-DSA-44`)
+  if (kind !== 'ml-dsa-44') throw new NoteFault(`is of the kind ${kind}, but must be Ed25519 or ML-DSA-44`)
   return (name) => logVerifier(verifierKey(name, COSIGNATURE_ML_DSA_44, rawMlDsa44Key(key)))
 }
 
@@ -91,7 +91,7 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   const verifiers = key.verifiersOf(checkpoint.origin)
   const stranger = verifiers.find(({ name }) => name !== checkpoint.origin)
   if (stranger !== undefined) {
-    throw new NoteFault(`is of the log ${checkpoint.origin}, and the key is for ${stranger.name}`)
+    throw new NoteFault(`is of the log ${checkpoint.origin}, but the key is for ${stranger.name}`)
   }
   const signers = signersOf(note, verifiers)
   const needed = key.least === 'first' ? verifiers.slice(0, 1) : verifiers

@@ -12,7 +12,10 @@ const SMALL_BYTES = 1024
 /** The most bytes of a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
 const NO_BODY = Buffer.alloc(0)
-const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
+const OVERLOADED = refusal('overloaded', {
+  headers: ['Retry-After', '1'],
+  cause: 'too many bodies are held in memory',
+})
 
 const GRPC_CALL = refusal('unsupported_media_type', {
   detail: 'The body is needed whole here, but a call of gRPC may go on without an end.',

@@ -178,7 +178,7 @@ describe('the files of the HTTPS listener', () => {
     const weak = await makeAuthority({ subject: 'CN=Weak', rsaBits: 1024 })
     const server = await makeServer(weak)
     const faults = faultsOf({ cert: server.certPem + weak.certPem, key: server.keyPem })
-    assert.match(faults[0] ?? '', /^server\.pem: \$: OpenSSL does not take it: .*ca key too small/)
+    assert.match(faults[0] ?? '', /^server\.pem: \$: OpenSSL refuses it: .*ca key too small/)
   })
 
   it('warn of expired or future certificates, a wrong usage and a chain out of order', async () => {

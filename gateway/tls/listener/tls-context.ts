@@ -81,7 +81,7 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
   try {
     createSecureContext(secure)
   } catch (error) {
-    const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
+    const reason = `OpenSSL refuses it: ${error instanceof Error ? error.message : String(error)}`
     return { faults: [{ file: files.certFile, path: '$', reason }] }
   }
   const { chain } = server
