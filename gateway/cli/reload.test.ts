@@ -9,5 +9,5 @@ test('an edit that waits for a restart is not said to be in force', () => {
   assert.equal(words('success', ['dataDir']), 'in force, but after a restart: dataDir')
   assert.equal(words('success', []), 'in force')
   assert.equal(words('unchanged', []), 'in force already')
-  assert.equal(words('failure', []), 'refused: what was in force stays so')
+  assert.equal(words('failure', []), 'refused: the last good one stays in force')
 })

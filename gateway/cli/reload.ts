@@ -5,7 +5,7 @@ import { CONFIG_FLAGS, type Command, CommandFault, complain, EXIT, environmentOf
 const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
   success: 'in force',
   unchanged: 'in force already',
-  failure: 'refused: what was in force stays so',
+  failure: 'refused: the last good one stays in force',
 }
 
 export const command: Command = {

@@ -334,7 +334,7 @@ describe('the command line', () => {
       writeFileSync(join(dir, 'shop-limits.json'), JSON.stringify({ limits: [evil] }))
       const reload = await type(`countersign reload --admin http://127.0.0.1:${adminPort}`)
       assert.equal(reload.status, 1)
-      assert.match(reload.out, /shop-limits\.json: refused: what was in force stays so/)
+      assert.match(reload.out, /shop-limits\.json: refused: the last good one stays in force/)
       assert.match(reload.errors, /\$\.limits\[0\]\.limit: must be between/)
       assert.match(reload.errors, /\\u001b\]0;owned\\u0007\\u009b2J\\u202e/)
       await until(() => (/\n +shop-limits\.json: \$\.limits\[0\]\.window/.test(seen) ? true : undefined))

@@ -293,7 +293,7 @@ describe('a reload of what is out of its time', () => {
       assert.equal(told.length, 1)
       assert.match(
         String(results(told)[0]),
-        new RegExp(`^${at('cert')}: certificate 1: ${reason} 20\\S+ so .* stays`),
+        new RegExp(`^${at('cert')}: certificate 1: ${reason} 20\\S+; the one in force stays`),
       )
       assert.equal(await certificateOf(listener), fixture.server.certificate.serialNumber.toLowerCase())
       write('cert', next.certPem)
