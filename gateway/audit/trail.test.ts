@@ -421,9 +421,10 @@ for (const durability of ['written', 'buffered'] as const) {
       const committed: string[] = []
       let open: string[] = []
       const revive = async () => {
-        // A killed process writes none of its waiting lines.
+        // A killed process writes none of its waiting lines, and leaves no open file.
         Object.assign(disk, { roomBytes: 0, canCut: false })
         await moment()
+        trail.close('killed')
         Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
         const recovery = recover(file)
         trail = trailIn(directory, { durability }).trail
