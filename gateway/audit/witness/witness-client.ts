@@ -69,7 +69,7 @@ export class WitnessClient {
       if (statusCode !== 409) throw refusal(statusCode)
       this.#size = sizeIn(body)
       if (this.#size > size) {
-        // If the log is as large by now, another process of this gateway has asked the witness.
+        // If the log has reached that size, another process of this gateway has asked the witness.
         if (readCheckpoint(checkpointFile(submission.directory)).size >= this.#size) throw new Overtaken()
         throw new WitnessFault(
           'conflict',
@@ -77,7 +77,7 @@ export class WitnessClient {
         )
       }
     }
-    throw new WitnessFault('invalid', 'names another size of the tree each time')
+    throw new WitnessFault('invalid', 'refuses every tree size that it names')
   }
 
   async #ask(body: Buffer, signal: AbortSignal) {
@@ -91,7 +91,7 @@ export class WitnessClient {
   #cosignatureIn(text: string, body: Buffer): NoteSignature {
     try {
       const note = parseNote(Buffer.concat([Buffer.from(`${text}\n`), body]))
-      // An empty line would extend the text.
+      // An empty line in `body` extends `note.text`.
       if (note.text !== text) throw new NoteFault('has more than signatures')
       const found = verifiedSignatures(note, [this.verifier]).get(this.verifier)
       if (found === undefined) throw new NoteFault('has no signature of its key')

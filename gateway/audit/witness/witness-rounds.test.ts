@@ -261,7 +261,7 @@ describe('a witness that lies', async () => {
     'sends somewhere else': [of(307, ''), /refused: responds with status 307/],
     'names a size each time': [
       () => ({ status: 409, body: `${sizes++ % 3}\n` }),
-      /invalid: names another size of the tree each time/,
+      /invalid: refuses every tree size that it names/,
     ],
     'names a size that is none': [of(409, '1e3\n'), /invalid: the response does not give the size/],
     'does not know the log': [of(404, ''), /refused: does not know the origin of the log/],

@@ -20,7 +20,7 @@ export interface StoreSettings {
   readonly password: string | undefined
   /** Stands before every key, with a colon behind it. */
   readonly prefix: string
-  /** Keys the hashes of callers in the store. Undefined: the first gateway leaves a random one in the store. Never logged. */
+  /** HMAC key for caller hashes in the store. Undefined: the first gateway leaves a random one in the store. Never logged. */
   readonly hashKey: string | undefined
 }
 
@@ -52,7 +52,7 @@ const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 
 /**
- * Reads where the shared store is, with its files. A fault names the variable; no fault repeats an address, because
+ * Reads the shared store's settings and files. A fault names the variable; no fault repeats an address, because
  * people write passwords into addresses.
  *
  * @returns undefined for `memory`, the default
@@ -106,7 +106,7 @@ export function parseStoreSettings(
   }
 }
 
-/** Refuses variables of a store without a store: their operator believes that limits are shared. */
+/** Refuses store variables if no store is set: their operator believes that limits are shared. */
 function parseMemory(env: StoreEnvironment): Parsed<undefined> {
   const set = STORE_VARIABLES.filter((name) => name !== 'GATEWAY_STORE' && env[name] !== undefined)
   if (set.length === 0) return { value: undefined }
@@ -146,8 +146,7 @@ function parseAddresses(text: string): Place | string | undefined {
 }
 
 function parseAddress(text: string, defaultPort: number): StoreAddress | string {
-  if (text.includes('/'))
-    return 'must not have a path: databases are not numbered, GATEWAY_STORE_PREFIX divides them'
+  if (text.includes('/')) return 'must not have a path: set GATEWAY_STORE_PREFIX instead of a database number'
   const [, six, name, digits] = ADDRESS.exec(text) ?? []
   const host = six ?? name
   const port = digits === undefined ? defaultPort : Number(digits)

@@ -36,12 +36,12 @@ import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamEnd, type StreamPlace } from './stream-table.ts'
 
-/** A longer piece is not copied behind its frame header. */
+/** Longer DATA is written apart from its frame header. */
 const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come after its response. */
 const ANSWERED_MS = 1000
-/** Code for a late client. After CANCEL or NO_ERROR Node would take a partial response for a complete one. */
+/** Code for a late client. After CANCEL or NO_ERROR, Node's client takes a partial response as complete. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = {
   code: 'malformed_request',
@@ -70,7 +70,7 @@ export interface StreamCarrier<E> extends Origin {
   /** Takes no new streams, and ends with the last one. */
   retire(): void
   interrupt(exchange: E, fault: RequestFault): void
-  /** Bodies whose `passJoined` is called when all that has come is read. */
+  /** Bodies whose `passJoined` is called after each socket read. */
   readonly joining: StreamBody[]
   /** Forgets the stream. @param code to be sent with RST_STREAM */
   ended(stream: ClientStream<E>, how: StreamEnd, code: number | undefined): void
@@ -115,7 +115,7 @@ export class ClientStream<E> {
     const headers = readRequestHeaders(head.fields, head.version, carrier.terms.head.maxFields)
     this.req = new IncomingRequest(carrier, head, head.fields, headers)
     this.res = new StreamResponse(carrier, this)
-    // RFC 9113 section 8.1.1: the end of the stream is the end of a body without a length.
+    // RFC 9113 section 8.1: the end of the stream is the end of a body without a length.
     if (!ended && headers.contentLength === undefined) headers.hasBody = true
     if (ended) this.#complete()
     else {
@@ -127,7 +127,7 @@ export class ClientStream<E> {
     }
   }
 
-  /** True when the stream has no place: whatever part of its response the windows do not allow at once is not sent. */
+  /** True when the stream has no place: of its response, only what the windows allow at once is sent. */
   get isRefused(): boolean {
     return isWithoutPlace(this.place)
   }
@@ -204,7 +204,7 @@ export class ClientStream<E> {
     else this.#awaitEnd()
   }
 
-  /** Throws away the rest of the request. Clients that are reset at once may throw the response away instead. */
+  /** Throws away the rest of the request. Clients that are reset at once may throw away the response. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()
@@ -248,9 +248,9 @@ class StreamResponse implements OutgoingResponse {
   window: number
   readonly #carrier: StreamCarrier<unknown>
   readonly #stream: ClientStream<unknown>
-  /** Encoded, until it is sent. */
+  /** Encoded; empty once sent. */
   #head = ''
-  /** Encoded, until they are sent. */
+  /** Encoded; empty without trailers. */
   #trailers = ''
   #bodiless = false
   /** Bytes of the body that have not been written; undefined when the length is not announced. */

@@ -82,7 +82,7 @@ The client in config/clients.json, by one of:
   "mtls": { "subject": "CN=bank-b,O=Countersign demo" }
   "mtls": { "thumbprint": "${thumbprint(client)}" }
 
-revoked.pem is accepted until its revocation comes into force, while the gateway runs:
+The running gateway accepts revoked.pem until you revoke it:
   cp ${at('crl-revoking.pem')} ${at('crl.pem')}`
 }
 
