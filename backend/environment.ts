@@ -6,7 +6,7 @@ const GIBIBYTE = 1024 * MEBIBYTE
 /** The settings of the backend process. URLs have no slash at their end. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
-/** Reads the settings from environment variables, or gives a line for every fault. No line holds a secret. */
+/** Reads the settings from environment variables, or gives a line for every fault. None holds the database password. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const settings = readSettings(variables, faults)
@@ -35,12 +35,12 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
     mtlsUrl: readPublicUrl(variables, 'PUBLIC_MTLS_URL', faults),
     /** Adds the demo users and the demo OAuth clients. */
     demo: readDemo(variables, faults),
-    /** A file with the OAuth clients; without one there are only the demo clients. */
+    /** A file with OAuth clients, beside the demo's, if any. */
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
     /** The age at which a signing key is replaced. */
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
     webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', 30, 1, 36_500),
-    /** The most bytes of webhooks that are kept for one client at a time; at least the 1 MiB of the largest webhook. */
+    /** The most bytes of webhooks kept at once for one client. The minimum is one largest webhook, 1 MiB. */
     webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', GIBIBYTE, MEBIBYTE, MEBIBYTE * GIBIBYTE),
   }
 }

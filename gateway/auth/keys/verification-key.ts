@@ -19,7 +19,7 @@ export interface VerificationKey {
 
 const MAX_KID_CHARS = 256
 const MIN_MODULUS_BITS = 2048
-// Verification time grows with the square of the modulus.
+// Verification time grows with the square of the bits.
 const MAX_MODULUS_BITS = 8192
 const MIN_EXPONENT = 65_537n
 // Verification time also grows with the bits of the exponent: 3,072 bits take 13 ms, and OpenSSL allows them.
@@ -99,7 +99,7 @@ function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] |
   return undefined
 }
 
-/** Imports a JWK with these algorithms, or says why that fails. Other members are left out. */
+/** Imports a JWK that `algorithmsOf` accepts, or says why that fails. Other members are ignored. */
 export function importKey({ kty, crv, x, y, n, e }: JsonObject): KeyObject | string {
   const numbers = kty === 'RSA' ? { n, e } : kty === 'EC' ? { x, y } : { x }
   for (const [name, text] of Object.entries(numbers)) {
@@ -141,7 +141,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. So is one sound modulus in 2^27. */
+/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. So is one sound modulus in 2^28. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -13,7 +13,7 @@ type Written = Pick<WrittenGateway, 'upstreams' | 'routes' | 'openapi'>
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 
-/** Reports every fault of the named groups, and every route that names none of them. */
+/** Reports every fault of the named groups, and every route that names an unknown one. */
 export function checkGroups(json: JsonFile<unknown>, written: Written): void {
   const { upstreams } = written
   if (typeof upstreams !== 'object' || upstreams === null || Array.isArray(upstreams)) return
@@ -116,9 +116,7 @@ function checkTls(
 ): void {
   if (tls === undefined) return
   json.check(`${path}.serverName`, tls.serverName, (name) =>
-    isIP(name) === 0
-      ? hostFault(name)
-      : 'must be a name: an address cannot be asked for (RFC 6066 section 3)',
+    isIP(name) === 0 ? hostFault(name) : 'must be a name: SNI allows no address (RFC 6066 section 3)',
   )
   if (tls.minVersion > tls.maxVersion) {
     json.refuse({ path: `${path}.minVersion`, reason: `must not be above maxVersion, ${tls.maxVersion}` })

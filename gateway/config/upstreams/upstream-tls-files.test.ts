@@ -119,7 +119,7 @@ for (const [what, tls, reason] of [
   [
     'an address as the name',
     { serverName: '127.0.0.1' },
-    'serverName: must be a name: an address cannot be asked for (RFC 6066 section 3)',
+    'serverName: must be a name: SNI allows no address (RFC 6066 section 3)',
   ],
   [
     'no version at all',

@@ -34,8 +34,8 @@ const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
 const NO_PARAMETERS: FieldItem['parameters'] = new Map()
 
 /**
- * Parses a dictionary (RFC 9651 section 3.2), the lines of the field joined by commas. Undefined for anything else; also for a
- * key that is there twice and for base64 that is not canonical, which RFC 9651 lets pass: two readers could take two values.
+ * Parses a dictionary (RFC 9651 section 3.2), the lines of the field joined by commas. Undefined for anything else. RFC 9651
+ * allows a repeated key and non-canonical base64. Both are undefined here: two readers could take two values.
  */
 export function parseDictionary(text: string): FieldDictionary | undefined {
   const reader = new Reader(text)
@@ -57,7 +57,7 @@ export function parseDictionary(text: string): FieldDictionary | undefined {
   return members
 }
 
-/** Parses an item (RFC 9651 section 3.3), strictly as `parseDictionary` does. */
+/** Parses an item (RFC 9651 section 3.3), as strictly as `parseDictionary`. */
 export function parseItem(text: string): FieldItem | undefined {
   const reader = new Reader(text)
   const item = reader.item()
