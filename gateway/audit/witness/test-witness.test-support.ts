@@ -132,6 +132,7 @@ function addCheckpoint(request: string, { logs, heads, cosign }: Memory): { stat
     known === undefined || known.size === 0
       ? proof.length === 0 && (size > 0 || root.equals(sha256()))
       : goesOn(known, { size, root }, proof)
+  if (!isConsistent && size === known?.size) return { status: 409, body: `${size}\n` }
   if (!isConsistent) return { status: 422, body: 'inconsistent' }
   const line = cosign(text, { origin, size, root })
   heads.set(origin, { size, root, note: note + line })

@@ -67,7 +67,12 @@ export class WitnessClient {
         return signature
       }
       if (statusCode !== 409) throw refusal(statusCode)
-      this.#size = sizeIn(body)
+      const named = sizeIn(body)
+      if (old === size && (named ?? size) === size)
+        throw new WitnessFault('conflict', `has cosigned another tree of ${size} leaves`)
+      if (named === undefined)
+        throw new WitnessFault('invalid', 'the response does not give the size of the tree it has cosigned')
+      this.#size = named
       if (this.#size > size) {
         // If the log has reached that size, another process of this gateway has asked the witness.
         if (readCheckpoint(checkpointFile(submission.directory)).size >= this.#size) throw new Overtaken()
@@ -121,13 +126,9 @@ function proofFrom(directory: string, old: number, size: number): readonly Buffe
   }
 }
 
-function sizeIn(body: Buffer): number {
+function sizeIn(body: Buffer): number | undefined {
   const text = body.toString('latin1')
-  if (SIZE_LINE.test(text) && Number.isSafeInteger(Number(text))) return Number(text)
-  throw new WitnessFault(
-    'invalid',
-    'the response does not give the size of the tree that the witness has cosigned',
-  )
+  return SIZE_LINE.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : undefined
 }
 
 function refusal(statusCode: number): WitnessFault {

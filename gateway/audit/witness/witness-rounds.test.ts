@@ -230,6 +230,8 @@ describe('a log with witnesses', () => {
       after.faults[0] ?? '',
       /^w.example\/keeps conflict: has cosigned a tree of 10 leaves, .* has 9/,
     )
+    after.rounds.sealed(fork.grow(1, 'other'))
+    await after.until(() => after.faults.some((fault) => fault.endsWith('another tree of 10 leaves')))
     after.rounds.sealed(fork.grow(20, 'other'))
     await after.until(() => after.faults.some((fault) => fault.includes('does not go on from')))
     assert.equal(after.progress().attested, 0)
