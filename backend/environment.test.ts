@@ -60,7 +60,8 @@ describe('readEnvironment', () => {
     const faults = faultsOf({
       BACKEND_PORT: '65536',
       DATABASE_URL: 'mysql://user:secret@db/bank',
-      PUBLIC_URL: 'ftp://example.com',
+      PUBLIC_URL: 'ftp://user:secret@example.com',
+      PUBLIC_MTLS_URL: 'https://:secret@example.com',
       BACKEND_DEMO: 'yes',
       BACKEND_KEY_ROTATION_DAYS: '0',
       BACKEND_WEBHOOK_RETENTION_DAYS: '36501',
@@ -71,6 +72,7 @@ describe('readEnvironment', () => {
       'BACKEND_PORT',
       'DATABASE_URL',
       'PUBLIC_URL',
+      'PUBLIC_MTLS_URL',
       'BACKEND_DEMO',
       'BACKEND_KEY_ROTATION_DAYS',
       'BACKEND_WEBHOOK_RETENTION_DAYS',

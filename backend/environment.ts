@@ -6,7 +6,7 @@ const GIBIBYTE = 1024 * MEBIBYTE
 /** The settings of the backend process. URLs have no slash at their end. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
-/** Reads the settings from environment variables, or gives a line for every fault. None holds the database password. */
+/** Reads the settings from environment variables, or gives a line for every fault. None holds a password. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const settings = readSettings(variables, faults)
@@ -76,9 +76,9 @@ function readPublicUrl(
   const url = URL.parse(text)
   // A certificate is presented over TLS only.
   const schemes = name === 'PUBLIC_URL' ? ['http:', 'https:'] : ['https:']
-  if (url === null || !schemes.includes(url.protocol) || /[?#]/.test(text) || url.username) {
+  if (url === null || !schemes.includes(url.protocol) || /[?#@]/.test(text)) {
     const allowed = schemes.map((scheme) => scheme.slice(0, -1)).join(' or ')
-    faults.push(`${name} is "${text}"; it must be an ${allowed} URL without query, fragment and user`)
+    faults.push(`${name} must be an ${allowed} URL without query, fragment, user and password`)
   } else if (/[^/]/.test(url.pathname)) {
     faults.push(
       `${name} is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
