@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
@@ -279,4 +280,20 @@ for (const [form, rule] of forms) {
 test('limits up to a thousand are logged, above that sliced', () => {
   assert.equal(windowRule(1000, 60_000).sliceMs, 0)
   assert.equal(windowRule(1001, 60_000).sliceMs, 600)
+})
+
+/** In a process of its own: fields that once held a double hold doubles for good. */
+test('counts are small integers of V8, whatever the array of an entry held them as', () => {
+  const program = `
+    import { Window, windowRule } from ${JSON.stringify(new URL('window.ts', import.meta.url))}
+    const rule = windowRule(5000, 60_000)
+    const nowMs = Date.UTC(2026, 0, 2)
+    const [expired, converted, restored] = [new Window(), new Window(), new Window()]
+    for (let i = 0; i < 3000; i++) expired.take(nowMs + i * 50, rule)
+    for (let i = 0; i < 20; i++) converted.take(nowMs, windowRule(50, 60_000))
+    for (const [atMs, count] of [[nowMs, 5], [nowMs + 1000, 3]]) restored.add(atMs, count, rule)
+    const takes = [[expired, 151_000], [converted, 1000], [restored, 2000], [restored, 60_500]]
+    console.log(takes.map(([window, afterMs]) => %IsSmi(window.take(nowMs + afterMs, rule).remaining)).join())`
+  const args = ['--allow-natives-syntax', '--input-type=module', '--eval', program]
+  assert.equal(execFileSync(process.execPath, args, { encoding: 'utf8' }), 'true,true,true,true\n')
 })

@@ -112,23 +112,25 @@ export class Window {
 
   /** Counts hits even above the limit. */
   add(atMs: number, count: number, rule: WindowRule): void {
-    const isTooLong = rule.sliceMs > 0 || this.#hits + count > MAX_LOGGED
+    // V8 has the numbers of an entry as doubles. A double in one window makes every `Take` slower.
+    const hits = Math.round(count)
+    const isTooLong = rule.sliceMs > 0 || this.#hits + hits > MAX_LOGGED
     if (this.#counts === undefined && isTooLong) this.#convert([], rule)
     const newestMs = this.#timeOf(this.#entries - 1)
     const at = Math.max(atMs, newestMs ?? atMs)
-    this.#hits += count
+    this.#hits += hits
     if (this.#counts === undefined) {
-      for (let i = 0; i < count; i++) this.#push(at, 1, rule.limit)
+      for (let i = 0; i < hits; i++) this.#push(at, 1, rule.limit)
       return
     }
     const sliceMs = rule.sliceMs || rule.windowMs / SLICES
     if (newestMs === undefined || Math.floor(newestMs / sliceMs) !== Math.floor(at / sliceMs)) {
-      this.#push(at, count, rule.limit)
+      this.#push(at, hits, rule.limit)
       return
     }
     const last = this.#placeOf(this.#entries - 1)
     this.#times[last] = at
-    this.#counts[last] = (this.#counts[last] ?? 0) + count
+    this.#counts[last] = (this.#counts[last] ?? 0) + hits
   }
 
   /** Undoes the last allowed take. */
@@ -215,14 +217,17 @@ export class Window {
     if (this.#counts !== undefined) this.#counts[place] = count
   }
 
+  /** Makes each array at a place of its own: otherwise V8 makes both of doubles. */
   #resize(capacity: number): void {
-    const resized = (ring: readonly number[]) => {
-      const copy = new Array<number>(capacity).fill(Number.NaN)
-      for (let i = 0; i < this.#entries; i++) copy[i] = ring[this.#placeOf(i)] ?? 0
-      return copy
+    const times = new Array<number>(capacity).fill(Number.NaN)
+    const counts = this.#counts && new Array<number>(capacity).fill(0)
+    for (let i = 0; i < this.#entries; i++) {
+      const place = this.#placeOf(i)
+      times[i] = this.#times[place] ?? 0
+      if (counts !== undefined) counts[i] = this.#countIn(place)
     }
-    this.#counts = this.#counts && resized(this.#counts)
-    this.#times = resized(this.#times)
+    this.#times = times
+    this.#counts = counts
     this.#head = 0
   }
 }
