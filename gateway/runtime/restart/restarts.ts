@@ -95,7 +95,7 @@ export class Restarts {
     return handOver
   }
 
-  /** @returns for how long nobody served. @throws when the other process does not serve; this one does again */
+  /** @returns for how long nobody served. @throws when the other process does not serve; this one goes on */
   async #handOver(handOver: HandOver, successor: Successor): Promise<number> {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
@@ -122,7 +122,7 @@ export class Restarts {
     } catch (error) {
       // The successor ends first, because two processes must never have the files.
       await successor.end()
-      // The admin listener was never closed.
+      // Admin never closed: drop its copy.
       closeFrom(sockets.length)
       handOver.goOn(copies)
       onBack()
@@ -135,7 +135,7 @@ export class Restarts {
   }
 }
 
-/** What must be the same before and after, as the operator names it. */
+/** Settings that a restart must not change, under the operator's names. */
 export function placesOf(settings: Settings): Places {
   const { host, port, tls, adminHost, adminPort, dataDir, audit } = settings
   return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile: audit.file }
