@@ -14,7 +14,7 @@ interface RestartParts {
   readonly log: Logger
   readonly serving: { readonly handOver: HandOver | undefined }
   readonly admin: Server
-  /** True while the process before has requests in flight. */
+  /** True until the process before has ended. */
   readonly predecessorIsHere: () => boolean
   readonly onSuspended: () => void
   readonly onBack: () => void
