@@ -25,13 +25,13 @@ const options = parseArgs({
 const seconds = Number(options.values.seconds)
 const runs = Number(options.values.runs)
 
-const minute = (identity: string, limit: number): SharedRow => ({ identity, limit, windowMs: 60_000 })
+const minute = (identity: string, limit: number): SharedRow => ({ identity, rule: `${limit} 60000 1` })
 const SHAPES: readonly Shape[] = [
   { name: '60 a minute, allowed', row: minute('a', 60), callers: 500_000, atOnce: 64 },
   { name: '60 a minute, refused', row: minute('b', 60), callers: 50, atOnce: 64 },
   {
     name: '1,000 a second, log',
-    row: { identity: 'c', limit: 1000, windowMs: 1000 },
+    row: { identity: 'c', rule: '1000 1000 1' },
     callers: 200,
     atOnce: 64,
   },

@@ -59,7 +59,7 @@ describe('a store that responds with', () => {
         await until(() => faults.length > 0 || !breaker.isOpen, 'a fault or a connection')
         for (let i = 0; i < 3; i++) {
           const take = new Promise<Take | undefined>((resolve) =>
-            takes.take({ identity: 'row', limit: 5, windowMs: 60_000 }, 'caller', resolve),
+            takes.take({ identity: 'row', rule: '5 60000 1' }, 'caller', resolve),
           )
           assert.equal(await take, undefined)
         }

@@ -47,7 +47,7 @@ export async function watchDecisions(redis: RedisServer): Promise<StoreDecisions
   const begin = (words: readonly string[]) => {
     const count = Number(words[2])
     for (let i = 0; i < count; i++) {
-      const [limit, windowMs] = [Number(words[3 + count + 3 * i]), Number(words[4 + count + 3 * i])]
+      const [limit = 0, windowMs = 0] = (words[3 + count + i] ?? '').split(' ').map(Number)
       const key = words[3 + i] as string
       if (!keys.has(key)) keys.set(key, { limit, windowUs: windowMs * 1000, hitsUs: [], refused: [] })
     }

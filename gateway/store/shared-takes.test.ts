@@ -53,7 +53,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('are decided by one store for several gateways', async () => {
     const [one, other] = [await open(), await open()]
-    const row = { identity: 'two', limit: 3, windowMs: 60_000 }
+    const row = { identity: 'two', rule: '3 60000 1' }
     const beganMs = performance.now()
     assert.deepEqual(await take(one, row, 'a'), { allowed: true, remaining: 2, resetSeconds: 60 })
     const second = await take(other, row, 'a')
@@ -69,7 +69,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('of one turn go out as one command, at most 128 of them', async () => {
     const store = await open()
-    const row = { identity: 'turn', limit: 100, windowMs: 60_000 }
+    const row = { identity: 'turn', rule: '100 60000 1' }
     const before = store.counts.roundTrips
     const takes = await Promise.all(Array.from({ length: 200 }, () => take(store, row, 'a')))
     assert.equal(store.counts.roundTrips - before, 2)
@@ -85,7 +85,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
         [3, 3_600_000],
       ]),
     )
-    const single = { identity: 'single', limit: 1, windowMs: 60_000 }
+    const single = { identity: 'single', rule: '1 60000 1' }
     const before = store.counts.roundTrips
     const takes = await Promise.all([
       take(store, row, 'a'),
@@ -135,7 +135,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('gather while a command is under way', async () => {
     const store = await open()
-    const row = { identity: 'gather', limit: 100, windowMs: 60_000 }
+    const row = { identity: 'gather', rule: '100 60000 1' }
     const before = store.counts.roundTrips
     server.signal('SIGSTOP')
     const first = take(store, row, 'a')
@@ -156,7 +156,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('that gathered are not sent once the store is known to be away, and told at the same time', async () => {
     const store = await open(undefined, DEADLINE_MS)
-    const row = { identity: 'gathered', limit: 100, windowMs: 60_000 }
+    const row = { identity: 'gathered', rule: '100 60000 1' }
     server.signal('SIGSTOP')
     const told: number[] = []
     const note = (id: number) => (each: Take | undefined) => void (each === undefined && told.push(id))
@@ -173,7 +173,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('load the script again when the server forgot it, and count nothing twice', async () => {
     const store = await open()
-    const row = { identity: 'reload', limit: 10, windowMs: 60_000 }
+    const row = { identity: 'reload', rule: '10 60000 1' }
     await take(store, row, 'a')
     const before = store.counts.scriptReloads
     await server.command('SCRIPT', 'FLUSH')
@@ -185,7 +185,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('leave no name in the store', async () => {
     const store = await open('k'.repeat(32))
-    await take(store, { identity: 'secret-row', limit: 5, windowMs: 60_000 }, 'alice@example.com')
+    await take(store, { identity: 'secret-row', rule: '5 60000 1' }, 'alice@example.com')
     const keys = (await server.command('KEYS', '*')) as string[]
     assert.doesNotMatch(keys.join(), /alice|secret-row/)
     assert.ok(keys.some((key) => /^test:\{[A-Za-z0-9_-]{22}\}$/.test(key)))
@@ -205,7 +205,8 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     it(`admit ${limit} of many clients in a window, and never more in one of any position`, async () => {
       const clients = await Promise.all([open(), open(), open()])
       for (let seed = 0; seed < SEEDS; seed++) {
-        const row = { identity: `exact-${limit}`, limit, windowMs: 300 }
+        const windowMs = 300
+        const row = { identity: `exact-${limit}`, rule: `${limit} ${windowMs} 1` }
         const key = `caller-${seed}`
         const allowed: [sentMs: number, doneMs: number][] = []
         let undecided = 0
@@ -227,7 +228,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
         }
         await Promise.all(clients.map(run))
         assert.ok(allowed.length + undecided >= 2 * limit, `${allowed.length}`)
-        assertNeverOver(allowed, row)
+        assertNeverOver(allowed, { limit, windowMs })
       }
     })
   }
@@ -298,7 +299,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('learn within 25 ms that the store is frozen, then at once, and go on when it is back', async () => {
     const store = await open(undefined, DEADLINE_MS)
-    const row = { identity: 'frozen', limit: 1_000_000, windowMs: 60_000 }
+    const row = { identity: 'frozen', rule: '1000000 60000 1' }
     let waitedMs = Number.POSITIVE_INFINITY
     // The first that is quick, because a busy machine delays others.
     for (let tries = 0; waitedMs >= 200; tries++) {
@@ -326,7 +327,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('go on by themselves after the store was killed and started again', async () => {
     const store = await open()
-    const row = { identity: 'killed', limit: 5, windowMs: 60_000 }
+    const row = { identity: 'killed', rule: '5 60000 1' }
     await take(store, row, 'a')
     await server.kill()
     assert.equal(await take(store, row, 'a'), undefined)
@@ -340,11 +341,14 @@ describe('shared takes', { skip: NO_REDIS }, () => {
  * Each hit was counted between the two times that are known of it. Any more than `limit` hits that were certainly counted
  * within less than a window are one too many.
  */
-function assertNeverOver(hits: readonly [sentMs: number, doneMs: number][], row: SharedRow): void {
+function assertNeverOver(
+  hits: readonly [sentMs: number, doneMs: number][],
+  { limit, windowMs }: { readonly limit: number; readonly windowMs: number },
+): void {
   // All that were sent at once begin one window.
   for (const from of new Set(hits.map(([sentMs]) => sentMs))) {
-    const inside = hits.filter(([sentMs, doneMs]) => sentMs >= from && doneMs < from + row.windowMs)
-    assert.ok(inside.length <= row.limit, `${inside.length} of ${row.limit}`)
+    const inside = hits.filter(([sentMs, doneMs]) => sentMs >= from && doneMs < from + windowMs)
+    assert.ok(inside.length <= limit, `${inside.length} of ${limit}`)
   }
 }
 
@@ -357,22 +361,22 @@ const ROW = makeRow({
 
 test('a row keeps its place in the store when its name, limit or window is edited', () => {
   const edited = sharedRowOf({ ...ROW, name: 'sign-in', limit: 2000, windowMs: 1000 })
-  assert.deepEqual(edited, { identity: sharedRowOf(ROW).identity, limit: 2000, windowMs: 1000 })
+  assert.deepEqual(edited, { identity: sharedRowOf(ROW).identity, rule: '2000 1000 1' })
 })
 
 test('of several windows the longest has the place of a row with one, and each other one a place of its length', () => {
-  const hour = { identity: sharedRowOf(makeRow()).identity, limit: 9, windowMs: 3_600_000 }
-  const minute = { ...hour, limit: 2, windowMs: 60_000, suffix: ':60000' }
+  const hour = { identity: sharedRowOf(makeRow()).identity, rule: '9 3600000 1' }
+  const minute = { ...hour, rule: '2 60000 1', suffix: ':60000' }
   const bounds = [[2, 60_000] as const, [9, 3_600_000] as const]
-  assert.deepEqual(sharedRowOf(rowWith(bounds)), { ...minute, next: hour })
-  assert.deepEqual(sharedRowOf(rowWith(bounds.toReversed())), { ...hour, next: minute })
+  assert.deepEqual(sharedRowOf(rowWith(bounds)), { ...minute, rule: '-2 60000 1', next: hour })
+  assert.deepEqual(sharedRowOf(rowWith(bounds.toReversed())), { ...hour, rule: '-9 3600000 1', next: minute })
   assert.deepEqual(sharedRowOf(rowWith(bounds.slice(1))), hour)
 })
 
 test('the cost of a row belongs to each of its windows', () => {
   const bounds = [[9, 60_000] as const, [90, 3_600_000] as const]
   const shared = sharedRowOf(rowWith(bounds, { cost: 7 }))
-  assert.deepEqual([shared.cost, shared.next?.cost], [7, 7])
+  assert.deepEqual([shared.rule, shared.next?.rule], ['-9 60000 7', '90 3600000 7'])
 })
 
 test('a row of overall has a place of its own, and one in shadow mode follows those that are enforced', () => {
@@ -387,11 +391,11 @@ test('a row of overall has a place of its own, and one in shadow mode follows th
   const enforced = list('enforce')
   assert.notEqual(enforced.beside?.identity, enforced.identity)
   assert.deepEqual(
-    [enforced.isJoined, enforced.per, enforced.beside?.isJoined, enforced.beside?.per],
-    [true, undefined, false, 'address'],
+    [enforced.rule, enforced.per, enforced.beside?.rule, enforced.beside?.per],
+    ['-3 60000 1', undefined, '3 60000 1', 'address'],
   )
-  const { isJoined, isFollower, beside } = list('shadow')
-  assert.deepEqual([isJoined, isFollower, beside?.per, beside?.isFollower], [false, false, 'caller', true])
+  const { rule, beside } = list('shadow')
+  assert.deepEqual([rule, beside?.per, beside?.rule], ['3 60000 1', 'caller', '3 60000 -1'])
 })
 
 test('the order of methods makes no difference, and other paths and methods are other places', () => {

@@ -38,25 +38,23 @@ export class SharedTakes {
    * once, and before this returns when the store is known to be away. @param key, caller as in `Limiter.take`
    */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
-    const { breaker, counts, keys, isCluster, timers } = this.#options
+    const { breaker, counts, isCluster, timers } = this.#options
     if (breaker.isOpen) {
       counts.undecidedTakes++
       done(undefined)
       return
     }
-    const keyOf = ({ identity, per }: SharedRow) =>
-      keys.keyOf(identity, per && caller ? limitKey(per, caller.principal, caller.address) : key)
     if (isCluster) {
-      const alone = new TakeBatch(breaker, counts, () => undefined)
-      alone.add(row, keyOf, done)
+      const alone = new TakeBatch(this.#options, () => undefined)
+      alone.add(row, key, done, caller)
       breaker.send(alone)
       return
     }
     if (this.#batch === undefined) {
-      this.#batch = new TakeBatch(breaker, counts, this.#onOver)
+      this.#batch = new TakeBatch(this.#options, this.#onOver)
       if (this.#underWay === 0) timers.soon(this.#flushIfFree)
     }
-    this.#batch.add(row, keyOf, done)
+    this.#batch.add(row, key, done, caller)
     if (this.#batch.size >= MAX_BATCH) this.#flush()
   }
 
@@ -83,16 +81,17 @@ export class SharedTakes {
 }
 
 class TakeBatch implements StoreCall {
-  readonly #breaker: StoreBreaker
-  readonly #counts: StoreCounts
+  readonly #options: SharedTakesOptions
   readonly #onOver: () => void
   readonly #keys: string[] = []
   readonly #rules: string[] = []
-  readonly #takes: (readonly [row: SharedRow, done: TakeDone])[] = []
+  readonly #rows: SharedRow[] = []
+  readonly #dones: TakeDone[] = []
+  /** Results that have been read. */
+  #read = 0
 
-  constructor(breaker: StoreBreaker, counts: StoreCounts, onOver: () => void) {
-    this.#breaker = breaker
-    this.#counts = counts
+  constructor(options: SharedTakesOptions, onOver: () => void) {
+    this.#options = options
     this.#onOver = onOver
   }
 
@@ -108,16 +107,16 @@ class TakeBatch implements StoreCall {
     return ['EVALSHA', TAKE_SHA, ...this.#operands()]
   }
 
-  add(row: SharedRow, keyOf: (row: SharedRow) => string, done: TakeDone): void {
-    this.#takes.push([row, done])
+  add(row: SharedRow, key: string, done: TakeDone, caller: Caller | undefined): void {
+    this.#rows.push(row)
+    this.#dones.push(done)
     for (let one: SharedRow | undefined = row; one !== undefined; one = one.beside) {
-      const key = keyOf(one)
+      const { identity, per } = one
+      const name = per && caller ? limitKey(per, caller.principal, caller.address) : key
+      const place = this.#options.keys.keyOf(identity, name)
       for (let window: SharedRow | undefined = one; window !== undefined; window = window.next) {
-        const { limit, windowMs, cost = 1, suffix } = window
-        const isJoined = window.next !== undefined || one.isJoined === true
-        this.#keys.push(suffix === undefined ? key : key + suffix)
-        this.#rules.push(isJoined ? `-${limit}` : String(limit), String(windowMs))
-        this.#rules.push(one.isFollower ? `-${cost}` : String(cost))
+        this.#keys.push(window.suffix === undefined ? place : place + window.suffix)
+        this.#rules.push(window.rule)
       }
     }
   }
@@ -127,21 +126,23 @@ class TakeBatch implements StoreCall {
   }
 
   done(reply: StoreReply | undefined): void {
+    const { counts } = this.#options
     this.#onOver()
     if (reply === undefined) {
-      this.#counts.undecidedTakes += this.#takes.length
-      for (const [, told] of this.#takes) told(undefined)
+      counts.undecidedTakes += this.#dones.length
+      for (const told of this.#dones) told(undefined)
       return
     }
-    this.#counts.takes += this.#takes.length
-    const results = (reply as readonly number[]).values()
-    for (const [row, told] of this.#takes) told(takeOf(row, results))
+    counts.takes += this.#dones.length
+    const results = reply as readonly number[]
+    for (const [i, row] of this.#rows.entries()) this.#dones[i]?.(this.#takeOf(row, results))
   }
 
   /** Sends the batch once more with its script, which EVAL leaves with the server. */
   scriptMissing(): void {
-    this.#counts.scriptReloads++
-    this.#breaker.send({
+    const { breaker, counts } = this.#options
+    counts.scriptReloads++
+    breaker.send({
       args: ['EVAL', TAKE_SCRIPT, ...this.#operands()],
       key: this.key,
       fits: (reply) => this.fits(reply),
@@ -152,18 +153,18 @@ class TakeBatch implements StoreCall {
   #operands(): readonly string[] {
     return [String(this.#keys.length), ...this.#keys, ...this.#rules]
   }
-}
 
-/** @param results of the script; the next ones are those of the row */
-function takeOf({ next, beside }: SharedRow, results: Iterator<number>): Take {
-  const remaining = results.next().value as number
-  const resetSeconds = results.next().value as number
-  const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
-  if (next === undefined && beside === undefined) return take
-  return {
-    ...take,
-    ...(next && { next: takeOf(next, results) }),
-    ...(beside && { beside: takeOf(beside, results) }),
+  /** Reads the next results, which are those of the row. */
+  #takeOf({ next, beside }: SharedRow, results: readonly number[]): Take {
+    const remaining = results[this.#read++] as number
+    const resetSeconds = results[this.#read++] as number
+    const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
+    if (next === undefined && beside === undefined) return take
+    return {
+      ...take,
+      ...(next && { next: this.#takeOf(next, results) }),
+      ...(beside && { beside: this.#takeOf(beside, results) }),
+    }
   }
 }
 
@@ -171,10 +172,8 @@ function takeOf({ next, beside }: SharedRow, results: Iterator<number>): Take {
 export interface SharedRow {
   /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
   readonly identity: string
-  readonly limit: number
-  readonly windowMs: number
-  /** Hits of a take; default 1. */
-  readonly cost?: number
+  /** Limit, window and hits of a take, as the script reads them. */
+  readonly rule: string
   /** End of the key in the store, for one of several windows. The longest has none, so it keeps its counts when other windows come or go. */
   readonly suffix?: string
   /** The next window of the row, under the same identity. */
@@ -183,10 +182,6 @@ export interface SharedRow {
   readonly beside?: SharedRow
   /** `per` of a row beside another. */
   readonly per?: LimitRow['per']
-  /** True when the row counts together with the row beside it: in both or in none. */
-  readonly isJoined?: boolean
-  /** True when the row counts only what the rows before it let pass. */
-  readonly isFollower?: boolean
 }
 
 /**
@@ -201,21 +196,21 @@ export function sharedRowOf(row: LimitRow, first = row): SharedRow {
   const identity = `limit ${JSON.stringify([withoutNames(countedPath(row)), sorted])}`
   const windows = windowsOf(row)
   const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
+  // Rows that are enforced count together: in all or in none. A row in shadow mode counts only what they let pass.
+  const isJoined = mode === 'enforce' && beside?.mode === 'enforce'
+  const isFollower = mode === 'shadow' && first.mode === 'enforce'
   const shared = windows.reduceRight<SharedRow | undefined>(
     (next, { limit, windowMs }) => ({
-      ...{ identity, limit, windowMs },
-      ...(cost > 1 && { cost }),
+      identity,
+      rule: `${isJoined || next ? '-' : ''}${limit} ${windowMs} ${isFollower ? '-' : ''}${cost}`,
       ...(windowMs < longestMs && { suffix: `:${windowMs}` }),
       ...(next && { next }),
     }),
     undefined,
   ) as SharedRow
-  if (beside === undefined && first === row) return shared
   return {
     ...shared,
     ...(first !== row && { per }),
-    isJoined: mode === 'enforce' && beside?.mode === 'enforce',
-    isFollower: mode === 'shadow' && first.mode === 'enforce',
     ...(beside && { beside: sharedRowOf(beside, first) }),
   }
 }

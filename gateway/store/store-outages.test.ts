@@ -55,7 +55,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
   function takeAlways(stores: readonly SharedStore[], limit: number, key: string) {
     const counts = { allowed: 0, refused: 0, undecided: 0 }
     let stopped = false
-    const row = { identity: 'row', limit, windowMs: WINDOW_MS }
+    const row = { identity: 'row', rule: `${limit} ${WINDOW_MS} 1` }
     const caller = async (store: SharedStore) => {
       while (!stopped) {
         const take = await new Promise<{ allowed: boolean } | undefined>((resolve) => {

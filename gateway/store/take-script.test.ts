@@ -45,7 +45,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
 
   async function takeAt(us: number, key: string, { limit, windowMs }: Rule, count = 1): Promise<number[][]> {
     const keys = new Array<string>(count).fill(key)
-    const rules = keys.flatMap(() => [`${limit}`, `${windowMs}`, '1'])
+    const rules = keys.map(() => `${limit} ${windowMs} 1`)
     const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
     const words = ['EVALSHA', sha, `${count}`, ...keys, ...rules, ...clock]
     const flat = (await client.sendCommand(words)) as unknown as number[]
@@ -174,11 +174,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     return client.sendCommand([
       ...['EVALSHA', sha, `${windows.length}`],
       ...windows.map(({ windowMs }) => (windowMs === longestMs ? '{k}' : `{k}:${windowMs}`)),
-      ...windows.flatMap(({ limit, windowMs, cost, next }) => [
-        `${next ? '-' : ''}${limit}`,
-        `${windowMs}`,
-        `${cost}`,
-      ]),
+      ...windows.map(({ limit, windowMs, cost, next }) => `${next ? '-' : ''}${limit} ${windowMs} ${cost}`),
       ...[`${Math.floor(us / 1e6)}`, `${us % 1e6}`],
     ])
   }
@@ -322,7 +318,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     assert.equal(await offset(), before)
     await takeAt(1_000_000, 'gold', { limit: 1500, windowMs: 60_000 })
     const held = await offset()
-    const beside = ['EVAL', CLOCKED, '2', 'gold', 'full', '-9', '60000', '1', '1', '60000', '1', '2', '0']
+    const beside = ['EVAL', CLOCKED, '2', 'gold', 'full', '-9 60000 1', '1 60000 1', '2', '0']
     assert.deepEqual(await client.sendCommand(beside), [8, 59, -1, 59])
     assert.equal(await offset(), held)
   })

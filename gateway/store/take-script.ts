@@ -6,8 +6,8 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
 /**
  * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
  *
- * KEYS: one per window. ARGV: limit, window in milliseconds and hits of each. A limit with a minus sign: one take counts in this window and
- * the next, in all of them or in none. Hits with a minus sign: a take that counts only if the last take without it passed.
+ * KEYS: one per window. ARGV: the rule of each, `<limit> <window in milliseconds> <hits>`. A limit with a minus sign: one take counts in
+ * this window and the next, in all of them or in none. Hits with a minus sign: a take that counts only if the last take without it passed.
  * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
  * A key is a list, oldest first, in one of two forms, which a take under another limit converts:
@@ -213,12 +213,25 @@ local function take(key, limit, window, cost, counted)
   return take_sliced(key, tail, limit, window, cost, counted)
 end
 
+-- Most takes of a command have the same few rules.
+local known = {}
+local function rule_of(text)
+  local rule = known[text]
+  if rule then return rule end
+  local limit, window, cost = string.match(text, '(%S+) (%S+) (%S+)')
+  limit, cost = tonumber(limit), tonumber(cost)
+  rule = { abs(limit), window * 1000, abs(cost), is_joined = limit < 0, is_follower = cost < 0 }
+  known[text] = rule
+  return rule
+end
+
 local results = {}
 
 local function take_each(first, last, counted)
   local allowed = true
   for i = first, last do
-    local limit, window, cost = abs(tonumber(ARGV[3 * i - 2])), ARGV[3 * i - 1] * 1000, abs(tonumber(ARGV[3 * i]))
+    local rule = rule_of(ARGV[i])
+    local limit, window, cost = rule[1], rule[2], rule[3]
     if not counted then follow_longest(KEYS[i], window) end
     results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, window, cost, counted)
     allowed = allowed and results[2 * i - 1] >= 0
@@ -226,15 +239,14 @@ local function take_each(first, last, counted)
   return allowed
 end
 
-local byte, MINUS = string.byte, 45
 local first, passed = 1, true
 for last = 1, #KEYS do
-  if byte(ARGV[3 * last - 2]) ~= MINUS then
-    local follows = byte(ARGV[3 * last]) == MINUS
-    local counts = passed or not follows
+  local rule = rule_of(ARGV[last])
+  if not rule.is_joined then
+    local counts = passed or not rule.is_follower
     if first ~= last or not counts then counts = take_each(first, last, false) and counts end
     if counts then counts = take_each(first, last, true) end
-    if not follows then passed = counts end
+    if not rule.is_follower then passed = counts end
     first = last + 1
   end
 end

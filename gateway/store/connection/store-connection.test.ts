@@ -44,7 +44,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
   }
 
   function take(store: SharedStore, limit: number, key: string): Promise<Take | undefined> {
-    const row = { identity: 'row', limit, windowMs: 60_000 }
+    const row = { identity: 'row', rule: `${limit} 60000 1` }
     return new Promise((resolve) => store.takes.take(row, key, resolve))
   }
 
