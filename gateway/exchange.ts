@@ -20,7 +20,7 @@ export interface ServedRoute extends Route {
   readonly permits: FairPermits | undefined
   /** Masks paths for records and spans; undefined: paths are recorded unmasked. */
   readonly maskPath: ((path: string) => string) | undefined
-  /** The gateway's own keys, if the row publishes them: its requests are not forwarded. */
+  /** The gateway's public keys, if the route publishes them: it then forwards no requests. */
   readonly jwks: Buffer | undefined
   /** URL of the upstream, for signatures of requests to it; undefined: they are not signed. */
   readonly signedTarget: string | undefined
@@ -34,9 +34,9 @@ export interface OngoingForwarding {
   abort(): void
   /** True once the service may act on the request. */
   readonly isSent: boolean
-  /** The client has disconnected. Called before `close`. */
+  /** Called when the client has disconnected, before `close`. */
   clientGone(): void
-  /** Called when a forwarding that went on without its client ends. */
+  /** Called at the end of a forwarding that went on without its client. */
   onEnd?: (() => void) | undefined
 }
 
@@ -53,7 +53,7 @@ export class Exchange implements Slotted {
   readonly upgrade: ReceivedRequest['upgrade']
   readonly headers: RequestHeaders
   readonly requestId: string
-  /** Set only when `requestId` came from the client; it identifies the pair of audit records. */
+  /** Our own id of the request in its audit records. Set only when `requestId` came from the client. */
   readonly gatewayId: string | undefined
   readonly interactionId: string | undefined
   /** Start on the steady clock. */
@@ -61,7 +61,7 @@ export class Exchange implements Slotted {
   /** ISO 8601; the same in both audit records. */
   readonly timestamp: string
   readonly method: string
-  /** After the trusted-proxy rules. */
+  /** The client's address, by the rules for trusted proxies. */
   readonly address: string
   /** The other end of the connection, which may be a proxy. */
   readonly peer: string
@@ -95,7 +95,7 @@ export class Exchange implements Slotted {
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
-  /** record: true while the exchange goes on directly after the commit of its record, as do others of that commit. */
+  /** record: true while the exchange goes on in the callback of its commit. The others of that commit follow in the same turn. */
   isAtTurnEnd = false
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
@@ -105,13 +105,13 @@ export class Exchange implements Slotted {
   keyed: KeyedExchange | undefined = undefined
   /** idempotency: the id of the request whose response is replayed. */
   replayOf: string | undefined = undefined
-  /** takePermit: the caller that the permit is counted for; undefined without one. */
+  /** takePermit: the caller that the permit is counted for; undefined: the exchange holds no permit. */
   permitHolder: string | undefined = undefined
-  /** limit: flat: name, value, name, value. */
+  /** limit: names and values in turn. */
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
-  /** refuse: a client that the refused credential names and does not prove. */
+  /** refuse: a client that the refused credential names but does not prove. */
   claimedClient: string | undefined = undefined
   /** forward, forwarding, refuse, open: undefined unless the request is a gRPC call. */
   grpcStatus: number | undefined = undefined

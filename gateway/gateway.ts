@@ -38,13 +38,13 @@ interface RefusalLogBudget {
   unlogged: number
 }
 
-/** `draining`: new requests are still served, and each connection closed after its response. `over`: nothing more is admitted. */
+/** `draining`: new requests are still served, and each connection closes after its response. `over`: nothing more is admitted. */
 type Phase = 'serving' | 'draining' | 'over'
 
 export interface Load {
   /** Written by open and close. */
   readonly inFlight: Slots<Exchange>
-  /** Forwardings that go on without their client: for ended sessions or an idempotency key. Written by forward. */
+  /** Forwardings that go on without their client: the response may end sessions or belong to an idempotency key. Written by forward. */
   readonly orphans: Set<OngoingForwarding>
   /** Written by forward. */
   readonly tunnels: Tunnels

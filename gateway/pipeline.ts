@@ -22,7 +22,7 @@ import { screenRoute } from './stages/screening/screen-route.ts'
 import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
-/** A stage. `undefined` continues, a refusal ends the exchange; the pipeline waits for other results. */
+/** A stage. `undefined` continues, and a refusal ends the exchange. The pipeline waits for a result that is pending. */
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
@@ -61,7 +61,7 @@ export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Ref
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)
-  // A client that ends its half within a head gets a pair of audit records. One that resets there has sent no request.
+  // A client that ends its half of the connection within a head gets a pair of audit records. One that resets there has sent no request.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange

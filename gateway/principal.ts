@@ -24,7 +24,7 @@ export interface Principal {
   readonly authorizationDetails?: string | undefined
   /** Unique across users and machines. */
   readonly key: string
-  /** Limits count by it: `p:` and the key, so never an address. Made once, because each request looks it up. */
+  /** The key that limits count by: `p:` and `key`, so that it equals no address. Made once, because each request looks it up. */
   readonly limitKey: string
 }
 

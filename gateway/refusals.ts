@@ -145,7 +145,7 @@ export interface Refusal {
   readonly status: number
   /** Public. */
   readonly detail: string
-  /** Flat: name, value, name, value. */
+  /** Names and values in turn. */
   readonly headers: readonly string[]
   readonly closes: boolean
   /** For the log only. */

@@ -7,12 +7,12 @@ import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresse
 /**
  * `npm start`: runs the backend and, when it is ready, the gateway. At a signal, or when the parent has ended, the gateway
  * drains first: admitted requests still need the backend. Only SIGTERM implies a load balancer, so only then the gateway
- * waits before it closes its listeners. A child that crashes after it was ready is restarted; one that ends earlier, or with
- * 0, ends the other one and this process with the same code.
+ * waits before it closes its listeners. A child that crashes after it was ready is restarted. When a child ends earlier, or
+ * with 0, the other child and this process end too, with its code.
  */
 
 const RESTART_MS = 500
-/** Enough that most objects of a request are dead before the collector copies them. */
+/** Flags for V8: a young generation so large that most objects of a request are dead before the collector copies them. */
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
 type Stopping = 'SIGTERM' | 'SIGINT'
@@ -24,8 +24,8 @@ interface Child {
   child: ChildProcess | undefined
 }
 
-// Files are for this user only. An earlier version left the default directory open; one that the operator named stays as it
-// is.
+// Files are for this user only. An earlier version left the default directory open to others. A directory that the operator
+// named stays as it is.
 process.umask(0o077)
 if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
   try {
@@ -45,7 +45,7 @@ const backend: Child = {
 }
 const gateway: Child = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
-// The service is this process: systemd must not hear of its parts.
+// For systemd this process is the service: the children must not report to it.
 const env = {
   ...process.env,
   ...sharedAddresses(process.env),

@@ -14,7 +14,7 @@ const SERVICE_LINK =
   /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
 const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
 
-/** Variables that override no key, each with the check that nothing else makes. */
+/** Variables that override no key, with their checks. Those without one are checked where they are used. */
 const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Map([
   ...['GATEWAY_CONFIG', 'GATEWAY_LIMITS', 'GATEWAY_CLIENTS', ...STORE_VARIABLES].map(
     (name) => [name, () => undefined] as const,
@@ -24,7 +24,7 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
   ['GATEWAY_PROFILE', (text: string) => choiceFault(text, MEMORY_PROFILES)],
 ])
 
-/** The words by which faults say what names a file. */
+/** What names each file, in the words of faults. */
 export const NAMES = {
   configFile: '--config, GATEWAY_CONFIG or by default',
   limitsFile: '--limits, GATEWAY_LIMITS or by default',
@@ -44,8 +44,8 @@ export function configFiles(env: Environment): Record<'configFile' | 'limitsFile
 }
 
 /**
- * Reads the variables whose names begin with `GATEWAY_`. Values for keys have yet to be checked by the schema. An unknown name is
- * a fault, because a typo would be ignored silently, unless Kubernetes sets it for a Service.
+ * Reads the variables whose names begin with `GATEWAY_`. The schema checks values for keys later. An unknown name is a fault,
+ * because a typo would be ignored silently. A name that Kubernetes sets for a Service is ignored.
  */
 export function parseEnvironment(env: Environment): {
   readonly overrides: Overrides
@@ -63,7 +63,7 @@ export function parseEnvironment(env: Environment): {
   return { overrides, faults }
 }
 
-/** Finds what the schema cannot say of a variable. */
+/** Finds a fault of a variable that the schema cannot find. */
 function variableFault(name: string, text: string): string | undefined {
   const otherFault = OTHERS.get(name)
   const isKnown = OVERRIDDEN_KEYS.has(name) || otherFault !== undefined
@@ -85,7 +85,7 @@ function unknownFault(name: string): string {
     : `is not a variable that the gateway knows; did you mean ${meant}?`
 }
 
-/** Reads a text as its key's type asks for; one that does not fit stays a text, which the schema refuses. */
+/** Reads a text as the type of its key. A text that does not fit is returned as it is, and the schema refuses it. */
 function read({ type, items }: Schema, text: string): unknown {
   if (type === 'integer') return /^-?\d{1,15}$/.test(text) ? Number(text) : text
   if (type === 'boolean') return text === 'true' || (text === 'false' ? false : text)

@@ -22,13 +22,13 @@ export interface FaultPlace {
   readonly excerpt?: { readonly text: string /** From 0. */; readonly caret: number }
 }
 
-/** `config/limits.json: $.limits[2].window: must be … (line 17)`: one line per fault, for logs. */
+/** Describes a fault in one line, for logs: `config/limits.json: $.limits[2].window: must be … (line 17)`. */
 export function describeFault({ file, path, reason, at }: Fault): string {
   const line = at === undefined || isPlace(path) ? '' : ` (line ${at.line})`
   return `${file}: ${path}: ${reason}${line}`
 }
 
-/** `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret; editors open the place. */
+/** Shows a fault with its line and a caret below: `config/limits.json:17:7: $.limits[2].window: must be …`. Editors open the place. */
 export function showFault(fault: Fault): string {
   const { file, path, reason, at } = fault
   if (at === undefined) return printable(describeFault(fault))
@@ -36,7 +36,7 @@ export function showFault(fault: Fault): string {
   if (at.excerpt === undefined) return head
   const { text, caret } = at.excerpt
   const number = String(at.line)
-  // With tabs as in the line itself, so that the caret stands below its place.
+  // The tabs of the line stay, so that the caret stands below its place.
   const before = printable(text.slice(0, caret))
   const indent = before.replaceAll(/[^\t]/g, ' ')
   const line = before + printable(text.slice(caret))

@@ -30,7 +30,7 @@ import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
 /** The settings of config/gateway.json and its variables, with every default that depends on nothing else. Immutable. */
 export type GatewayFile = ReturnType<typeof gatewayFile>
 
-/** A row of the file, or one that an operation of `openapi` stands for. */
+/** A row of the file, or one made of an operation of `openapi`. */
 type WrittenRoute = WrittenGateway['routes'][number] & Partial<Pick<Route, 'documentedAt' | 'laidAt'>>
 
 /** The defaults of a row. */
@@ -146,7 +146,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
   }))
 }
 
-/** Makes a list of scopes one set. */
+/** Reads a list of scopes as one set, and a list of lists as several. */
 function scopeSets(scopes: WrittenRoute['scopes']): Route['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]

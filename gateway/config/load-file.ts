@@ -23,7 +23,7 @@ export interface LoadedFile<T> {
 
 interface LoadOptions {
   readonly readFile?: ReadFile | undefined
-  /** The key or variable that has the name of the file, for the fault that it cannot be read. */
+  /** The key or variable that names the file. The fault of an unreadable file repeats it. */
   readonly namedBy?: string
 }
 
@@ -45,7 +45,7 @@ export function loadFile<T>(
 
 type LoadedText = { readonly text?: string | undefined; readonly reason?: string | undefined }
 
-/** The text of a file, or why it cannot be used. @param faultOf what is wrong with a text, without repeating it */
+/** Reads a text, or says why it cannot be used. @param faultOf says what is wrong with a text, without repeating it */
 export function loadText(
   file: string,
   faultOf: (text: string) => string | undefined,
@@ -57,7 +57,7 @@ export function loadText(
   return reason === undefined ? { text: value.text } : { reason }
 }
 
-/** Reads the file that a key names. The reason is for the key. */
+/** Reads the file that a key names. The reason is a sentence about the key. */
 export function namedText(file: string, readFile?: ReadFile): LoadedText {
   const { text, reason } = loadText(file, () => undefined, readFile)
   if (reason === undefined) return { text }
@@ -74,7 +74,7 @@ export function whyUnreadable(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
 }
 
-/** The name of a file that cannot be read, unless it looks like a secret that was written in the place of such a name. */
+/** Shows the name of a file. One that looks like a secret is cut: somebody may have written the secret in place of a name. */
 export function shownName(file: string): string {
   return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
 }

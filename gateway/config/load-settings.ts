@@ -144,7 +144,7 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
   return Object.values(others).flatMap((one) => one?.faults ?? [])
 }
 
-/** Faults that do not depend on the part that cannot be read. */
+/** Finds faults of what gateway.json and variables name. The whole settings are not needed for them. */
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))
@@ -153,7 +153,7 @@ export function otherFaults(sources: OtherSources): Fault[] {
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
 }
 
-/** Faults of variables that the faults of the file hide, for example when it cannot be read. */
+/** Finds faults of variables when faults of the file hide them, for example when it cannot be read. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)

@@ -37,7 +37,7 @@ export interface Maintenance {
 export interface StepUp {
   /** `acr` of the token must be one of these; undefined: any, or none. */
   readonly acr: readonly string[] | undefined
-  /** The greatest age of `auth_time`; undefined: at any time. */
+  /** The greatest age of `auth_time`; undefined: any age. */
   readonly maxAgeMs: number | undefined
 }
 
@@ -94,13 +94,13 @@ export interface Route {
   /** Undefined: every registered method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
   readonly auth: ReadonlySet<RouteAuth>
-  /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
+  /** The caller must hold one of these sets whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: no scope is asked for. */
   readonly scopes: readonly (readonly string[])[]
   /** Undefined: the user may have been authenticated in any way, at any time. */
   readonly stepUp: StepUp | undefined
-  /** Undefined: `authorization_details` of tokens say nothing here. */
+  /** Undefined: `authorization_details` of tokens are not looked at. */
   readonly authorizationDetails: DetailsTerms | undefined
-  /** Undefined: nobody else is asked. */
+  /** Undefined: no decider is asked. */
   readonly decision: DecisionTerms | undefined
   /** Parameters of its path that are masked in records and spans; undefined: none. */
   readonly mask: readonly string[] | undefined
@@ -110,7 +110,7 @@ export interface Route {
   readonly webhookClient: string | undefined
   /** True when the client that the credential names must sign each request. */
   readonly isSigned: boolean
-  /** The gateway signs its responses, in the client's form. */
+  /** True when the gateway signs responses, in the client's form. */
   readonly signsResponses: boolean
   readonly signsRequests: boolean
   /** Name of the group that its requests go to. */
@@ -143,7 +143,7 @@ export interface Route {
     | undefined
   /** File and pointer of the operation that the row stands for; undefined: gateway.json has the row. */
   readonly documentedAt: string | undefined
-  /** The index of the row of `openapi.rows` that lays a key over that operation, by key. */
+  /** By key: the index of the row of `openapi.rows` that lays the key over that operation. */
   readonly laidAt: Readonly<Record<string, number>> | undefined
 }
 
@@ -185,7 +185,7 @@ export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
 /** Terms of DPoP proofs (RFC 9449). */
 interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
-  /** The `htu` of a proof must be one of these with the path of the request. */
+  /** The `htu` of a proof must be one of these, followed by the path of the request. */
   readonly publicUrls: readonly string[]
 }
 
@@ -223,7 +223,7 @@ interface OwnSettings extends IssuerSettings {
   readonly limitsFile: string
   /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */
   readonly clientsFile: string | undefined
-  /** Undefined: plain HTTP only. It has the host of the public listener. */
+  /** Undefined: plain HTTP only. The HTTPS listener has the host of the plain one. */
   readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
   readonly upstream: readonly string[]
@@ -237,7 +237,7 @@ interface OwnSettings extends IssuerSettings {
   readonly idempotencyKeys: readonly string[] | undefined
   /** The text of `maskKeyFile`. Undefined: it is not named. Never logged. */
   readonly maskKey: string | undefined
-  /** Trusted besides our own issuer, whose terms are in these settings themselves. */
+  /** Issuers besides our own. The terms of our own are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`: it is the demo's. */
   readonly issuerIsDefault: boolean
@@ -257,7 +257,7 @@ interface OwnSettings extends IssuerSettings {
   readonly trustedProxies: BlockList | undefined
   /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
   readonly clientCertProxies: BlockList | undefined
-  /** Names of request fields, in lower case, that pass although services fold them. */
+  /** Names of request fields, in lower case, that pass although they hold other characters than letters, digits and hyphens. */
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
   /** True when other gateways of this machine listen on the public ports too. */

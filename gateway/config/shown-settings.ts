@@ -2,7 +2,7 @@ import { BlockList } from 'node:net'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { Settings } from './settings.ts'
 
-/** Settings to show as they are. `false`: it may hold a secret, or stands elsewhere. Keys of gateway.json hold no secrets. */
+/** Tells which settings are shown. `false`: it may hold a secret, or is shown in another place or form. Keys that are not listed are shown. */
 const SHOWN: Readonly<
   Record<Exclude<keyof Settings, keyof WrittenGateway>, boolean> &
     Partial<Record<keyof WrittenGateway, boolean>>

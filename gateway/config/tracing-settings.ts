@@ -40,7 +40,7 @@ export interface TracingSettings {
 
 type WrittenTracing = NonNullable<WrittenGateway['tracing']>
 
-/** The settings without the key in gateway.json. */
+/** The defaults, for a gateway.json without `tracing`. */
 const NOTHING_WRITTEN = {} as WrittenTracing
 schemaCheck(schema.properties.tracing)(NOTHING_WRITTEN)
 
@@ -59,7 +59,7 @@ const KNOWN_METHODS = [
   'QUERY',
   'TRACE',
 ]
-/** Written by the exporter itself. */
+/** Headers that the exporter writes itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
   'connection',
   'content-encoding',
@@ -114,7 +114,7 @@ export function loadTracing(sources: TracingSources): Parsed<TracingSettings | u
   }
 }
 
-/** Merges the sources; each overrides the one before. Replaces what has no UTF-8 form. */
+/** Merges the attributes of all sources; each source overrides the one before. Replaces what has no UTF-8 form. */
 function resourceOf(
   written: WrittenTracing,
   { resource, serviceName }: TracingVariables,
@@ -131,7 +131,7 @@ function resourceOf(
   )
 }
 
-/** `parents: trusted` stays under a parent-based sampler: no variable can say it. */
+/** Lets the environment override the file. `parents: trusted` stays under a parent-based sampler: no variable can say it. */
 function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sampling {
   if (sampler === undefined) return { ratio: written.ratio, parents: written.parents }
   const { ratio, isParentBased } = sampler

@@ -34,7 +34,7 @@ export interface StampsSettings {
   readonly url: string
   /** The least time between two stamps. */
   readonly everyMs: number
-  /** PEM: whose stamps are accepted. */
+  /** PEM: the authorities whose stamps are accepted. */
   readonly authorities: readonly string[]
   /** As `ca` of a witness. */
   readonly ca: string | undefined
@@ -51,7 +51,7 @@ export interface AttestationSettings {
   readonly stamps: StampsSettings | undefined
 }
 
-/** A certificate, also one without its end: a file may be half written, and such a certificate is then refused. */
+/** A certificate. Its end may be missing, because a file may be half written: such a certificate is found, and refused. */
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {
@@ -106,7 +106,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Finds the certificates in a text, each in PEM; one without an end as it is. */
+/** Finds the certificates in a text, each in PEM. One without an end is among them. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }
@@ -118,7 +118,7 @@ function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): s
     : 'must have either "policyFile", or "quorum" and "members"'
 }
 
-/** Reads the witnesses of a policy; its logs are for those who verify. */
+/** Reads the witnesses and the quorum of a policy. Its logs are only for programs that verify. */
 function fromPolicy(
   file: string,
   readFile: ReadFile | undefined,

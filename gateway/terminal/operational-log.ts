@@ -14,25 +14,25 @@ interface LogOptions {
   readonly service: Service
 }
 
-/** The operational log on standard error in the form that `format` names; by default lines for people in a terminal, else JSON of pino. */
+/** Makes the operational log, on standard error. Default of `format`: lines for people in a terminal, else pino's JSON. */
 export function operationalLog({ level, format, service }: LogOptions): Logger {
   // Synchronous: the log is small, and its last lines must not be lost.
   const stderr = destination({ fd: 2, sync: true })
   // A closed terminal must not stop the gateway.
   stderr.on('error', () => {})
-  // No process id and no name of the host in each line.
+  // Lines have no process id and no name of the host.
   const options = { level, base: null }
   const inForm = format === undefined ? isTerminal() && logLine : FORMS[format](service)
   return inForm ? pino(options, { write: (line) => void stderr.write(inForm(line)) }) : pino(options, stderr)
 }
 
-/** Attributes of the resource that OpenTelemetry knows, such as `service.name`. */
+/** Resource attributes of OpenTelemetry, such as `service.name`. */
 type Service = Readonly<Record<string, string>>
 
 /** Forms by their names. Each turns a line of pino into its own. */
 export const FORMS = { ecs: ecsForm, otlp: otlpForm }
 
-/** Our fields in Elastic Common Schema 8.17. Loggers write `log.level` with its dot (ecs-logging 1.0), so we write all that way. */
+/** Our fields in Elastic Common Schema 8.17. Loggers write `log.level` with its dot (ecs-logging 1.0), so all names here have dots. */
 const ECS: ReadonlyMap<string, string> = new Map([
   ['requestId', 'http.request.id'],
   ['traceId', 'trace.id'],
@@ -70,7 +70,7 @@ const ATTRIBUTES: ReadonlyMap<string, string> = new Map([
   ['err.stack', 'exception.stacktrace'],
 ])
 
-/** A line is a LogsData of OTLP 1 in JSON, as in the files that its file exporter writes. */
+/** Makes each line a LogsData of OTLP 1 in JSON, as the OTLP file exporter writes it. */
 function otlpForm(service: Service): (json: string) => string {
   const resource = JSON.stringify({ attributes: keyValues(Object.entries(service)) })
   const head = `{"resourceLogs":[{"resource":${resource},"scopeLogs":[{"scope":{"name":"countersign"},"logRecords":[`
@@ -90,7 +90,7 @@ function otlpForm(service: Service): (json: string) => string {
   }
 }
 
-/** Fields by the names that a standard has for them. Any other is below `countersign.`. */
+/** Renames fields as a standard names them. A field that the standard does not know gets the prefix `countersign.`. */
 function named(
   { err, ...fields }: Record<string, unknown>,
   names: ReadonlyMap<string, string>,

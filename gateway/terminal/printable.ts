@@ -1,4 +1,4 @@
-/** C0, DEL and C1; separators of lines; what turns the direction of text, and what is not seen at all. */
+/** C0, DEL and C1, line separators, marks that turn the direction of text, invisible characters, and lone surrogates. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
 /**

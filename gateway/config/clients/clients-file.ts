@@ -196,7 +196,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** The faults without the secrets that they may repeat. Their places stay: such a file shows no lines. */
+/** The faults without the secrets that they may repeat. Their places stay, because no line of this file is shown. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,
@@ -286,7 +286,7 @@ function signatureKeysOf(
   return { uri, document }
 }
 
-/** Reads a JWK Set; undefined: none. */
+/** Reads a JWK Set; undefined when the text is none. */
 function jwkSetIn(text: string): object | undefined {
   const document = parsedJson(text) as { readonly keys?: unknown } | null | undefined
   return Array.isArray(document?.keys) ? (document as object) : undefined

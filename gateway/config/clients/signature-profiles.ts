@@ -12,7 +12,7 @@ export type SignatureProfile = MessageProfile | UkJwsProfile | BerlinGroupProfil
 /** HTTP Message Signatures (RFC 9421). */
 export interface MessageProfile {
   readonly form: 'rfc-9421'
-  /** What must be covered, named as `identifierOf` does. */
+  /** The components that must be covered, as `identifierOf` writes them. */
   readonly components: readonly string[]
   /** Fields, in lower case, that must be covered where they are sent. */
   readonly whenSent: readonly string[]

@@ -14,11 +14,11 @@ export interface WebhookScheme {
   /** Texts that a signed id must not hold, since they separate it from the rest; undefined: the id is not signed. */
   readonly idBorders: readonly string[] | undefined
   readonly timestampHeader: string | undefined
-  /** Between the entries of the signature's header; undefined: it holds one signature. */
+  /** The text between entries of the signature's header; undefined: it holds one signature. */
   readonly separator: ' ' | ',' | undefined
-  /** In front of each signature. Entries without it are of another version and do not count. */
+  /** The text in front of each signature. Entries without it are of another version and do not count. */
   readonly prefix: string
-  /** In front of the entry that holds the time, where the signature's header has it. */
+  /** The text in front of the time in the signature's header; undefined: that header holds no time. */
   readonly timestampPrefix: string | undefined
   readonly algorithm: 'sha256' | 'sha512' | 'sha1'
   readonly digestBytes: number
@@ -28,8 +28,8 @@ export interface WebhookScheme {
   /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
-   * A replay has the same id and time (`attempt`), signed text (`content`), or either id or signed text (`delivery`). A delivery is
-   * remembered once the service has answered 2xx, others when they are accepted.
+   * What is the same in a replay: id and time (`attempt`), the signed text (`content`), or one of id and signed text (`delivery`).
+   * With `delivery`, a webhook is remembered once the service has answered 2xx; otherwise, when it is accepted.
    */
   readonly replays: 'attempt' | 'content' | 'delivery'
   readonly secretForm: SecretForm

@@ -15,7 +15,7 @@ export function closestTo(word: string, candidates: Iterable<string>): string | 
   return closest
 }
 
-/** Letters to insert, remove, replace or swap with their neighbour (optimal string alignment distance). */
+/** Counts letters to insert, remove, replace or swap with their neighbour (optimal string alignment distance). */
 function editDistance(from: string, to: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: to.length + 1 }, (_, column) => column)

@@ -18,7 +18,7 @@ const BETWEEN = /[\s,:]*/y
 
 export type Spans = readonly (readonly [from: number, until: number])[]
 
-/** Finds everything but the names below `headers`, which may hold keys in `tracing`. The text need not be JSON. */
+/** Finds what stands below `headers`, except the names: in `tracing` the values may be secret. The text need not be JSON. */
 export function headerValues(text: string): Spans {
   return Array.from(text.matchAll(HEADERS)).flatMap(({ index, 0: begin }) => [
     ...valuesFrom(text, index + begin.length),

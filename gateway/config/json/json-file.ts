@@ -5,7 +5,7 @@ import { type JsonSyntaxFault, type ScannedJson, scanJson } from './json-scan.ts
 import { LineIndex } from './line-index.ts'
 import type { Problem, SchemaCheck } from './schema-check.ts'
 
-/** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
+/** The most characters of a file: room for the longest lists that the schemas allow, with rows of about 400 characters. */
 const MAX_LENGTH = 4 * 1024 * 1024
 /** Longer paths are cut in faults: a key may be as long as the file. */
 const MAX_PATH_LENGTH = 200
@@ -13,7 +13,7 @@ const MAX_PATH_LENGTH = 200
 const MAX_FAULTS = 100
 /** Characters of a line that are shown on each side of a fault. */
 const MAX_AROUND = 60
-/** A secret that begins further from the fault is not recognised; none is so long. */
+/** A secret that begins further before the fault is not recognised. No secret is so long. */
 const MAX_SECRET = 400
 
 /** Values of the environment that replace those of a file, by JSON path. */
@@ -25,7 +25,7 @@ interface JsonFileOptions {
   readonly overrides?: Overrides
 }
 
-/** A JSON file compared with its schema: its value with the defaults, and the faults so far, to which its reader adds others. */
+/** A JSON file compared with its schema. It has the value with its defaults, and the faults, to which rules may add others. */
 export class JsonFile<T> {
   /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
   readonly value: T | undefined
@@ -43,13 +43,13 @@ export class JsonFile<T> {
   #headers: Spans | undefined
   /** Number of faults that were only counted. */
   #uncollected = 0
-  /** `offset` is undefined where nothing was read. */
+  /** `offset` is undefined for the fault of a variable, and in a text that was not read. */
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []
 
   /**
    * @param file as the operator named it
    * @param options.secret whether people write secrets into such a file; then no fault shows its line
-   * @param options.read reads what stands for JSON in another notation
+   * @param options.read reads another notation than JSON
    * @param options.overrides are checked as if the file had them; their faults name the variable
    */
   constructor(file: string, text: string, check: SchemaCheck, options: JsonFileOptions = {}) {
@@ -92,7 +92,7 @@ export class JsonFile<T> {
     return true
   }
 
-  /** True when the file or a variable has it; otherwise it is a default. */
+  /** True when the file or a variable has a value at the path; otherwise the value is a default. */
   wrote(path: string): boolean {
     return this.#offsets.has(path) || this.#overrides.has(path)
   }

@@ -11,7 +11,7 @@ import { childPath } from './json-path.ts'
 export interface JsonScan {
   /** JSON path → offset of its key or, in an array, of its value. A key that is written twice has the place of the last. */
   readonly offsets: ReadonlyMap<string, number>
-  /** Offset of the first of the keys. */
+  /** Keys that are written twice, with the offset of the first. */
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 

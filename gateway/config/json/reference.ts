@@ -27,8 +27,8 @@ function removedHeaders(): string {
   })
   return `## Request headers that are removed
 
-The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is removed\`, as is
-the first after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
+The service gets a request without these. The log has a line, \`a request header is removed\`, at the first removal of each name by each route,
+and again after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
 \`method_override\`, unless \`requestHeaders.allow\` of the row has the name.
 
 | says | header | kept | logged |
@@ -53,7 +53,7 @@ function chapterOf(name: string): string {
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
 
-/** Explained as `routes[]`. */
+/** Its keys are explained at `routes[]`. */
 const EXPLAINED_ELSEWHERE = 'openapi.rows[]'
 
 /** Finds every object with keys of its own, in the order of the file. */

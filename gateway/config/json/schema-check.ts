@@ -49,12 +49,12 @@ export interface Schema {
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** Most faults with words. Finding the words is slow, and a file may have a fault in each of 250,000 values. */
+/** The most faults that are put in words. That is slow, and a file may have a fault in each of 250,000 values. */
 const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
-/** By JSON path without the places in lists: keys of earlier versions, with what to do instead. */
+/** Keys of earlier versions, with what to do instead, by their JSON paths without the places in lists. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   [
@@ -63,7 +63,7 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
-/** By JSON path without the places in lists: values of earlier versions, with what to do instead. */
+/** Values of earlier versions, likewise. */
 const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
   ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
 ])
@@ -78,7 +78,7 @@ const TYPE_WORDS = new Map([
   ['object', 'an object'],
 ])
 
-/** Reads a value by a schema. Operators' editors use the same one. */
+/** Makes the check of a schema. Operators' editors use the same schema. */
 export function schemaCheck(schema: Schema): SchemaCheck {
   return (value) => {
     const inspection = new Inspection()

@@ -1,6 +1,6 @@
 import { type Static, type TOptional, type TProperties, type TSchema, Type } from 'typebox'
 
-/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference of the declarations. */
+/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference from the declarations. */
 
 interface KeyOptions {
   /** The environment variable that overrides the key. */
@@ -9,7 +9,7 @@ interface KeyOptions {
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** Examples for editors and the reference. None where the default, the choices or the other of two values show enough. */
+  /** Examples for editors and the reference. Not needed where the default, the choices, or the opposite of a flag's default show enough. */
   readonly examples?: readonly unknown[]
   /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number

@@ -61,7 +61,7 @@ export class Unusable extends Error {
   }
 }
 
-/** The rules of each operation, compiled when first asked for: all together would keep requests waiting at a reload. */
+/** The rules of each operation, compiled when first asked for: to compile all at a reload would keep requests waiting. */
 export class OperationRules {
   readonly #compiler: Compiler
   readonly #skipping: Compiler | undefined

@@ -34,7 +34,7 @@ export interface DocumentedRoutes {
 
 const NONE = { rows: [], operations: [], unfit: [] }
 
-/** Reads the document that gateway.json names, and what rows it stands for besides those of the file. */
+/** Reads the document that gateway.json names, and makes rows of the operations that no row of the file covers. */
 export function documentedRoutes(
   written: WrittenGateway['openapi'],
   own: readonly OwnRow[],
@@ -69,7 +69,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     const different = same.filter((one) => one === first || !isSameRequest(one, first))
     for (const operation of different) {
       const { path, method, auth, scopes, pointer } = operation
-      // Several operations fit one request, and nothing says which is meant.
+      // Where several operations fit one request, none validates it: nothing says which is meant.
       const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
         written === false || different.length < same.length
           ? {}

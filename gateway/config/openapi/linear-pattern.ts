@@ -10,9 +10,9 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** The most steps of V8 for a text of any length, at its start alone. */
+/** The most steps that V8 may take at the start of a text, for a pattern that is matched only there. */
 const MAX_ANCHORED_STEPS = 20_000
-/** The most steps of V8 at each place of a text. */
+/** The most steps that V8 may take at each place of a text. */
 const MAX_PLACE_STEPS = 200
 /** The most memory for the states of one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
@@ -85,7 +85,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
   try {
     // V8 14 does not match `[^a]$` with a letter beyond U+FFFF under the flag `u`.
     regexp = new RegExp(ecma, 'v')
-    // It is compiled at the first match, and again for letters beyond Latin-1, and may be too large then.
+    // V8 compiles it at the first match, and again for letters beyond Latin-1. Only then it is known whether it is too large.
     for (const text of ['', '\u0101']) regexp.test(text)
   } catch {
     return undefined
@@ -151,7 +151,7 @@ function makeStates(dfa: RE2Set['dfa']): boolean {
   return true
 }
 
-/** For each letter the index of the first one that the pattern treats alike, as it does most letters of a script. */
+/** Finds for each letter the first one that the pattern treats the same way. It treats most letters of a script alike. */
 function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
   const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
   for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)
@@ -176,7 +176,7 @@ export class DocumentPatterns {
   readonly #skips: boolean
   readonly skipped = new Set<string>()
 
-  /** @param skips whether a pattern that cannot be matched in bounded time says nothing; otherwise it throws */
+  /** @param skips whether a pattern that cannot be matched in bounded time accepts every text; otherwise it is a fault */
   constructor(skips: boolean) {
     this.#skips = skips
   }

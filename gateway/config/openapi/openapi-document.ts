@@ -33,7 +33,7 @@ export interface ApiDescription {
   readonly operations: readonly ApiOperation[]
 }
 
-/** HEAD first: a row for GET covers it too, and the first row that does counts. */
+/** HEAD comes first: a row for GET covers HEAD too, and the first row that covers a request counts. */
 const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch', 'query'] as const
 const anyObject = schemaCheck({ type: 'object' })
 const MAX_OPERATIONS = 10_000

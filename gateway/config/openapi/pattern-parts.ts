@@ -29,7 +29,7 @@ const MAX_COPIES = 1000
 /** The largest pattern for RE2, with all repetitions written out. */
 export const MAX_SIZE = 5000
 const ONCE: Cost = { steps: 1, ways: 1 }
-/** WhiteSpace and LineTerminator of ECMA-262; RE2 has six of them. */
+/** WhiteSpace and LineTerminator of ECMA-262. `\s` of RE2 has only five of these letters. */
 const SPACE =
   '\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}'
 const NO_SPACE =

@@ -22,7 +22,7 @@ export class OtherDialect extends Unsupported {}
 
 /** Marks of other dialects in what ECMA-262 does not take: atomic groups, comments, flags, possessive quantifiers, anchors. */
 const DIALECT = /\(\?(?:[>#(|&PR'\d]|[a-z^-]+[:)])|[*+?}]\+|\\[AGKQZz]/
-/** Slashes around a pattern with anchors: where they stand for themselves it would match nothing. */
+/** Slashes around a pattern with anchors. Taken as letters, they would let it match nothing. */
 const IN_SLASHES = /^\/(\^.*\$)\/([giu]*)$/s
 const POSIX: Readonly<Record<string, string>> = {
   alpha: 'AZaz',
@@ -219,7 +219,7 @@ class Reader {
     return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
   }
 
-  /** A letter, in both cases where case is ignored. Beyond ASCII dialects differ: a fault. */
+  /** A letter, in both cases where case is ignored. A letter beyond ASCII is then a fault, because dialects differ. */
   #inCases(letter: number | Letters): number | Letters {
     if (!this.#ignoresCase || typeof letter !== 'number') return letter
     const text = String.fromCodePoint(letter)

@@ -19,11 +19,11 @@ interface WatchedFile {
   /** The text in force. */
   readonly text: string
   readonly disk?: Disk | undefined
-  /** The key that names the file, for the fault that it cannot be read. */
+  /** The key that names the file. The fault of an unreadable file repeats it. */
   readonly namedBy?: string
 }
 
-/** Reads of a certificate's files before a fault is reported: one may be half written at the first, another not read yet at the second. */
+/** Reads of a certificate's files before a fault is reported. One file may be half written at the first, another still unread at the second. */
 export const DOUBTFUL_LOOKS = 3
 
 /** Texts in the order of the files, and the value parsed from them. */
@@ -64,7 +64,7 @@ export function oneFile<T>(
 
 /**
  * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to time, because
- * the fault may be mended in another file, which they name or which must fit.
+ * an edit of another file may mend the fault: of one that they name, or that must fit them.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>

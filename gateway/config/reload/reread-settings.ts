@@ -54,7 +54,7 @@ export interface RereadOptions {
 
 /**
  * Reads the settings again. What needs a restart must be valid too, or the next start would fail. A valid certificate of an upstream
- * is not replaced by one that is not.
+ * is not replaced by an invalid one.
  */
 export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const texts = new Map<string, string | undefined>([[running.configFile, text]])

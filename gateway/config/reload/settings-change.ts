@@ -16,7 +16,7 @@ const SECRETS: ReadonlySet<string> = new Set([
   'tracing',
 ])
 
-/** Keeps the keys that need a restart as they run. */
+/** Keeps the running values of keys that need a restart. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
   const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
   const audit = keepWaiting(running.audit, wanted.audit, 'audit.')

@@ -15,21 +15,21 @@ export interface WatchOptions {
   readonly intervalMs?: number | undefined
   /** The content that the caller has; only other content is reported. Undefined: the first content is reported. */
   readonly known?: string
-  /** True when the caller knows that the file cannot be read: it is told only when the file can be read again. */
+  /** True when the caller knows that the file cannot be read: the caller is told only when it can be read again. */
   readonly isGone?: boolean
   /** Takes changed content, which may be half written. The next check waits for it. A throw counts as a file that cannot be read. */
   readonly onChange: (text: string) => unknown
-  /** Called once when the file could not be read twice in a row. When it can be read again, `onChange` is called. */
+  /** Called once when two reads in a row have failed. When the file can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
 }
 
-/** Number of checks that read the file after its identity changed: file times of two seconds can hide a second write. */
+/** Number of checks that read the file after its identity changed: file times in steps of two seconds can hide a second write. */
 const SUSPICIOUS_CHECKS = 8
 
 /** Checks until a retry: a second at the usual interval. */
 const LATER_CHECKS = 4
-/** `againLater` waits so many times as long as the use of the content took. */
+/** `againLater` waits this many times as long as the use of the content took. */
 const LATER_FACTOR = 20
 /** Failures in a row before they are reported. */
 const REPORTED_FAILURES = 2
@@ -62,7 +62,7 @@ export const PRIVATE_DISK: Disk = {
 
 /**
  * Watches one file by polling. `fs.watch` misses a rename over the file, a swapped symlink (`..data` of a Kubernetes ConfigMap), an
- * edit behind a symlink, and network file systems. A check is one `stat`, and a read only when its result differs. Only changed
+ * edit behind a symlink, and network file systems. A check is one `stat`; it reads only when the result differs. Only changed
  * content counts. Does not keep the process alive.
  */
 export class FileWatch {

@@ -6,7 +6,7 @@ import { urlFault } from './value-rules.ts'
 
 type WrittenAudit = WrittenGateway['audit']
 
-/** Optional peers of the package, loaded for a bucket only. */
+/** Optional peer dependencies of the package, loaded only for a bucket. */
 const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']
 
 /** Reports the faults that the schema cannot find. */

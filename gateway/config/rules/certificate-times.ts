@@ -45,7 +45,7 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowM
     }))
 }
 
-/** Faults of what is not valid, unless something valid stands in for it. */
+/** Faults of certificates and lists that are not valid at this time, unless a valid one stands in for them. */
 export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
   const all = judged(read, nowMs)
   return worthless(all)

@@ -1,4 +1,4 @@
-/** Type and value of one attribute, in one pass over `type=value` that ends before an unescaped `,`, `+` or the end. */
+/** One attribute, `type=value`, with the `,` or `+` after it. It is matched in one pass. */
 const ATTRIBUTE =
   / *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *(?! )((?:\\[0-9A-Fa-f]{2}|\\[ "#+,;<=>\\]|[^\\,+;"<>\0])*)([,+]?)/uy
 const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
@@ -37,7 +37,7 @@ function withoutClosingSpaces(value: string): string {
   return value.slice(0, escapes % 2 === 1 ? end + 1 : end)
 }
 
-/** Pairs of hexadecimal digits are bytes of UTF-8. */
+/** Removes the escapes from a value. Pairs of hexadecimal digits are bytes of UTF-8. */
 function unescaped(value: string): string {
   return value.replace(ESCAPE, (escaped) =>
     escaped.length === 2 ? escaped.slice(1) : Buffer.from(escaped.replaceAll('\\', ''), 'hex').toString(),

@@ -24,7 +24,7 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...issuerTerms(written) }
 }
 
-/** Sentences for routes with bearer tokens: nobody named `issuer`, nobody named `audience` since `init`, an issuer has no scopes. */
+/** Warnings for routes with bearer tokens: `issuer` is not set, `audience` is still that of `init`, or an issuer has no scopes. */
 export function issuerWarnings({
   issuer: own,
   issuerIsDefault,

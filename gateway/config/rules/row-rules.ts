@@ -10,7 +10,7 @@ export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
 export type AnyRow = WrittenGateway['routes'][number] | OperationRow
 
-/** The rows of the file with their JSON paths: those of `routes`, then those laid over operations. Either may be anything. */
+/** The rows of the file with their JSON paths: those of `routes`, then those laid over operations. Either value may be anything. */
 export function* writtenRows({
   routes,
   openapi,
@@ -66,7 +66,7 @@ export function checkRows(
   return good
 }
 
-/** Makes paths of rows equal that an upstream may take for one: templates may differ in names of parameters. */
+/** Folds the path of a row as `foldPath` does, and removes the names of its parameters. */
 export function foldedPattern(path: string): string {
   return foldPath(withoutNames(path))
 }
@@ -80,7 +80,7 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
   return `${written} is also the path of ${other.at}: give both "methods", and none that the other has (GET includes HEAD)`
 }
 
-/** The faults of rows that name the sender of webhooks and accept none. */
+/** The faults of rows that name the sender of webhooks, but accept no webhooks. */
 export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
   const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
   return keyFaults(file, routes, ({ webhookClient, auth }) =>

@@ -170,7 +170,7 @@ function responseFault(name: string): string | undefined {
     : undefined
 }
 
-/** The fault of a header that has a key of its own, and would be there twice, or whose value depends on each response. */
+/** The fault of a header that has a key of its own, so that it would be sent twice, or that needs another value in each response. */
 function keyedFault(name: string): string | undefined {
   const lower = name.toLowerCase()
   if (OF_CONTENT.has(lower))

@@ -16,8 +16,8 @@ const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
 
 /**
- * Reads the variables of OpenTelemetry for SDKs and exporters that have a meaning here. Other programs share them, so an unknown
- * variable is no fault. A value that the gateway cannot follow is one.
+ * Reads those variables of OpenTelemetry that have a meaning here. Other programs share its variables, so an unknown one is no
+ * fault. A value that the gateway cannot follow is a fault.
  */
 export function parseTracingVariables(env: Environment) {
   const faults: Fault[] = []
@@ -91,7 +91,7 @@ function whole(text: string, min: number, max: number): number {
   throw new Error(`must be a whole number between ${min} and ${max}, but is ${describeValue(text)}`)
 }
 
-/** `name=value,name=value`, percent-encoded (W3C Baggage). The fault does not repeat it: values may be secret. */
+/** Reads `name=value,name=value`, percent-encoded (W3C Baggage). The fault repeats no text: values may be secret. */
 function pairs(text: string): Record<string, string> {
   const found: Record<string, string> = {}
   for (const pair of text.split(',')) {

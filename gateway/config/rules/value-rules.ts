@@ -33,7 +33,7 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
-/** Describes an address for a fault, which is logged: without a password or the query, where a key may stand. */
+/** Describes an address for a fault. Faults are logged, so passwords and the query, which may hold a key, are left out. */
 function foundAddress(address: string): string {
   return hasUser(address) ? 'but has an @' : `but is ${describeValue(address.replace(/\?.*$/s, '?…'))}`
 }

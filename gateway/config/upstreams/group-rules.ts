@@ -83,7 +83,7 @@ function checkGroupTargets(
   }
 }
 
-/** Refuses what is no upstream, speaks another version of HTTP than the first, or is there twice. */
+/** Refuses a target that is no upstream, speaks another version of HTTP than the first, or is there twice. */
 export function checkTargets(json: JsonFile<unknown>, path: string, targets: readonly string[]): void {
   const tidy = targets.map(tidyUpstream)
   json.checkEach(

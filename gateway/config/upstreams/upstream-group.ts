@@ -9,7 +9,7 @@ export interface UpstreamGroup extends WrittenGroup {
   readonly targets: readonly string[]
 }
 
-/** The rules of a group beyond the passive ones, which always hold. */
+/** The keys of a group about health, retries and load. */
 export type UpstreamPolicy = Omit<WrittenGroup, 'targets' | 'tls'>
 
 /** Terms of TLS with the targets. Undefined: the authorities that Node trusts, from TLS 1.2 on. */
