@@ -54,7 +54,7 @@ const SHIP = keys({
   directory: text('An existing directory.', { examples: ['/mnt/evidence'] }),
   s3: key(
     S3,
-    'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The keys need s3:PutObject and s3:GetObject, with a lock s3:PutObjectRetention.',
+    'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The keys need s3:PutObject and s3:GetObject, and for a lock s3:PutObjectRetention.',
   ),
 })
 
@@ -148,7 +148,7 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. It renames the closed one to `<file>.<UTC>`. Default: never.',
+    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. SIGHUP begins one after another program has renamed it. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(
@@ -167,7 +167,7 @@ const AUDIT = keys({
   ),
   stamps: key(
     STAMPS,
-    'An authority that says when a checkpoint of the seals was there at the latest (RFC 3161). Default: nobody.',
+    'An authority that signs at what time a checkpoint of the seals existed (RFC 3161). Default: nobody.',
     { restart: true },
   ),
 })

@@ -61,7 +61,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Of a list any may have issued it.',
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, written like `subject`, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Any authority of a list may have issued it.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })
@@ -149,7 +149,7 @@ const HMAC = keys(
     ),
     secrets: list(
       SECRET,
-      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once. A file is read again when it changes.',
+      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for other schemes 16 to 256 visible ASCII characters. Several are accepted at once. A file is read again when it changes.',
       {
         required: true,
         minItems: 1,
@@ -173,12 +173,12 @@ const DESCRIBED_PROFILE = keys({
       examples: [['@method', '@target-uri', 'content-type']],
     },
   ),
-  tag: anyText('The `tag` that it must have. Default: any, or none.', {
+  tag: anyText('The `tag` that signatures must have. Default: any, or none.', {
     pattern: '^[\\x20\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$',
     patternErrorMessage: 'must be 1 to 128 ASCII characters without \\ and "',
     examples: ['payments'],
   }),
-  maxAge: span('smh', 'How long ago it may have been `created`, at most 5m.', {
+  maxAge: span('smh', 'How long ago a signature may have been `created`, at most 5m.', {
     required: true,
     examples: ['60s'],
   }),
@@ -219,7 +219,7 @@ export const SIGNATURE = keys({
       ],
     },
   ),
-  iss: text('With `uk-jws`: the claim `http://openbanking.org.uk/iss` that it must have.', {
+  iss: text('With `uk-jws`: the claim `http://openbanking.org.uk/iss` that signatures must have.', {
     maxLength: 512,
     examples: ['0015800001041RHAAY/HQuZPIt3ipkh33Uxytox1E'],
   }),
@@ -232,7 +232,7 @@ export const SIGNATURE = keys({
 /** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
   id: anyText(
-    'What the audit trail, the limits and the upstream (`X-Auth-Client`) call it; unique. If it has tokens too, write their percent-encoded `client_id`: both are one caller then.',
+    'The name of the client in audit trail, limits and `X-Auth-Client` upstream; unique. If the client has tokens too, write their percent-encoded `client_id`: both are one caller then.',
     {
       required: true,
       pattern: '^[\\x21-\\x7e]{1,256}$',
@@ -240,7 +240,7 @@ export const CLIENT_KEYS = keys({
       examples: ['bank-b', 'acme'],
     },
   ),
-  scopes: list(CLIENT_SCOPE, 'What it may do. Default: nothing that needs a scope.', {
+  scopes: list(CLIENT_SCOPE, 'What the client may do. Default: nothing that needs a scope.', {
     maxItems: 100,
     uniqueItems: true,
     default: [],
@@ -270,7 +270,7 @@ export const CLIENTS_FILE = file(
   'clients',
   'The machines that may call: by a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
   {
-    clients: list(CLIENT_KEYS, 'One entry per client. An empty list knows no machine.', {
+    clients: list(CLIENT_KEYS, 'One entry per client.', {
       required: true,
       maxItems: 10_000,
       examples: [[{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] } }]],

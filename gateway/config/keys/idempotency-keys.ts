@@ -15,7 +15,7 @@ export const IDEMPOTENCY = keys({
     examples: ['24h', '7d'],
   }),
   maxResponseBytes: integer(
-    'The most bytes of a kept response body, with `GATEWAY_STORE` up to 65,536. Of a longer one only the status is kept.',
+    'The most bytes of a kept response body, with `GATEWAY_STORE` up to 65,536. Of a longer body only the status is kept.',
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(

@@ -21,7 +21,7 @@ const INTROSPECTION = keys({
     required: true,
     examples: ['https://login.example/oauth2/introspect'],
   }),
-  clientId: text('The client that the gateway is to the issuer.', {
+  clientId: text('The client id of the gateway at the issuer.', {
     required: true,
     maxLength: 256,
     examples: ['countersign'],
@@ -99,11 +99,10 @@ const ISSUER = keys({
     required: true,
     examples: ['https://partner.example/jwks.json'],
   }),
-  audience: key(
-    AUDIENCE,
-    'The `aud` that its tokens must carry: what it knows this API by, or one of a list.',
-    { required: true, examples: ['https://bank.example/api'] },
-  ),
+  audience: key(AUDIENCE, 'The `aud` that its tokens must carry: its name for this API, or one of a list.', {
+    required: true,
+    examples: ['https://bank.example/api'],
+  }),
   algorithms: key(ALGORITHMS, 'As `algorithms` of the file.', { examples: [['PS256', 'EdDSA']] }),
   profile: key(PROFILE, 'As `profile` of the file.', { examples: ['fapi'] }),
   ...TERMS,
@@ -138,7 +137,7 @@ const AUTH_THROTTLE = keys({
 
 export const ISSUER_KEYS = {
   issuer: text(
-    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; a warning says where routes that accept bearer tokens rely on it.',
+    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; a warning is logged when routes accept its bearer tokens.',
     { env: 'GATEWAY_ISSUER', default: 'http://localhost:8080', examples: ['https://bank.example'] },
   ),
   jwksUri: text(
@@ -175,7 +174,7 @@ export const ISSUER_KEYS = {
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After so many bad credentials in the window, a new token, proof or webhook from their address gets 429 unchecked.',
+    'After so many bad credentials in the window, a new token, proof or webhook from the same address gets 429 unchecked.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

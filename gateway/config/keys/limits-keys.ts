@@ -67,7 +67,7 @@ export const LIMIT_KEYS = keys({
   }),
   per: choice(
     ['caller', 'user', 'client', 'client+user', 'address'],
-    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without one as `user`. `client+user`: each user of each client; where one is missing, the other. `address`: the address.',
+    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without a client, as `user`. `client+user`: each user of each client; where one is missing, the other. `address`: the address.',
     { default: 'caller' },
   ),
   mode: choice(
@@ -98,7 +98,7 @@ export const LIMITS_FILE = file(
   {
     limits: list(
       LIMIT_KEYS,
-      'One row per limit, with `limit` and `window`, or with `windows`. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one. An empty list limits nothing.',
+      'One row per limit, with `limit` and `window`, or with `windows`. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one.',
       {
         required: true,
         maxItems: 10_000,
@@ -133,7 +133,7 @@ export const LIMITS_FILE = file(
           patternErrorMessage: `must have names that are ${NAME.patternErrorMessage.slice(8)}`,
         },
       } as typeof PLANS,
-      'Plans by name, for clients that have it as `plan` in clients.json, in rows whose `per` is `caller`, `client` or `client+user`.',
+      'Plans by name, for clients with that `plan` in clients.json, in rows whose `per` is `caller`, `client` or `client+user`.',
       { maxProperties: 100, default: {}, examples: [{ gold: { factor: 5 } }] },
     ),
   },

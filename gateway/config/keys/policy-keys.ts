@@ -80,7 +80,7 @@ export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 const FILE_RESPONSE_HEADERS = keys({
   strictTransportSecurity: key(
     STRICT_TRANSPORT_SECURITY,
-    'More than the mandatory year, for the whole host. `preload` is hard to take back.',
+    '`Strict-Transport-Security` beyond the mandatory year, for the whole host. `preload` is hard to take back.',
   ),
   ...RESPONSE_HEADERS,
 })
@@ -91,7 +91,7 @@ export const POLICY_KEYS = {
     { examples: ['/run/secrets/mask'] },
   ),
   idempotencyKeyFile: text(
-    'A file with lines of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps, then those before it. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    'A file with lines of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps, then earlier keys. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
     { examples: ['/run/secrets/idempotency'] },
   ),
   signing: key(

@@ -39,7 +39,7 @@ const CORS = keys({
   }),
   methods: list(
     TEXT,
-    'Methods that pages may use, of those of the route. Default: all; without `methods` of the route, GET, HEAD, POST, PUT, PATCH and DELETE.',
+    'The methods of the route that pages may use. Default: all; where the route has no `methods`, GET, HEAD, POST, PUT, PATCH and DELETE.',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET', 'POST']] },
   ),
   headers: list(Type.String({ minLength: 1, maxLength: 256 }), 'Request headers that pages may send.', {
@@ -128,7 +128,7 @@ const ROUTE = keys({
     examples: ['payments'],
   }),
   timeoutMs: milliseconds(
-    'How long an exchange with the upstream or a tunnel may take. Default: `timeouts.totalMs`, which has none.',
+    'How long an exchange with the upstream or a tunnel may take. Default: `timeouts.totalMs`, if set.',
     { examples: [5000] },
   ),
   idleTimeoutMs: milliseconds(
@@ -140,7 +140,7 @@ const ROUTE = keys({
   }),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether requests must fit the operation of `openapi` with the same path and method; `skip-patterns` as in `openapi.validateRequests`. Default: what that says; it cannot be turned on here alone.',
+    'Whether requests must fit the operation of `openapi` with the same path and method. Default: `openapi.validateRequests`, which explains the values. If that is false, no row can turn validation on.',
   ),
   trustIssuers: list(
     TEXT,
@@ -156,12 +156,12 @@ const ROUTE = keys({
       {
         request: choice(
           ['required'],
-          'The client that the credential names must have signed, as its `signature` in clients.json says. Default: it need not.',
+          'The client of the credential must sign each request, as its `signature` in clients.json says. Default: it need not.',
         ),
         response: flag('Whether responses are signed with the key of `signing`. Default: no.', {
           examples: [true],
         }),
-        upstream: flag('Whether requests to the service are signed with that key. Default: no.', {
+        upstream: flag('Whether requests to the service are signed with the key of `signing`. Default: no.', {
           examples: [true],
         }),
       },
@@ -177,7 +177,7 @@ const ROUTE = keys({
   ),
   decision: key(
     DECISION,
-    'A decider (AuthZEN Authorization API 1.0) is asked about each request; what it does not allow gets 403, and 503 without a decision. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
+    'A decider (AuthZEN Authorization API 1.0) is asked about each request. A request that it does not allow gets 403, one without a decision 503. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
     { examples: [{ url: 'https://decider.example/access/v1/evaluation', body: ['/amount'] }] },
   ),
   mask: list(
@@ -191,7 +191,7 @@ const ROUTE = keys({
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody. Nothing is validated. All else holds.',
+    '`shadow`: authentication and authorization are decided, counted and logged, but refuse nobody. Nothing is validated. All other rules hold.',
     { default: 'enforce' },
   ),
   addresses: key(ADDRESSES, 'Who may use the route; `addresses` of the file holds too. Default: everybody.', {
@@ -200,16 +200,16 @@ const ROUTE = keys({
   maintenance: key(MAINTENANCE, 'As `maintenance` of the file, which is the default.'),
   cors: key(
     CORS,
-    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass.",
+    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: those of the service pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
-    "Headers added to the route's responses; each replaces that of the file. Default: those of the file.",
+    "Headers added to the route's responses. Each key replaces that of the file. Default: those of the file.",
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
   idempotency: key(
     IDEMPOTENCY,
-    'Requests with a key reach the service once; the next one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
+    'A request with a key reaches the service once; a repeated one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
     { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
@@ -268,12 +268,12 @@ export const OPENAPI = keys({
   ),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether parameters and JSON bodies of requests must fit the schemas of the document; others get 400. `skip-patterns`: a `pattern` that cannot be matched in bounded time is not checked, instead of a fault.',
+    'Whether parameters and JSON bodies of requests must fit the schemas of the document; others get 400. `skip-patterns`: a `pattern` that cannot be matched in bounded time is not checked; otherwise it is a fault.',
     { default: false },
   ),
   rows: list(
     OPERATION_ROW,
-    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, without `auth` and `scopes`. Each key of the more specific row counts.',
+    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, without `auth` and `scopes`. Where two rows have a key, the more specific row counts.',
     { maxItems: 10_000, examples: [[{ path: '/v1/*', timeoutMs: 5000 }]] },
   ),
 })
@@ -281,12 +281,12 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows for the callers in their `security`. Its name alone, or an object.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, read again when it changes: its operations become rows for the callers in their `security`. A file name, or an object.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(
     ROUTE,
-    'What is let through; all else gets 404. The row with the most specific path counts: an exact path before a template, that before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
+    'What is let through; all else gets 404. The row with the most specific path counts: an exact path before a template, a template before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
     { maxItems: 10_000, default: [] },
   ),
 }

@@ -28,7 +28,7 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Names that go to the service although they are removed otherwise, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
+      'Headers that go to the service although they are otherwise removed, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
@@ -36,7 +36,7 @@ const REQUEST_HEADERS = keys(
       "Headers that the service gets in place of the client's. Not for secrets: the values are shown where the configuration is.",
       { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
     ),
-    remove: list(TEXT, 'Names that do not go to the service.', {
+    remove: list(TEXT, 'Headers that do not go to the service.', {
       ...FIELD_NAMES,
       examples: [['Cookie']],
     }),
@@ -53,16 +53,16 @@ const DATE = {
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics have the path that was asked for, which is the default.',
+    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for. Default: that path.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, all else the name itself, perhaps with a port.",
+    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, any other text the name itself, perhaps with a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
+    'Whether the service gets the path byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters and not all are plain. Not with `rewrite`.',
     { default: false },
   ),
   requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {

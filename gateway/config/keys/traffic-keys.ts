@@ -81,7 +81,7 @@ const TIMEOUTS = keys({
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    "After that grace, and at a restart: how long what is open may go on. The grace, this and half a second must fit the orchestrator's deadline.",
+    "After `drainGraceMs`, and at a restart: how long what is open may go on. Both times and half a second must fit the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
@@ -117,7 +117,7 @@ export const TRAFFIC_KEYS = {
     { env: 'GATEWAY_LOG_FORMAT', restart: true },
   ),
   trustedProxies: networks(
-    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never who calls.',
+    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(

@@ -36,7 +36,7 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless it was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens it.', {
@@ -69,13 +69,16 @@ const BREAKER = keys({
 const RETRY = keys({
   statuses: list(
     Type.Integer({ minimum: 500, maximum: 599 }),
-    'Statuses that are not passed on when there may be a better one.',
+    'Statuses of responses after which a request is repeated.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
-  budgetPercent: integer('Retries per hundred requests; ten are saved up, or 10 × `minPerSecond` if more.', {
-    range: [0, 100],
-    default: 20,
-  }),
+  budgetPercent: integer(
+    'Retries per 100 requests. At most ten are saved up, or 10 × `minPerSecond` if more.',
+    {
+      range: [0, 100],
+      default: 20,
+    },
+  ),
   minPerSecond: integer('Retries in each second beside the budget.', {
     range: [0, 10_000],
     default: 1,
@@ -121,7 +124,7 @@ const UPSTREAM_GROUP = keys({
   ),
   retry: key(
     RETRY,
-    'GET, HEAD and OPTIONS without a body are repeated when the response has one of these statuses, and any request when no target can be connected to.',
+    'GET, HEAD and OPTIONS without a body are repeated when the response has one of `statuses`. Any request is repeated when no target can be connected to.',
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
@@ -160,7 +163,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets by a name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
+    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
     {
       maxProperties: 256,
       default: {},
