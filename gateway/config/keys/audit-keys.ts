@@ -148,7 +148,7 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. SIGHUP begins one after another program has renamed it. Default: never.',
+    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. After a rename by another program, SIGHUP begins one too. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(

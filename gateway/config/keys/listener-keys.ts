@@ -20,7 +20,7 @@ const TLS = keys({
   }),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Asks the responder that a client certificate names, over http, whether the certificate was revoked, unless a list says so. Without a good answer `soft` accepts the certificate. `hard` refuses with 503, or 401 where it names no responder. Default: `off`.',
+    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. A list that revokes it decides without asking. Without a good answer `soft` accepts the certificate. `hard` refuses with 503, or 401 where it names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(

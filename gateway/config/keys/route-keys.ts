@@ -177,7 +177,7 @@ const ROUTE = keys({
   ),
   decision: key(
     DECISION,
-    'A decider (AuthZEN Authorization API 1.0) is asked about each request. A request that it does not allow gets 403, one without a decision 503. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
+    'A decider (AuthZEN Authorization API 1.0) is asked about each request. A request that it does not allow gets 403; without a decision it gets 503. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
     { examples: [{ url: 'https://decider.example/access/v1/evaluation', body: ['/amount'] }] },
   ),
   mask: list(

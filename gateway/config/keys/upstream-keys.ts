@@ -72,13 +72,10 @@ const RETRY = keys({
     'Statuses of responses after which a request is repeated.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
-  budgetPercent: integer(
-    'Retries per 100 requests. At most ten are saved up, or 10 × `minPerSecond` if more.',
-    {
-      range: [0, 100],
-      default: 20,
-    },
-  ),
+  budgetPercent: integer('Retries per 100 requests; up to ten are saved, or 10 × `minPerSecond` if more.', {
+    range: [0, 100],
+    default: 20,
+  }),
   minPerSecond: integer('Retries in each second beside the budget.', {
     range: [0, 10_000],
     default: 1,
