@@ -144,7 +144,7 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
   return Object.values(others).flatMap((one) => one?.faults ?? [])
 }
 
-/** Finds faults of what gateway.json and variables name. The whole settings are not needed for them. */
+/** Finds the faults for which the whole settings are not needed: of variables, and of files that keys or variables name. */
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))

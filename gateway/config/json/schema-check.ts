@@ -49,7 +49,7 @@ export interface Schema {
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** The most faults that are put in words. That is slow, and a file may have a fault in each of 250,000 values. */
+/** The most faults that are put in words. To find the words is slow, and a file may have a fault in each of 250,000 values. */
 const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
@@ -63,7 +63,7 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
-/** Values of earlier versions, likewise. */
+/** Values of earlier versions, in the same form. */
 const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
   ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
 ])

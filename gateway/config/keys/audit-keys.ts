@@ -78,7 +78,7 @@ const WITNESSES = keys({
     'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, in the place of `quorum` and `members`.',
     { examples: ['/etc/countersign/witnesses.policy'] },
   ),
-  quorum: integer('How many witnesses must have signed a checkpoint, so that it counts.', {
+  quorum: integer('How many witnesses must have signed a checkpoint before it counts.', {
     range: [1, 32],
     examples: [2],
   }),
@@ -153,7 +153,7 @@ const AUDIT = keys({
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. What is not sealed, or with `ship` not shipped, stays. Default: never.',
+    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. Files that are not sealed, or with `ship` not shipped, stay. Default: never.',
   ),
   ship: key(
     SHIP,

@@ -98,7 +98,7 @@ export const LIMITS_FILE = file(
   {
     limits: list(
       LIMIT_KEYS,
-      'One row per limit, with `limit` and `window`, or with `windows`. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one.',
+      'One row per limit. The row with the most specific path counts: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template.',
       {
         required: true,
         maxItems: 10_000,
@@ -116,7 +116,7 @@ export const LIMITS_FILE = file(
     ),
     overall: list(
       LIMIT_KEYS,
-      'Rows like those of `limits`. Every one whose path covers a request counts it, beside the row of `limits`, in all or in none. Not with a cluster as GATEWAY_STORE.',
+      'Rows like those of `limits`. Every row whose path covers a request counts it, beside the row of `limits`. A refused request counts in none. Not with a cluster as GATEWAY_STORE.',
       {
         maxItems: 100,
         default: [],

@@ -31,7 +31,7 @@ export const MAINTENANCE = keys({
 })
 
 const STRICT_TRANSPORT_SECURITY = keys({
-  maxAgeSeconds: integer('Seconds; at least the mandatory year.', {
+  maxAgeSeconds: integer('At least the mandatory year.', {
     range: [31_536_000, 315_360_000],
     required: true,
     examples: [63_072_000],

@@ -281,12 +281,12 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, read again when it changes: its operations become rows for the callers in their `security`. A file name, or an object.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, read again when it changes: its operations become rows for the callers in their `security`.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(
     ROUTE,
-    'What is let through; all else gets 404. The row with the most specific path counts: an exact path before a template, a template before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
+    'What is let through; all else gets 404. The row with the most specific path counts: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template. Required unless `openapi` is there.',
     { maxItems: 10_000, default: [] },
   ),
 }

@@ -55,7 +55,7 @@ const DIALECT = keys({
   ),
   maxLifetime: span(
     'smhd',
-    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered as long. Default: 24h.',
+    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered that long. Default: 24h.',
     { examples: ['30h'] },
   ),
   maxChars: integer('The longest token, in characters. Default: 8192.', {

@@ -77,7 +77,7 @@ const TIMEOUTS = keys({
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long the gateway still serves, not ready, until its listeners close. SIGINT skips it.',
+    'After SIGTERM: how long the gateway still serves, though not ready, before its listeners close. SIGINT skips it.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
