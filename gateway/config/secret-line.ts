@@ -22,7 +22,7 @@ export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) =
   const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }
   const reason =
-    'must hold lines of 32 to 256 visible ASCII characters: the key of idempotency, then those before it'
+    'must hold lines of 32 to 256 visible ASCII characters: the key of idempotency, then earlier keys'
   return { faults: [{ file, path: '$', reason }] }
 }
 

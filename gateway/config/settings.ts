@@ -41,7 +41,7 @@ export interface StepUp {
   readonly maxAgeMs: number | undefined
 }
 
-/** How requests with an idempotency key are kept from reaching the service twice. Immutable. */
+/** Terms of idempotency keys: a request with one reaches the service once. Immutable. */
 export interface IdempotencyTerms
   extends Omit<WrittenIdempotency, 'header' | 'keep' | 'maxKeysPerCaller' | 'onUnknown'> {
   /** In lower case. */

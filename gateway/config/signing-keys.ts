@@ -68,7 +68,7 @@ function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   }
 }
 
-/** Faults of rows that sign without a key, or do not know at which address the service is reached. */
+/** Faults of rows that sign without a key, or that sign requests although their targets have no common address. */
 export function signingConflicts(
   file: string,
   settings: Pick<Settings, 'signing' | 'routes' | 'upstream' | 'upstreams'>,

@@ -96,7 +96,7 @@ export const POLICY_KEYS = {
   ),
   signing: key(
     keys({
-      keyFile: text('The private key, not encrypted: P-256, Ed25519, or RSA of 2048 bits or more.', {
+      keyFile: text('The private key, not encrypted: P-256, Ed25519, or RSA of 2048 to 4096 bits.', {
         required: true,
         examples: ['/run/secrets/signing.pem'],
       }),

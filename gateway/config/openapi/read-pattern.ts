@@ -22,7 +22,7 @@ export class OtherDialect extends Unsupported {}
 
 /** Marks of other dialects in what ECMA-262 does not take: atomic groups, comments, flags, possessive quantifiers, anchors. */
 const DIALECT = /\(\?(?:[>#(|&PR'\d]|[a-z^-]+[:)])|[*+?}]\+|\\[AGKQZz]/
-/** Slashes around a pattern with anchors. Slashes that were matched as letters would let it match nothing. */
+/** Slashes around a pattern with anchors. If the slashes were letters, no text would match. */
 const IN_SLASHES = /^\/(\^.*\$)\/([giu]*)$/s
 const POSIX: Readonly<Record<string, string>> = {
   alpha: 'AZaz',

@@ -67,7 +67,7 @@ function needlessEscape(path: string): string | undefined {
   return undefined
 }
 
-/** Removes letter case and a closing slash. Many upstreams treat paths as one that differ only in these. */
+/** Removes letter case and a closing slash, because many upstreams ignore both. */
 export function foldPath(path: string): string {
   const lower = path.toLowerCase()
   return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower
