@@ -82,7 +82,7 @@ export function signingConflicts(
     const targets = groups.find(({ name }) => name === upstream)?.targets ?? []
     if (!signsRequests || targets.length < 2) return undefined
     if (sending?.namesTarget === true)
-      return fault('must not have "upstream" where "upstreamHost" is "target" and there are several of them')
+      return fault('must not have "upstream" where "upstreamHost" is "target" and there are several targets')
     return new Set(targets.map((target) => /^(?:https|h2):/.test(target))).size > 1
       ? fault('must not have "upstream" where some services speak TLS and others do not')
       : undefined
