@@ -11,10 +11,10 @@ import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
 
-/** Only HTTP/2 begins like this (RFC 9113 section 3.4): what is wrong behind it is a fault of HTTP/2. */
+/** The first line of the preface of HTTP/2 (RFC 9113 section 3.4). A client that sends it speaks HTTP/2, whatever follows. */
 const HTTP2_BEGIN = 'PRI * HTTP/2.0\r\n'
 
-/** One client connection. It handles requests one by one: two transfers must not be reordered (RFC 9112 section 9.3.2). */
+/** One client connection. It handles requests one by one: two payments must not be reordered (RFC 9112 section 9.3.2). */
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
@@ -65,7 +65,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** The steady time at which the connection is closed. Of two idle ones, the one that is closed earlier has been idle for longer. */
+  /** The steady time at which the connection is closed. The longer a connection has been idle, the earlier it is closed. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }
@@ -73,7 +73,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   checkTime(nowMs: number): void {
     this.#reader.readAhead()
     if (this.#writes.isStalled(nowMs)) {
-      // First, so that the request is recorded with this cause and not as one whose connection was lost.
+      // Before `destroy`, so that the record of the request names this cause and not a lost connection.
       if (this.#exchange !== undefined) this.terms.handler.interrupt(this.#exchange, NOT_TAKEN)
       this.socket.destroy()
     }
@@ -182,7 +182,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** Bytes behind the last request of a connection are no request. */
+  /** Drops the bytes that follow the last request of a connection: they are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')
@@ -250,7 +250,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#begin(reader.fault)
   }
 
-  /** @param bytes stand behind those that the reader has kept */
+  /** @param bytes what follows the bytes that the reader has kept */
   #beginsHttp2(bytes: Buffer, from: number): boolean {
     const isPossible = this.terms.toHttp2 !== undefined && this.isFresh && !this.isLast
     if (!isPossible || 'encrypted' in this.socket) return false

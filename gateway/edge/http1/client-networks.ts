@@ -2,19 +2,19 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** Most networks of a row, and most connections of a network, that are searched for an idle one. */
+/** In how many networks an idle connection is searched, and among how many connections of each network, at most. */
 const MAX_LOOKS = 64
 const LOOKS_PER_NETWORK = 16
 /** An address that has more than this part of the common room may lose busy connections too. */
 const EXCESS = 1 / 8
-/** Most refused streams that wait for their responses, beside the common room. */
+/** Most refused streams that wait for their responses. They take no place of the common room. */
 const MAX_REFUSED_STREAMS = 256
 
 /** The use of an accepted connection: its TLS handshake, then HTTP. */
 export interface Activity {
   /** True when no request is open. */
   readonly isIdle: boolean
-  /** The earlier, the longer idle. */
+  /** The longer the connection has been idle, the earlier this is. */
   readonly deadlineMs: number
 }
 
@@ -34,7 +34,7 @@ export class ClientNetwork implements Slotted {
   /** True when the network stands for many clients: fair shares do not apply to it. */
   readonly isProxy: boolean
   readonly connections = new Slots<AcceptedConnection>()
-  /** How many places its connections of HTTP/2 have beside their own. */
+  /** How many places the streams of its HTTP/2 connections have, beside the places of the connections. */
   streams = 0
 
   constructor(name: string, isProxy: boolean) {
@@ -42,14 +42,14 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** Its part of the common room; 0 without a connection: its streams are about to end. */
+  /** How many places of the common room it has; 0 without a connection, because its streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
   }
 }
 
-/** The common room of all connections and streams. Each operation takes constant time: networks stand in rows by their part. */
+/** The places of all connections and streams. Networks with equal parts form a row, so that each operation takes constant time. */
 export class ClientNetworks {
   /** How many connections and streams have a place, at most. */
   max: number
@@ -78,7 +78,7 @@ export class ClientNetworks {
     return this.#size + this.#streams
   }
 
-  /** Gives a network, kept only while it has connections: use it at once. */
+  /** Gives a network. Use it at once: it is kept only while it has connections. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
     // A proxy counts apart: after an edit of `trustedProxies` an address may have open connections of both kinds.
     const name = isProxy ? `proxy ${address}` : address
@@ -114,7 +114,7 @@ export class ClientNetworks {
     return free > 0 && !isOverShare({ own, free, max })
   }
 
-  /** Closes a connection, idle if possible, where a new one needs its place. @returns false when there is none. */
+  /** Closes a connection, idle if possible, if a new one needs its place. @returns false when the new one gets no place. */
   makeRoom(network: ClientNetwork): boolean {
     if (this.hasRoom(network)) return true
     const own = network.isProxy ? 0 : network.part
@@ -126,13 +126,13 @@ export class ClientNetworks {
     return true
   }
 
-  /** Chooses the connection to close for a new one of an address that has `own`. */
+  /** Chooses the connection to close for a new one of an address that has `own` places. */
   #leavingFor(own: number): AcceptedConnection | undefined {
     const isExcess = this.largest > own + 1 && this.largest > this.max * EXCESS
     return this.idleOfLargest() ?? (isExcess ? this.anyOfLargest() : undefined)
   }
 
-  /** Counts a stream without a place until it has its response. @returns false when too many of those wait */
+  /** Counts a stream without a place until it has its response. @returns false when too many such streams wait */
   refuseStream(): boolean {
     if (this.#refusedStreams >= MAX_REFUSED_STREAMS) return false
     this.#refusedStreams++

@@ -11,7 +11,7 @@ const MAX_TEXT_BYTES = 16 * 1024
 /** A socket that is given away, paused. */
 export interface DetachedSocket {
   readonly socket: Socket
-  /** Bytes that were not read, where the client has closed its half; otherwise the socket has them. */
+  /** Unread bytes, if the client has closed its half; otherwise they are back in the socket. */
   readonly unread: Buffer | undefined
 }
 
@@ -168,7 +168,7 @@ export class ClientResponse implements OutgoingResponse {
     if (!this.#closed) this.#connection.socket.resetAndDestroy()
   }
 
-  /** For the connection: calls the listeners of `onClose`. */
+  /** Calls the listeners of `onClose`. Only the connection calls it. */
   close(): void {
     if (this.#closed) return
     this.#closed = true

@@ -1,4 +1,4 @@
-/** How long after the announced timeout we close: a client that relies on it must not meet the close within a request. */
+/** The time between the announced timeout and our close: a request just before the timeout must not meet the close. */
 export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -35,7 +35,7 @@ export interface DeadlineTerms {
   readonly steadyClock: () => number
 }
 
-/** The time by which a client must send more. A body's time runs down from the full grace, and each byte adds what it may take. */
+/** The time by which a client must send more. A body begins with the full grace; each byte adds the time that the rate gives it. */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
@@ -113,7 +113,7 @@ export class ConnectionDeadline {
     this.atMs = this.#isUnpaced ? NEVER : Math.min(paceEndMs, this.#requestEndMs)
   }
 
-  /** The rest of the body may take any time: who reads it has another bound. */
+  /** Lets the rest of the body take any time, because its reader has another bound. */
   endPace(): void {
     this.#isUnpaced = true
     this.atMs = NEVER

@@ -30,9 +30,9 @@ export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   readonly networks: ClientNetworks
-  /** The gateway is stopping: a connection of HTTP/2 ends with the requests that it has. */
+  /** True when the gateway is stopping: a connection of HTTP/2 then ends with the requests that it has. */
   readonly isLeaving: () => boolean
-  /** The connection is closed or detached. */
+  /** Called when the connection is closed or detached. */
   readonly left: (connection: Timed) => void
   /** Set while another process takes the connections over: called between two requests, before the next one is read. */
   between?: ((connection: C) => void) | undefined

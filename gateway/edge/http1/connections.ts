@@ -17,17 +17,17 @@ export interface ServerTerms<E>
   readonly handshakeMs: number
   /** Proxies stand for many clients: fair shares do not apply to them. */
   readonly isProxy: (address: string) => boolean
-  /** Undefined: nobody may speak it. */
+  /** Undefined when nobody may speak HTTP/2. */
   readonly http2?: Http2Protocol | undefined
   /** True when clients without TLS may speak HTTP/2, too. */
   readonly isPlainHttp2?: boolean
   readonly isLeaving?: () => boolean
 }
 
-/** A connection on which no request has begun, and nothing is read. */
+/** A connection between two requests, from which nothing is read. */
 export interface ParkedConnection {
   readonly socket: Socket
-  /** Bytes of the next requests, where its client has closed its half; otherwise the socket has them. */
+  /** Bytes of the next requests, if the client has closed its half; otherwise they are back in the socket. */
   readonly unread: Buffer | undefined
   goOn(): void
 }
@@ -76,7 +76,7 @@ export class Connections<E> {
     if (accepted !== undefined) this.serve(accepted, socket, isLast)
   }
 
-  /** Counts a connection until it is closed. @returns undefined when there was no room and it is closed. */
+  /** Counts a connection until it is closed. @returns undefined when it was closed instead. */
   take(socket: Socket): AcceptedConnection | undefined {
     const peer = withoutMapping(socket.remoteAddress ?? '')
     const isProxy = this.#isProxy(peer)
@@ -120,7 +120,7 @@ export class Connections<E> {
     if (this.#terms.between !== undefined) connection.retire()
   }
 
-  /** A client without TLS speaks HTTP/2 (RFC 9113 section 3.3). */
+  /** Serves HTTP/2 to a client without TLS (RFC 9113 section 3.3). */
   #toHttp2(http2: Http2Protocol, before: Connection<E>): void {
     const { socket } = before.detach()
     this.#serveHttp2(http2, before.accepted, socket)
@@ -159,7 +159,7 @@ export class Connections<E> {
     while (this.size > 0) await new Promise<void>((resolve) => this.#whenClosed.push(resolve))
   }
 
-  /** Connections that are open, in their TLS handshake and parked ones too. */
+  /** How many connections are open. Parked ones, and those in their TLS handshake, count too. */
   get size(): number {
     return this.#networks.size
   }

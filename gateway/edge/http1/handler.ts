@@ -15,33 +15,33 @@ export interface OutgoingResponse {
   keepAlive: boolean
   /** How long the client may take nothing of it; undefined: the usual time. */
   idleMs: number | undefined
-  /** True once the head is sent, or will be before anything else. Until then another head may replace it. */
+  /** True once the head is sent or certain to be sent. Until then another head may replace it. */
   readonly headersSent: boolean
   /** True while pieces of the body have not been handed to the operating system. */
   readonly isHolding: boolean
-  /** Called once, when the response is complete or its client is gone. */
+  /** Calls `listener` once, when the response is complete or its client is gone. */
   onClose(listener: () => void): void
-  /** Called once, when more is accepted again. */
+  /** Calls `listener` once, when more is accepted again. */
   onDrain(listener: () => void): void
-  /** An interim response (RFC 9110 section 15.2). */
+  /** Sends an interim response (RFC 9110 section 15.2). */
   writeInterim(status: number, lines: string): void
   writeHead(head: ResponseHead): void
   /** Sends the head, unless it has gone already. */
   flushHead(): void
-  /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
+  /** Writes a piece of the body. @returns false when the next one should wait for `onDrain`. */
   write(piece: Buffer): boolean
-  /** The response is complete. @param trailers lines as of a head; HTTP/1 drops them */
+  /** Ends the response. @param trailers lines like those of a head; HTTP/1 drops them */
   end(trailers?: string): void
   /** Holds back all writes until the returned function is called. */
   hold(): () => void
   /**
    * Ends the response with the switch to another protocol that `head` announces.
    *
-   * @param onSwitched called once, when nothing is held any more. The caller owns the socket from then on; undefined: the client has gone.
-   * `unread` is what has come if the client has closed its half, otherwise the socket has it.
+   * @param onSwitched called once, when nothing is held any more. Its caller then owns `socket`, which is undefined if the client has gone.
+   * `unread` has the unread bytes if the client has closed its half; otherwise they are back in the socket.
    */
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
-  /** Takes no more requests over this connection than have come. Has an effect until the head is written. */
+  /** Lets no further request begin on this connection. Has an effect until the head is written. */
   retireConnection(): void
   /** Breaks off, so that no client takes a part for the whole. @param isLate true when the client was late: HTTP/2 has a code for it */
   breakOff(isLate?: boolean): void
@@ -50,19 +50,19 @@ export interface OutgoingResponse {
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: OutgoingResponse
-  /** Asked for instead of a response; undefined for an ordinary request. */
+  /** What the client asks for instead of a response; undefined for an ordinary request. */
   readonly upgrade: Upgrade | undefined
 }
 
-/** `E`: its record of one request under way. */
+/** Gets the requests of all connections. `E`: its record of one request under way. */
 export interface Handler<E> {
-  /** A request with a complete head. @param fault why its rest will not come: respond with it. */
+  /** Begins a request whose head is complete. @param fault why its rest will not come: the request is refused with it. */
   begin(received: ReceivedRequest, fault: RequestFault | undefined): E
-  /** A head that cannot be read, or did not come whole. `req` has what could be read of it. */
+  /** Refuses a request whose head cannot be read or did not come whole. `req` has what could be read. */
   unreadable(received: ReceivedRequest, fault: RequestFault): E
-  /** The rest of a request under way will not come. */
+  /** Ends a request under way whose rest does not come, or whose response is not taken. */
   interrupt(exchange: E, fault: RequestFault): void
-  /** A client's requests will never begin. @param requests about how many */
+  /** Called when requests of a client will never begin. @param requests about how many */
   abandoned(peer: string, requests: number): void
 }
 
@@ -87,7 +87,7 @@ export const CLIENT_GONE: RequestFault = {
   cause: 'the client closed the connection before the request was complete',
 }
 
-/** The protocol that a request asks for. `other version`: WebSocket other than 13 (RFC 6455 section 4.2.2). */
+/** The protocol that a request asks for. `other version`: a version of WebSocket other than 13 (RFC 6455 section 4.2.2). */
 export type Upgrade = 'websocket' | 'other version'
 
 /**

@@ -9,7 +9,7 @@ const HANDSHAKE_MS = 1000
 
 /** Event loop turns without a new connection after which the system's queue counts as empty. */
 const QUIET_TURNS = 3
-/** Bounds of emptying the queue: a steady flow of new connections cannot hold it up, and a busy machine still looks at the queue. */
+/** Emptying the queue ends after this time, however many clients come. A busy machine gets at least this many turns for it. */
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 
@@ -36,7 +36,7 @@ export function createHttpServer<E>(connections: Connections<E>): HttpServer {
   return httpServer(server, connections)
 }
 
-/** Counts connections from accept on, so that endless handshakes count too. */
+/** A listener with TLS. It counts connections from accept on, so that endless handshakes count too. */
 export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
@@ -65,7 +65,7 @@ export function createSecureHttpServer<E>(
     socket.once('close', () => {
       if (handshakes.get(name)?.accepted === accepted) handshakes.delete(name)
     })
-    // The TLS socket takes this over: a client that closes its half in the handshake has gone.
+    // The TLS socket takes this setting over: a client that closes its half in the handshake has gone.
     socket.allowHalfOpen = false
     tls.emit('connection', socket)
   })
@@ -95,7 +95,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
     close: async () => {
       await acceptQueued(server)
       await new Promise<void>((resolve) => server.close(() => resolve()))
-      // Connections from another process do not belong to the server.
+      // `server.close` does not wait for connections that came from another process.
       await connections.emptied()
     },
     closeIdleConnections: (quietMs = 0) => connections.closeIdle(quietMs),
@@ -103,7 +103,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-/** Accepts the connections that already wait in the system's queue, which resets them when the listener closes. */
+/** Accepts the connections that wait in the system's queue: the system resets waiting ones when the listener closes. */
 async function acceptQueued(server: Server): Promise<void> {
   const endMs = performance.now() + LONGEST_MS
   let quietTurns = 0

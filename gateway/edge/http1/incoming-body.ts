@@ -12,7 +12,7 @@ import {
 import type { ConnectionDeadline } from './connection-deadline.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
 
-/** The body of a request, whatever its version of HTTP. Destroyed without an end: the client broke off. */
+/** The body of a request, whatever its version of HTTP. When the client breaks off, it is destroyed without an end. */
 export abstract class IncomingBody extends BoundedBody {
   protected readonly deadline: ConnectionDeadline
 
@@ -23,7 +23,7 @@ export abstract class IncomingBody extends BoundedBody {
 
   abstract complete(): void
 
-  /** The client may take any time for the rest: the reader has another bound. */
+  /** Lets the client take any time for the rest, because the reader has another bound. */
   endPace(): void {
     this.deadline.endPace()
   }
@@ -60,12 +60,12 @@ export class RequestBody extends IncomingBody {
     super.resume()
     // Somebody else reads it.
     if (this.#receiver === undefined) this.#expectNoReceiver()
-    // The stream still waits for the piece that it asked for, because pieces went past it: it does not ask again.
+    // Pieces that bypassed the stream did not answer its last `_read`: it does not ask again by itself.
     this._read()
     return this
   }
 
-  /** While the stream flows and is empty, pieces bypass it to the receiver; others are `data`. */
+  /** Sends pieces straight to the receiver while the stream flows and is empty. Other pieces come as `data`. */
   override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
     if (receiver === undefined) this.#expectNoReceiver()
@@ -97,7 +97,7 @@ export class RequestBody extends IncomingBody {
     const buffer = bytes === this.#buffer?.bytes ? this.#buffer : undefined
     if (receiver === undefined || this.readableFlowing !== true || this.readableLength > 0)
       return this.#keep(piece, buffer !== undefined)
-    // The receiver has got what came before.
+    // The receiver has got all earlier pieces: their buffers can be used again.
     for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
       giveBack(early, receiver)
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)

@@ -8,7 +8,7 @@ const MAX_BYTES = 64 * 1024 * 1024
 
 /**
  * The lingering close after the last response (RFC 9112 section 9.6): a close with unread bytes sends a reset, which can destroy the
- * response on its way. So our half is closed, and what still comes is thrown away for a while.
+ * response on its way. So we close only our half, and throw away what comes for a while.
  */
 export class Lingering {
   readonly #socket: Socket
@@ -41,25 +41,25 @@ export class Lingering {
       this.#socket.destroy()
       return
     }
-    // From now on the client gets time for what it takes, not for what it sends.
+    // The client has sent for too long: from now on it only gets time to take its response.
     if (nowMs >= this.#endMs) this.#socket.pause()
     this.deadlineMs = nowMs + IDLE_MS
   }
 }
 
-/** Closes the socket. Once the system has everything, a plain close ends the response; TLS needs a half-close first. */
+/** Closes the socket: at once if the system has the whole response and there is no TLS, which needs a half-close first. */
 function close(socket: Socket): void {
   if (socket.writableLength === 0 && !('encrypted' in socket)) socket.destroy()
   else socket.destroySoon()
 }
 
 const LOOK_MS = 500
-/** Looks in a row without progress of a begun response after which its client counts as gone: 10 s. */
+/** After so many looks in a row (10 s) without progress of a begun response, its client counts as gone. */
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits: one that is gone resets whatever is sent. Before the response begins we
- * send 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, and then each time after twice as long.
+ * Finds out whether a client that has closed its half still waits: a client that is gone answers any byte with a reset. Before the response
+ * begins we send 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, then each time after twice as long.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */

@@ -27,7 +27,7 @@ export class PipelinedBytes {
     return this.isEmpty ? 0 : Math.max(1, this.#requests)
   }
 
-  /** Keeps what has come, or what stands behind the request that was taken from here; pauses the socket when full. */
+  /** Keeps new bytes, or the rest behind a request that was taken from here. Pauses the socket when full. */
   keep(bytes: Buffer, from: number, to: number): void {
     if (this.isBeingRead) {
       this.#requests--

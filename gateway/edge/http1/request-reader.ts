@@ -12,9 +12,9 @@ import { RequestBody } from './incoming-body.ts'
 import { IncomingRequest, type Origin } from './incoming-request.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
 
-/** More than `admit` accepts, so that `admit` refuses with everything the head says. */
+/** More than `admit` accepts: so `admit` gets the whole head of a request that it refuses for too many fields. */
 const MAX_FIELDS = 4096
-/** Chunks of a few bytes cost more than their bytes, whatever `maxBodyBytes` is. */
+/** A bound beside `maxBodyBytes`: a chunk of a few bytes costs more than its bytes. */
 const MAX_TINY_CHUNKS = 1_000_000
 const CR = 0x0d
 const LF = 0x0a
@@ -279,7 +279,7 @@ export class RequestLines implements HeadReader {
   }
 }
 
-/** White space would let two readers see two different targets (RFC 9112 section 3). */
+/** True for text without white space, which would let two readers see two different targets (RFC 9112 section 3). */
 function isVisibleBetween(all: string, start: number, end: number): boolean {
   if (!isTextBetween(all, start, end)) return false
   for (let i = start; i < end; i++) if (all.charCodeAt(i) <= SPACE) return false

@@ -42,7 +42,7 @@ export class Tunnels extends FairPermits {
     this.#open.visitAll((one) => one.end(why))
   }
 
-  /** Begins a tunnel for which `caller` has taken a permit, and releases that at its end. */
+  /** Begins a tunnel for which `caller` has taken a permit. The end of the tunnel releases the permit. */
   open(caller: string, downstream: Socket, upstream: Duplex, terms: TunnelTerms): void {
     const one = new Tunnel(downstream, upstream, terms, this.#steadyClock())
     this.#open.add(one)

@@ -1,6 +1,6 @@
-/** Requests of one connection that begin in one turn of the event loop, at most. */
+/** Most requests of one connection that begin in one turn of the event loop. */
 const BEGINS_OF_ONE = 10
-/** Requests of all connections that begin in one turn, at most. */
+/** Most requests of all connections that begin in one turn. */
 const BEGINS_OF_ALL = 64
 
 const turns = {
@@ -41,7 +41,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** To be called when all that has come is read: then a short body is complete, and a reset request never begins. */
+  /** Begins requests, once all that has come is read: a short body is then complete, and a reset request never begins. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()

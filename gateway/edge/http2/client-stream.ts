@@ -127,7 +127,7 @@ export class ClientStream<E> {
     }
   }
 
-  /** True when the stream has no place: of its response, only what the windows allow at once is sent. */
+  /** True when the stream has no place: it gets only as much of its response as the windows allow at once. */
   get isRefused(): boolean {
     return isWithoutPlace(this.place)
   }
@@ -204,7 +204,7 @@ export class ClientStream<E> {
     else this.#awaitEnd()
   }
 
-  /** Throws away the rest of the request. Clients that are reset at once may throw away the response. */
+  /** Throws away the rest of the request. A client whose stream is reset at once may throw away the response. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()
@@ -346,7 +346,7 @@ class StreamResponse implements OutgoingResponse {
     if (!this.#closed) this.#stream.breakOff(isLate)
   }
 
-  /** For the stream: calls the listeners of `onClose`. */
+  /** Calls the listeners of `onClose`. Only the stream calls it. */
   close(): void {
     if (this.#closed) return
     this.#closed = true

@@ -72,10 +72,10 @@ interface HeaderBlock {
 export class ConnectionFrames<E> {
   readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)
-  /** Set until its last CONTINUATION has come: no other frame may. */
+  /** Set while its CONTINUATION is awaited: no other frame may come. */
   #block: HeaderBlock | undefined = undefined
   #receiveWindow = CONNECTION_WINDOW
-  /** True once SETTINGS, which are first, have come. */
+  /** True once SETTINGS have come: they must come first. */
   isSettled = false
 
   constructor(user: FrameUser<E>) {
@@ -101,7 +101,7 @@ export class ConnectionFrames<E> {
     this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
   }
 
-  /** A piece of DATA. @param isLast of its frame */
+  /** Takes a piece of DATA. @param isLast true for the last piece of its frame */
   data({ id, flags }: FrameHeader, piece: Buffer, isLast: boolean): void {
     const endsStream = isLast && (flags & END_STREAM) !== 0
     this.#receiving(id)?.receive(piece, endsStream)
@@ -155,7 +155,7 @@ export class ConnectionFrames<E> {
     return this.#user.guard.allowsNoise() ? undefined : ENHANCE_YOUR_CALM
   }
 
-  /** Resets a stream for what the client did, which counts as if it had reset the stream itself (CVE-2025-8671). */
+  /** Resets a stream for a fault of the client. It counts like a reset by the client itself (CVE-2025-8671). */
   #resetFor(id: number, code: number): number | undefined {
     this.#user.resetStream(id, code)
     return this.#user.guard.allowsReset() ? undefined : ENHANCE_YOUR_CALM
@@ -167,7 +167,7 @@ export class ConnectionFrames<E> {
     return stream?.isRemoteClosed === false ? stream : undefined
   }
 
-  /** Takes a frame of DATA off the windows (RFC 9113 section 6.9), also for a stream that is over. */
+  /** Takes the length of a DATA frame off the windows (RFC 9113 section 6.9), also for a stream that is over. */
   #takeData({ id, length, flags }: FrameHeader): number | undefined {
     const { streams, guard } = this.#user
     this.#receiveWindow -= length
@@ -180,7 +180,7 @@ export class ConnectionFrames<E> {
     guard.dataPassed(length)
     if (!(flags & END_STREAM) && !guard.allowsShort(length)) return ENHANCE_YOUR_CALM
     const stream = streams.get(id)
-    // It was under way when we reset the stream.
+    // The frame was under way when we reset the stream.
     if (stream === undefined && streams.endOf(id) === 'reset by us') return undefined
     if (stream === undefined || stream.isRemoteClosed) return this.#resetFor(id, STREAM_CLOSED)
     stream.receiveWindow -= length
@@ -292,7 +292,7 @@ export class ConnectionFrames<E> {
     const before = settings.initialWindow
     const code = settings.take(payload)
     if (code !== undefined) return code
-    // Sent before whatever the new settings change.
+    // Sent before any frame that obeys the new settings.
     this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
     return this.#widen(settings.initialWindow - before)
   }
@@ -355,7 +355,7 @@ export class ConnectionFrames<E> {
   }
 }
 
-/** RFC 9113 section 6.1. @returns undefined when there is more padding than frame */
+/** Strips the padding (RFC 9113 section 6.1). @returns undefined when the padding is longer than the payload */
 function withoutPadding({ flags }: FrameHeader, payload: Buffer): Buffer | undefined {
   if (!(flags & PADDED)) return payload
   const end = payload.length - (payload[0] ?? 0)

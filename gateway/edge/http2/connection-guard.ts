@@ -1,16 +1,16 @@
 /** Streams that the client may reset. Browsers cancel many at once when the user leaves a page. */
 const RESETS = { burst: 200, perSecond: 20 }
-/** Frames without progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or padded DATA, late heads, refused streams, unknown types. */
+/** Frames without progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or padded DATA, trailers, refused streams, unknown types. */
 const NOISE = { burst: 1000, perSecond: 100 }
-/** Noise that each frame of data allows: window updates and pings that measure come with data. */
+/** How much noise each frame of data allows: clients that get data send window updates, and pings to measure. */
 const NOISE_PER_DATA = 4
-/** Shorter DATA earns nothing: a client may open its window byte by byte. */
+/** Shorter DATA allows no noise: a client could open its window byte by byte. */
 const SHORT_BYTES = 256
 /** DATA shorter than an empty message of gRPC: no honest client sends it without end. */
 const TINY = { burst: 1_000_000, perSecond: 10_000 }
 const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
-/** Fields that a request usually may have. Beyond them fields are noise, because one byte of a head can stand for one. */
+/** Most fields of a usual request. Further fields count as noise: one byte of a head can stand for a whole field. */
 const USUAL_FIELDS = 100
 
 /** A bucket that is full at first, and fills with time. */
@@ -76,7 +76,7 @@ export class ConnectionGuard {
     return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }
 
-  /** @param isWhole true for a piece of the service that no window has cut */
+  /** @param isWhole true for a piece of a response that no window has cut */
   dataPassed(bytes: number, isWhole = false): void {
     if (isWhole || bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
   }

@@ -1,7 +1,7 @@
 import type { ConnectionFrames } from './connection-frames.ts'
 import { DATA, type FrameHeader, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED } from './frames.ts'
 
-/** Cuts what a client sends into frames (RFC 9113 section 4.1), in pieces of any size. Keeps at most one payload. */
+/** Reads frames (RFC 9113 section 4.1) from bytes that come in pieces of any size. Keeps at most one payload. */
 export class FrameReader {
   begun = 0
   readonly #sink: ConnectionFrames<unknown>

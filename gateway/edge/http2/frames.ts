@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 
-/** RFC 9113 sections 4 and 6. */
+/** Sizes of RFC 9113 sections 4 and 6. */
 export const HEADER_BYTES = 9
 /** The least that SETTINGS_MAX_FRAME_SIZE allows; we neither send nor take more. */
 export const MAX_PAYLOAD_BYTES = 16_384
@@ -91,7 +91,7 @@ export function writeFrameHeader(to: Buffer, at: number, { type, flags, id, leng
   return at + HEADER_BYTES
 }
 
-/** For RST_STREAM, WINDOW_UPDATE and GOAWAY: the payload has 32-bit numbers. */
+/** A frame whose payload is 32-bit numbers: RST_STREAM, WINDOW_UPDATE or GOAWAY. */
 export function frameOfNumbers(type: number, id: number, ...numbers: readonly number[]): Buffer {
   const frame = Buffer.allocUnsafe(HEADER_BYTES + 4 * numbers.length)
   let at = writeFrameHeader(frame, 0, { type, flags: 0, id, length: 4 * numbers.length })
@@ -116,7 +116,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** Bytes that wait for the end of the turn. More go at once, so that a writer sees in time that the client takes no more. */
+/** So many bytes do not wait for the end of the turn: a writer must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /** Writes the frames of one turn of the loop as one piece: one system call, one record of TLS. Copying costs less than `cork`. */
@@ -126,7 +126,7 @@ export class FrameWriter {
   #held: Buffer[] = []
   #heldBytes = 0
 
-  /** @param onWritten called after each piece: the client may not have taken it */
+  /** @param onWritten called after each piece: the client may not have taken it yet */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket
     this.#onWritten = onWritten

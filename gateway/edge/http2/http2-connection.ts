@@ -42,9 +42,9 @@ function greeting(maxHeadBytes: number): Buffer {
   ])
 }
 
-/** Frames of one read before the next read waits for a later turn of the loop: frames may have one byte each. */
+/** After more frames than this in one read, the next read waits for a later turn of the loop: frames may be very short. */
 const FRAMES_PER_TURN = 1000
-/** Bytes that wait for a client that reads nothing; beyond them we read no more of its frames. */
+/** Most bytes that wait for a client. While more wait, we read no more of its frames. */
 const MAX_UNREAD_BYTES = 256 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -132,7 +132,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
 
   checkTime(nowMs: number): void {
     if (this.#writes.isStalled(nowMs)) {
-      // First, so that requests are recorded with this cause and not as those whose connection was lost.
+      // Before `destroy`, so that the records of the requests name this cause and not a lost connection.
       this.streams.visitAll(({ exchange }) => {
         if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
       })
@@ -193,7 +193,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
       this.streams.add(stream)
       this.#arrivals.add(stream)
     } else {
-      // On another connection a client repeats requests that GOAWAY calls unhandled (RFC 9113 section 6.8).
+      // GOAWAY calls the request unhandled: the client repeats it on another connection (RFC 9113 section 6.8).
       this.retire()
       this.streams.end(id, 'reset by us')
     }
@@ -212,7 +212,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
 
   interrupt(exchange: E, fault: RequestFault): void {
     this.terms.handler.interrupt(exchange, fault)
-    // The upstream request is cancelled, as when the client resets the stream.
+    // This cancels the upstream request, so it counts like a reset by the client.
     if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
   }
 

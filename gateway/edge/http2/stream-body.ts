@@ -12,7 +12,7 @@ const MAX_JOINED_BYTES = 4096
 export class StreamBody extends IncomingBody {
   readonly #credit: (bytes: number) => void
   readonly #joining: StreamBody[]
-  /** A short piece that waits for others of its read. */
+  /** A short piece that waits for other pieces of the same read. */
   #first: Buffer | undefined = undefined
   /** Received, and not given back to the client's window. */
   #uncredited = 0
@@ -44,7 +44,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait: uncopied it would keep all that was read with it. A whole body need not wait. */
+  /** Copies a piece that must wait: it would keep in memory all that was read with it. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first

@@ -77,7 +77,7 @@ export class StreamHead implements HeadSink {
     if (this.method === 'CONNECT') this.target = this.#pseudo.get(':authority') ?? ''
     else this.#readTarget()
     this.#readHost(this.#pseudo.get(':authority'))
-    // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets us strip the white space.
+    // RFC 9113 section 8.2.1 forbids it. Clients of gRPC send it in metadata, and the specification of gRPC lets us strip it.
     if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 

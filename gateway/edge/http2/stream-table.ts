@@ -2,10 +2,10 @@ import type { ClientNetwork, ClientNetworks } from '../http1/client-networks.ts'
 
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
-/** Ended streams that are remembered. A frame for an older one is a fault of the connection. */
+/** How many ended streams are remembered. HEADERS on an older one are a fault of the connection. */
 const MAX_REMEMBERED = 400
 
-/** The streams of one connection: those that are open, and how the last others ended. */
+/** The open streams of one connection, and how its last ended streams ended. */
 export class StreamTable<S extends { readonly id: number }> {
   /** The highest id of a begun stream. */
   lastId = 0
@@ -29,7 +29,7 @@ export class StreamTable<S extends { readonly id: number }> {
     for (const stream of this.#open.values()) visit(stream)
   }
 
-  /** Visits the open streams in turn, from the one behind the last visited. @param visit says whether to go on */
+  /** Visits the open streams in turn, and begins behind the one visited last. @param visit returns false to stop */
   takeTurns(visit: (stream: S) => boolean): void {
     let left = this.#open.size
     for (const [id, stream] of this.#open) {
@@ -50,12 +50,12 @@ export class StreamTable<S extends { readonly id: number }> {
     }
   }
 
-  /** @returns undefined when it is open, was never begun, or is forgotten */
+  /** @returns undefined when the stream is open, was never begun, or is forgotten */
   endOf(id: number): StreamEnd | undefined {
     return this.#ends.get(id)
   }
 
-  /** True for a stream that the client has not begun, and still may begin (RFC 9113 section 5.1.1). */
+  /** True for a stream that has not begun (RFC 9113 section 5.1.1). We begin none, and our streams would have even ids. */
   isIdle(id: number): boolean {
     return id > this.lastId || id % 2 === 0
   }

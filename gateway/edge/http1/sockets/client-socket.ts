@@ -8,14 +8,14 @@ export interface ClientReader {
   received(bytes: Buffer, length: number): void
 }
 
-/** Undocumented parts of Node's servers: the property that `runtime/restart/` uses as well, and its callback. */
+/** Undocumented parts of Node's servers: `_handle`, which `runtime/restart/` uses as well, and its callback. */
 interface WithHandle {
   readonly _handle: {
     onconnection?: (this: unknown, error: unknown, accepted: object | undefined) => void
   } | null
 }
 
-/** The buffer of a client's socket, and its reader. */
+/** The buffer of a client's socket, and the reader of what comes. */
 class ClientInput {
   readonly buffer = new ReadBuffer('clients')
   socket: Socket | undefined = undefined
@@ -71,7 +71,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives a reader what comes. @returns ends that: pauses the socket and puts unread bytes back, or returns them if it has ended */
+/** Gives a reader what comes. @returns a function that ends this and puts unread bytes back, or returns them if the client has ended */
 export function readClient(
   socket: Socket,
   reader: ClientReader,
@@ -89,7 +89,7 @@ export function readClient(
   }
 }
 
-/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node. Without it they are those of `node:net`. */
+/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node. Without the callback, they stay plain sockets. */
 export function acceptClientSockets(server: Server): void {
   server.on('listening', () => {
     const handle = (server as unknown as WithHandle)._handle

@@ -57,7 +57,7 @@ export class WriteWatch {
 /** The counts of libuv, an undocumented part of Node's sockets. With TLS they are those of the connection below (`_parent`). */
 interface Counts {
   readonly bytesWritten?: number
-  /** Bytes that the system has not taken, of writes under way too. */
+  /** Bytes that the system has not taken, also those of writes under way. */
   readonly writeQueueSize?: number
   readonly _parent?: Counts
 }

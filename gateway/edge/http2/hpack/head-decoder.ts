@@ -121,7 +121,7 @@ export class HeadDecoder {
     while (this.#tableBytes > this.#limitBytes) this.#tableBytes -= this.#table.shift()?.tableBytes ?? 0
   }
 
-  /** RFC 7541 section 5.1. @param bits of the first byte that belong to it */
+  /** Reads an integer (RFC 7541 section 5.1). @param bits how many bits of the first byte belong to it */
   #integer(bits: number): number {
     const most = (1 << bits) - 1
     let value = (this.#block[this.#at++] as number) & most
@@ -136,7 +136,7 @@ export class HeadDecoder {
     return 0
   }
 
-  /** RFC 7541 section 5.2, as latin1. */
+  /** Reads a text (RFC 7541 section 5.2) as latin1. */
   #text(): string | undefined {
     const block = this.#block
     const first = block[this.#at]

@@ -4,7 +4,7 @@ import { STATIC_TABLE } from './static-table.ts'
 const MAX_KNOWN_NAMES = 512
 const knownNames = new Map<string, string>()
 
-/** Goes before a block (RFC 7541 section 6.3): we use nothing of the client's table. */
+/** Says at the start of a block that we use nothing of the client's table (RFC 7541 section 6.3). */
 export const TABLE_UNUSED = '\x20'
 
 const INDEX_OF_NAME: ReadonlyMap<string, number> = new Map(
@@ -54,7 +54,7 @@ function literal(text: string): string {
   return integer(text.length, 7, 0) + text
 }
 
-/** RFC 7541 section 5.1. @param bits of the first byte, whose others are `first` */
+/** Encodes an integer (RFC 7541 section 5.1). @param bits how many bits of the first byte it has; `first` has the others */
 function integer(value: number, bits: number, first: number): string {
   const most = (1 << bits) - 1
   if (value < most) return String.fromCharCode(first | value)
