@@ -13,7 +13,7 @@ export interface WaitingBody {
   bytes: number
 }
 
-/** Room for bodies that wait for a signature or its check, in fair shares. Anyone may send one, so only received bytes count. */
+/** Room for bodies that wait for a signature or its check, in fair shares. Anyone may announce one, so only received bytes count. */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()

@@ -45,7 +45,7 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
  */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
-  // Already being read, or broken off: stream it.
+  // Somebody reads the body already, or it has broken off.
   if (source.readableFlowing === true || source.destroyed) return undefined
   // Without the length, `read` may return the first piece only.
   const body: Buffer | null = source.read(bytes)
@@ -86,7 +86,7 @@ class GrowingBuffer {
     return this.#buffer?.subarray(0, this.length) ?? Buffer.alloc(0)
   }
 
-  /** Doubles. Allocating the announced length would let many clients reserve much memory for a few bytes each. */
+  /** Doubles the buffer. Allocating the announced length would let many clients reserve much memory for a few bytes each. */
   #grow(filled: number): Buffer {
     const grown = Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, 2 * this.length))
     this.#buffer?.copy(grown, 0, 0, filled)

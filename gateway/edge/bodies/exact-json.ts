@@ -83,7 +83,7 @@ function fold(name: string): string {
   return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
-/** Finds a name that differs from another one of its object as `odd` does. */
+/** Finds a name that differs from another name of its object only in letter case or behind a NUL. */
 export function twinIn(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const seen = new Set<string>()
@@ -101,7 +101,7 @@ export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))
 }
 
-/** Parses JSON with `s` put before each text, and each number made a text that begins with `n`. */
+/** Parses JSON so that each text begins with `s`, and each number becomes a text that begins with `n`. */
 function compared(json: string): unknown {
   return JSON.parse(
     json.replace(TOKEN, (token) => (token[0] === '"' ? `"s${token.slice(1)}` : `"n${decimalOf(token)}"`)),

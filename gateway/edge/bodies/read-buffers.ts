@@ -15,7 +15,7 @@ class BufferPool {
   /** Number of spare buffers that were not needed since the last {@link trim}. */
   #unused = 0
 
-  /** @param kept how many spare ones are kept, and how many lent ones @param most how many may exist, at most `kept` if bounded */
+  /** @param kept how many spare ones are kept, and how many lent ones @param most how many may exist */
   constructor({ bytes, kept, most }: { bytes: number; kept: number; most: number }) {
     this.#bytes = bytes
     this.#kept = kept
@@ -79,7 +79,7 @@ const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
 
-/** Size of a piece after which a connection reads into a buffer of its own, until the body is whole. */
+/** After a piece of this size, a connection reads into a buffer of its own until the body is whole. */
 export const BULK_BYTES = 16 * 1024
 
 export interface BodyReceiver extends PieceHolder {
@@ -93,7 +93,7 @@ export interface Piece {
   readonly to: number
 }
 
-/** The buffers that connections read into between large bodies. Each side has one, as TLS may read on one while the other is handled. */
+/** The buffers that connections read into while no large body comes. Each side has one: TLS may read into one while we use the other. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
@@ -117,7 +117,7 @@ function takeBuffer(): Buffer {
   return buffers.take() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
-/** Gives back a buffer that `holder`, if there is one, still needs for a while. One of another size belongs to no pool. */
+/** Gives a buffer back. A `holder` still needs it for a while. A buffer of another size belongs to no pool. */
 export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
   const isLarge = buffer.length === LARGE_BYTES
   if (!isLarge && buffer.length !== BUFFER_BYTES) return
@@ -174,7 +174,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece on: from the shared buffer as a copy, from one of our own as it is. @returns `false` to pause */
+  /** Passes a piece on. Copies one of the shared buffer, and a short one while the receiver holds others. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared
@@ -191,7 +191,7 @@ export class ReadBuffer {
   }
 }
 
-/** Copies a piece into a buffer for `giveBack`; a piece that is too long for that, into one of its own. */
+/** Copies a piece into a buffer for `giveBack`; a piece that is too long for that, into memory of its own. */
 export function pooledCopyOf(piece: Piece): Buffer {
   const { bytes, from, to } = piece
   if (to - from > BUFFER_BYTES) return copyOf(bytes, from, to)

@@ -1,6 +1,6 @@
 import { percentDecoded } from '../syntax/characters.ts'
 
-/** Allows a path more than the edge rules do. */
+/** Allows more in a path than the edge rules. */
 export interface PathLeniency {
   /** True allows `%2F` in a path. It is forwarded as it is, and never divides segments here. */
   readonly encodedSlashes: boolean
@@ -8,7 +8,7 @@ export interface PathLeniency {
   readonly pathParameters: boolean
 }
 
-/** Characters that stand for themselves in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
+/** Characters that stand for themselves in a path: `/`, and `pchar` of RFC 3986 (section 3.3) without `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
 const PLAIN_CHARACTER = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 const TO_NORMALISE = /\/[/.]/
@@ -16,15 +16,15 @@ const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
 const FORBIDDEN_BUT_SLASH = /%(?:5c|3b|[01][0-9a-f]|7f)/i
 const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
 const HIGH_OCTET = /%[89A-Fa-f]/
-/** An octet, or visible ASCII that needs its escape in a path but is often sent without. */
+/** A percent-encoded octet, or visible ASCII that must be percent-encoded in a path but often is not. */
 const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
 
 /**
- * The one spelling of a path that routes and limits are compared with, and that goes upstream (RFC 3986 section 6.2.2):
- * what may stand for itself is decoded, all else percent-encoded in capitals, dot segments and repeated slashes are
- * removed. A canonical path is its own canonical form.
+ * The canonical form of a path (RFC 3986 section 6.2.2). Routes and limits are compared with it, and it goes upstream.
+ * Characters that stand for themselves are decoded, all others are percent-encoded in capitals. Dot segments and repeated
+ * slashes are removed. A canonical path is its own canonical form.
  *
- * @param path visible ASCII, without backslash, and without `;` unless parameters are let through; they stay as they are
+ * @param path visible ASCII, without backslash, and without `;` unless parameters are let through; parameters stay as they are
  * @param leniency lets encoded slashes through: they stay encoded, and divide nothing
  * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again: slash,
  * backslash, semicolon, control characters
@@ -53,7 +53,7 @@ function rewritten(written: string): string {
   return standsForItself(character) ? character : written.toUpperCase()
 }
 
-/** Overlong and broken sequences can hide a slash from one reader and show it to the next. */
+/** False for overlong and broken sequences, which can hide a slash from one reader and show it to another. */
 function isUtf8(path: string): boolean {
   return percentDecoded(path) !== undefined
 }
@@ -62,7 +62,7 @@ function normalised(path: string): string {
   return withoutDotSegments(path.replace(/\/{2,}/g, '/'))
 }
 
-/** RFC 3986 section 5.2.4. @param path begins with a slash */
+/** Resolves `.` and `..` (RFC 3986 section 5.2.4). @param path begins with a slash */
 export function withoutDotSegments(path: string): string {
   const kept: string[] = []
   const segments = path.split('/')

@@ -11,8 +11,8 @@ interface Downstream {
 }
 
 /**
- * The address that a request comes from: the peer's, or behind a trusted proxy the rightmost entry of X-Forwarded-For (else Forwarded)
- * that is no trusted proxy. Anyone could have written what stands before it. @param peer without mapping
+ * The address that a request comes from: the peer's. Behind a trusted proxy it is the rightmost entry of X-Forwarded-For (else Forwarded)
+ * that is no trusted proxy: anyone could have written the entries before that one. @param peer without IPv6 mapping
  */
 export function downstreamOf(
   peer: string,
@@ -51,12 +51,12 @@ function withoutPort(entry: string): string {
     : entry
 }
 
-/** A parameter, perhaps empty, of an element of Forwarded, and its end. It has a name, and a quoted text or a token. */
+/** A parameter of an element of Forwarded, and its end. It is empty, or has a name and then a quoted text or a token. */
 const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
 /**
  * The `for` of each element of Forwarded (RFC 7239 section 4); empty where it has none or is malformed. Elements are found from the
- * right, so that a quotation mark of whoever wrote on the left cannot hide what a proxy added.
+ * right, so that a quotation mark that a client wrote on the left cannot hide what a proxy added on the right.
  */
 function forwardedNodes(value: string): readonly string[] {
   const nodes: string[] = []
@@ -97,7 +97,7 @@ export interface AddressList {
   readonly deny: BlockList | undefined
 }
 
-/** Tells whether an address is kept out: `deny` comes before `allow`, and what is no IP address is on no list. */
+/** Tells whether an address is kept out: `deny` comes before `allow`, and text that is no IP address is on no list. */
 export function isKeptOut(address: string, { allow, deny }: AddressList): boolean {
   if (deny !== undefined && isTrusted(address, deny)) return true
   return allow !== undefined && !isTrusted(address, allow)

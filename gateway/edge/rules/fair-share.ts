@@ -2,8 +2,8 @@
 const UNSHARED = 3 / 4
 
 /**
- * Tells whether one caller has more than its share of a common room. While more than a quarter is free, nobody has; after that,
- * whoever has more than what is still free. One caller alone leaves a quarter, another then an eighth.
+ * Tells whether one caller has more than its share of a common room. While more than a quarter is free, no caller has. After that,
+ * a caller has if it holds more than what is still free. So one caller alone leaves a quarter, and another then leaves an eighth.
  */
 export function isOverShare({ own, free, max }: { own: number; free: number; max: number }): boolean {
   return free <= max * (1 - UNSHARED) && own > free

@@ -1,5 +1,5 @@
 /**
- * The fate of a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
+ * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
  * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for OPTIONS.
  * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
@@ -24,7 +24,7 @@ interface FieldRule {
   /** True when the field passes only where a row lets it: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
-  /** Its name in the log when it is removed, or that of its family (`x-auth-*`). Undefined: the service misses nothing. */
+  /** Its name, or the name of its family (`x-auth-*`), in the log of removed fields. Undefined when its removal is not logged. */
   readonly removedAs: string | undefined
 }
 
@@ -82,7 +82,7 @@ const JOINED: readonly string[] = [
   'x-request-id',
 ]
 
-/** How the request came. Other `X-Forwarded-` fields name the caller or replace the target. */
+/** Fields that say how the request came. Other `X-Forwarded-` fields name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
   'forwarded',
   'x-forwarded-by',

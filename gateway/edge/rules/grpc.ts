@@ -36,7 +36,7 @@ export const GRPC_STATUSES = [
 export const CANCELLED = 1
 export const UNKNOWN = 2
 
-/** The status of gRPC by that of HTTP, where a response has no other: gRPC's http-grpc-status-mapping. */
+/** The status of gRPC for a status of HTTP, when a response has no status of gRPC: gRPC's http-grpc-status-mapping. */
 const OF_HTTP: Readonly<Record<number, number>> = {
   400: 13,
   401: 16,
@@ -48,8 +48,8 @@ const OF_HTTP: Readonly<Record<number, number>> = {
   504: 14,
 }
 /**
- * The status of gRPC by that of a refusal. A time that ran out is DEADLINE_EXCEEDED, and an excess is RESOURCE_EXHAUSTED: clients
- * repeat at once what was UNAVAILABLE, and the service may have acted.
+ * The status of gRPC for the status of a refusal. A timeout is DEADLINE_EXCEEDED, and an excess is RESOURCE_EXHAUSTED. After UNAVAILABLE
+ * clients would repeat the call at once, although the service may have acted.
  */
 const OF_REFUSAL: Readonly<Record<number, number>> = {
   ...OF_HTTP,
@@ -65,8 +65,8 @@ const OF_REFUSAL: Readonly<Record<number, number>> = {
   508: 13,
 }
 /**
- * The status of HTTP that circuit breakers and health see, by number of google.rpc.Code, as in Envoy. But the time that a caller
- * allows, and a method that it makes up, are no fault of the service: 408 and 404, not 504 and 501.
+ * The status of HTTP that circuit breakers and health see for each google.rpc.Code, as in Envoy. Two codes differ, because the caller
+ * may cause them: DEADLINE_EXCEEDED is 408 and not 504, and UNIMPLEMENTED is 404 and not 501.
  */
 const AS_HTTP = [200, 499, 500, 400, 408, 404, 409, 403, 429, 400, 409, 400, 404, 500, 503, 500, 401] as const
 
@@ -75,7 +75,7 @@ export function isGrpc({ version, fields }: { version: HttpVersion; fields: read
   return version === '2' && CONTENT_TYPE.test(valueIn(fields, 'content-type') ?? '')
 }
 
-/** How long the client of a call waits, milliseconds. Undefined: it does not say, or not as it should. */
+/** How long the client of a call waits, milliseconds. Undefined when it does not say, or not as it should. */
 export function grpcTimeoutMs(fields: readonly Field[]): number | undefined {
   const [, digits, unit = ''] = TIMEOUT.exec(valueIn(fields, 'grpc-timeout') ?? '') ?? []
   return digits === undefined ? undefined : Number(digits) * (UNIT_MS[unit] as number)
@@ -88,7 +88,7 @@ export function grpcStatusIn(fields: readonly Field[]): number | undefined {
   return STATUS.test(value) && Number(value) < GRPC_STATUSES.length ? Number(value) : UNKNOWN
 }
 
-/** The status of a call whose response has none of gRPC. @param status of HTTP */
+/** The status of gRPC for a response that has none. @param status of HTTP */
 export function grpcStatusOfHttp(status: number): number {
   return OF_HTTP[status] ?? UNKNOWN
 }
@@ -98,7 +98,7 @@ export function grpcStatusOfRefusal(status: number): number {
   return OF_REFUSAL[status] ?? UNKNOWN
 }
 
-/** The status of HTTP that a call counts as where upstreams are judged. */
+/** The status of HTTP as which a call counts for circuit breakers and health. */
 export function httpStatusOfGrpc(status: number): number {
   return AS_HTTP[status] ?? 500
 }

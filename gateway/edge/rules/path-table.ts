@@ -5,14 +5,14 @@ import { compareTemplates, fixedLength, isTemplate, TemplateTree, withoutNames }
 interface PathRow {
   /** Exact path, a template with segments such as `{id}`, or a prefix ending in `/*`. */
   readonly path: string
-  /** Undefined: every method; of a route, every registered one. */
+  /** Undefined: every method, or for a route every registered one. */
   readonly methods: ReadonlySet<string> | undefined
 }
 
 /** The rows that share one path, with different methods. */
 export interface PathEntry<Row> {
   readonly rows: readonly Row[]
-  /** The greater, the more specific: length of the path's fixed part without a closing slash, more for a template. */
+  /** The length of the path's fixed part without a closing slash, plus less than 1 for a template. A more specific path has more. */
   readonly weight: number
 }
 
@@ -67,7 +67,7 @@ export class PathTable<Row extends PathRow> {
     const folded = new TemplateTree<PathEntry<Row>>()
     this.#written.templates = written
     this.#folded.templates = folded
-    // Among rows with equally long fixed text on the left, the last is the most specific.
+    // `rank` decides between rows with equally long fixed text on the left: the most specific come last.
     const ordered = [...Map.groupBy(rows, ({ path }) => withoutNames(path))]
     ordered.sort(([one], [other]) => compareTemplates(other, one))
     for (const [index, [path, same]] of ordered.entries()) {
@@ -116,7 +116,7 @@ function withoutClosingSlash(path: string): string {
 
 const EVERY_METHOD = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 
-/** The value of Allow (RFC 9110 section 10.2.1) for a path; undefined rows are those of the whole server. */
+/** The value of Allow (RFC 9110 section 10.2.1) for a path. Without an entry, it is that of the whole server. */
 export function allowOf(entry: PathEntry<PathRow> | undefined): string {
   const rows = entry?.rows ?? [{ methods: undefined }]
   return [...new Set(rows.flatMap(({ methods }) => [...(methods ?? EVERY_METHOD)]))].join(', ')

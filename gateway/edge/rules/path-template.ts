@@ -10,7 +10,7 @@ export interface ParameterPlace {
   readonly name: string
   /** The segment, from 0. */
   readonly at: number
-  /** Which of the parameters of its segment, from 0. */
+  /** Its number among the parameters of the segment, from 0. */
   readonly index: number
   /** The texts before, between and after the parameters of its segment. */
   readonly fixed: readonly string[]
@@ -53,7 +53,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** Index at which a parameter ends: where the fixed text after it first occurs; -1 when it does not. */
+/** The index at which a parameter ends: where the text after it first occurs (-1: nowhere); for the last one, before the end text. */
 function endOf(
   segment: string,
   fixed: readonly string[],
@@ -74,7 +74,7 @@ export function fixedLength(path: string): number {
   return at === -1 ? path.length : at
 }
 
-/** Equal for templates that match the same paths, whatever they call their parameters. */
+/** A template without the names of its parameters. Templates that match the same paths become equal. */
 export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }

@@ -40,11 +40,11 @@ export class RequestHeaders {
   forwarded: string | undefined = undefined
   /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
-  /** Names, in lower case, that a row must allow: method overrides, and those with more than letters, digits and hyphens. */
+  /** Names, in lower case, that a row must allow: method overrides, and names with other characters than letters, digits and hyphens. */
   oddNames: string[] | undefined = undefined
   /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
-  /** Made of all fields by a later stage, which may take it again for the next request of the connection. */
+  /** Made from all fields by a later stage, which may use it again for the next request of the connection. */
   made: object | undefined = undefined
 }
 
@@ -73,7 +73,7 @@ export function readRequestHeaders(
       headers.oddNames.push(lower)
     }
   }
-  // A trace that Connection names ends here: the service is told of a new one.
+  // If Connection names `traceparent`, the trace ends here and the service gets a new one.
   if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
     headers.traceparent = undefined
   headers.hasValidHost = isValidHost(headers.host)
@@ -111,7 +111,7 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
   }
 }
 
-/** A field value as UTF-8 where its bytes are that, else as it was read: each byte as a character of latin1. */
+/** A field value decoded as UTF-8, or unchanged (as latin1) if its bytes are not UTF-8. */
 function decoded(value: string): string {
   const bytes = Buffer.from(value, 'latin1')
   return isUtf8(bytes) ? bytes.toString('utf8') : value

@@ -3,10 +3,10 @@ import { randomHex } from '../syntax/random-hex.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
-/** Bound of the count in the fourth group, 14 bits, which tells ids with the same time and third group apart. */
+/** Bound of `count`: 14 bits of the fourth group, which tell ids of the same time apart. */
 const COUNT_LIMIT = 2 ** 14
 
-/** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */
+/** The time of the last id. Ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */
 let lastMs = 0
 let count = COUNT_LIMIT
 /** Time, version and random digits. */

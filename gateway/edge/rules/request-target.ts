@@ -11,7 +11,7 @@ export interface Target {
 }
 
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
-/** Visible ASCII without backslash, `;` (a parameter) and question mark, which was split off. */
+/** Visible ASCII without backslash, `#` and `;` (a parameter). The query was split off before. */
 const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
 /** `ACCEPTED_PATH` and `;`. */
 const ACCEPTED_WITH_PARAMETERS = /^[!"$-[\]-~]*$/
@@ -43,7 +43,7 @@ export function readTarget(raw: string, leniency?: PathLeniency): Target | strin
     : { path, query, authority }
 }
 
-/** Path and query of a target as they were written; of an absolute one without a path, `/`. */
+/** Path and query of a target as they were written. An absolute target without a path gets `/`. */
 export function originForm(raw: string): string {
   if (raw.startsWith('/')) return raw
   const rest = raw.replace(ABSOLUTE_FORM, '')

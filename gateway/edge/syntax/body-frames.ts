@@ -6,7 +6,7 @@ const MAX_JOINED_BYTES = 4096
 const FEW_BYTES = 16
 /** A shorter chunk has hardly more data than frame. */
 const TINY_BYTES = 8
-/** A number of more digits would not be exact. */
+/** Enough hexadecimal digits for every real body, and few enough for an exact number. */
 const MAX_SIZE_DIGITS = 12
 const MAX_EXTENSION_BYTES = 4096
 const CR = 0x0d
@@ -84,7 +84,7 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /** Takes the next data, up to `dataEnd`. Moves the data of short chunks that follow to that end. @returns where it stopped */
+  /** Takes the next data, up to `dataEnd`. Joins the data of short chunks that follow to it. @returns where it stopped */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)
     this.#taken(at - from)

@@ -35,7 +35,7 @@ export function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09
 }
 
-/** Decodes percent-encoded UTF-8; undefined for what is none, such as a part that ends within an octet. */
+/** Decodes percent-encoded UTF-8; undefined for text that is not UTF-8, such as a part that ends within an octet. */
 export function percentDecoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text)

@@ -29,7 +29,7 @@ function lowerOf(name: string): string {
   return lower
 }
 
-/** @throws TypeError when the name is not a token or the value not text: a line feed would inject a field. */
+/** Makes a field of any text. @throws TypeError when the name is not a token or the value not text: a line feed would inject a field. */
 export function checkedField(name: string, value: string): Field {
   if (!isToken(name)) throw new TypeError('a field name that is not a token')
   if (!isText(value)) throw new TypeError(`a control character in ${name}`)

@@ -15,11 +15,11 @@ export interface HeadReader {
   readonly noStartLine: string
   /** Tells whether a valid first line may begin like this. */
   mayBegin(text: string): boolean
-  /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
+  /** Takes the first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
   startLine(all: string, start: number, end: number): string | undefined
-  /** Forgets what the fields of the head before said: the next ones differ. */
+  /** Forgets what the fields of the previous head said: the next ones differ. */
   forgetFields(): void
-  /** The next field, as received without the white space around its value. @returns as above. */
+  /** Takes the next field, as received without the white space around its value. @returns as `startLine` does. */
   field(field: Field): string | undefined
 }
 
@@ -27,8 +27,8 @@ export interface HeadReader {
  * Reads the head of a message, or the trailers after its last chunk, in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF
  * alone, a folded line is refused, a field name is a token with its colon right behind it, and no control character stands anywhere.
  *
- * When all fields equal those of the connection's previous head, to the byte, they are not parsed again: the head gets the same list, so
- * that what was made of it serves again. Where some differ, a line that equals the one at the same place gives the same `Field`.
+ * When all field lines equal those of the connection's previous head, they are not parsed again: the head gets the same list, so that
+ * what was made of the list can be used again. When some differ, a line that equals the previous one at its place gives the same `Field`.
  */
 export class HeadParser {
   /** Why the head is refused; undefined while it is valid. */
@@ -48,9 +48,9 @@ export class HeadParser {
   #count = 0
   /** The fields of the previous head. */
   #known: Field[] = []
-  /** The lines of those fields with the empty line; empty when there were too many, they came in pieces, or others have come since. */
+  /** The lines of `#known` with the empty line. Empty when they were too many or came in pieces, or when others have come since. */
   #knownLines = ''
-  /** Where the fields begin in the text that is being read; -1: in an earlier one. */
+  /** Where the fields begin in the text that is being read; -1 when they began in an earlier text. */
   #fieldsAt = -1
   #lines = ''
   /** The beginning of a line whose end has not come. */
@@ -71,7 +71,7 @@ export class HeadParser {
     this.#restart('start line')
   }
 
-  /** Trailers must obey the rules of fields, and are then dropped. */
+  /** Begins trailers. They must obey the rules of fields, and are then dropped. */
   beginTrailers(): void {
     this.#restart('trailers')
   }
@@ -91,7 +91,7 @@ export class HeadParser {
     return this.read(bytes.toString('latin1', from, Math.min(to, from + PIECE_BYTES)))
   }
 
-  /** Between two heads: keeps only the fields that may come again. */
+  /** Keeps, between two heads, only the fields that may come again. */
   rest(): void {
     const { fields } = this
     this.fields = []
@@ -106,7 +106,7 @@ export class HeadParser {
     return this.#knownLines !== ''
   }
 
-  /** @param text latin1 @returns how many bytes belong to the head; all of them while it is neither `whole` nor has a `fault` */
+  /** @param text latin1 @returns how many bytes belong to the head; all of them while the head has neither ended nor a fault */
   read(text: string): number {
     const carried = this.#carried.length
     const all = carried === 0 ? text : this.#carried + text
@@ -235,7 +235,7 @@ export class HeadParser {
   }
 }
 
-/** The text is latin1, so every character is in the table. */
+/** The kinds of one character. The text is latin1, so every character is in the table. */
 function bitsAt(all: string, at: number): number {
   return CHARACTERS[all.charCodeAt(at)] as number
 }

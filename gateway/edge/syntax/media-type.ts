@@ -1,6 +1,6 @@
 import { withoutSpaceAround } from './characters.ts'
 
-/** By name; names and values in lower case. */
+/** Parameters by name; names and values are in lower case. */
 export type MediaParameters = ReadonlyMap<string, string>
 
 /** `;name=value`, `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). Backslashes in quotes are refused: readers differ about them. */
@@ -11,7 +11,7 @@ export function bareMediaType(text: string): string {
   return withoutSpaceAround(text.split(';')[0] ?? '').toLowerCase()
 }
 
-/** @returns undefined where they can be read in more than one way, or one is there twice */
+/** @returns undefined where the parameters can be read in more than one way, or one is repeated */
 export function mediaParametersOf(text: string): MediaParameters | undefined {
   const written = withoutSpaceAround(text).toLowerCase()
   const parameters = new Map<string, string>()

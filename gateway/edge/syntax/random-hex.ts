@@ -6,8 +6,8 @@ let digits = ''
 let used = 0
 
 /**
- * At most 2,048 random lower-case hexadecimal digits, never given out twice. The system is asked for many at once, and parts of a
- * text cost less than texts of their own.
+ * Random lower-case hexadecimal digits, at most 2,048, never given out twice. We ask the system for many at once, and a part of
+ * their text costs less than a new text.
  */
 export function randomHex(count: number): string {
   if (used + count > digits.length) {

@@ -1,4 +1,4 @@
-/** Can be in one `Slots` at a time. */
+/** An object that can be in one `Slots` at a time. */
 export interface Slotted {
   /** Its position. Written by `Slots` only. */
   slot: number
@@ -12,7 +12,7 @@ export class Slots<T extends Slotted> {
     return this.#all.length
   }
 
-  /** @param place below `size`. Removals change who is where. */
+  /** @param place below `size`. A removal moves another object. */
   at(place: number): T | undefined {
     return this.#all[place]
   }
@@ -31,7 +31,7 @@ export class Slots<T extends Slotted> {
     }
   }
 
-  /** From the last to the first. `visit` may remove any of them. */
+  /** Visits all, from the last to the first. `visit` may remove any of them. */
   visitAll(visit: (one: T) => void): void {
     for (let i = this.#all.length - 1; i >= 0; i--) {
       const one = this.#all[i]

@@ -27,14 +27,14 @@ const STRING = /"(?:[ !#-[\]-~]|\\["\\])*"/y
 const TOKEN = /[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*/y
 const BYTES = /:[A-Za-z0-9+/]*={0,2}:/y
 const FLAG = /\?[01]/y
-/** The kinds of an item by its first character; others may be a token or a number. */
+/** The pattern of an item by its first character. With another first character, it may be a token or a number. */
 const KINDS: Readonly<Record<string, RegExp>> = { '"': STRING, ':': BYTES, '?': FLAG }
 const SPACES_AND_TABS = /[ \t]*/y
 const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
 const NO_PARAMETERS: FieldItem['parameters'] = new Map()
 
 /**
- * Parses a dictionary (RFC 9651 section 3.2), the lines of the field joined by commas. Undefined for anything else. RFC 9651
+ * Parses a dictionary (RFC 9651 section 3.2) from the lines of a field, joined by commas. Undefined for anything else. RFC 9651
  * allows a repeated key and non-canonical base64. Both are undefined here: two readers could take two values.
  */
 export function parseDictionary(text: string): FieldDictionary | undefined {
@@ -64,7 +64,7 @@ export function parseItem(text: string): FieldItem | undefined {
   return reader.isOver ? item : undefined
 }
 
-/** RFC 9651 section 4.1.2. */
+/** Writes a dictionary (RFC 9651 section 4.1.2). */
 export function serializeDictionary(members: FieldDictionary): string {
   return [...members]
     .map(([key, { item, text }]) => key + (item?.value === true ? text.slice(2) : `=${text}`))

@@ -3,7 +3,7 @@ import { fieldsOf } from '../../asn1/certificate.ts'
 import { membersIn, oidOf, TAG } from '../../asn1/der.ts'
 
 const NO_NAMES = { dns: [], uri: [] }
-/** Node quotes a name like JSON when it holds characters that could look like its end (CVE-2021-44532). */
+/** One name, as Node writes it. Node quotes it like JSON when it holds characters that could look like its end (CVE-2021-44532). */
 const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 
 /** The subject as an RFC 4514 string, such as `CN=bank-b,O=Bank B,C=DE`; empty without one. Characters beyond ASCII stay. */

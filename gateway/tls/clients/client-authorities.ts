@@ -69,7 +69,7 @@ function readList(der: Buffer): RevocationList | string {
   }
 }
 
-/** Once there is any list, OpenSSL refuses every certificate whose authority has none. */
+/** Checks that every authority has a list: once there is any list, OpenSSL refuses every certificate whose authority has none. */
 function checkSigners(lists: readonly RevocationList[], { file, findings, authorities }: ListCheck): void {
   const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
   for (const [index, row] of ties.entries()) {
@@ -77,7 +77,7 @@ function checkSigners(lists: readonly RevocationList[], { file, findings, author
     if (row.includes('proved')) continue
     if (row.includes('named'))
       findings.warn(`${name} is signed with an algorithm that is not checked at load`)
-    // It may belong to an intermediate authority whose certificate the clients send.
+    // The list may belong to an intermediate authority whose certificate the clients send.
     else findings.warn(`${name} is signed by none of the client authorities`)
   }
   for (const [index, authority] of authorities.entries()) {

@@ -6,8 +6,8 @@ import { subjectOf } from './certificate-names.ts'
 import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
- * True when authorities are not all in one line, each issued by the one above it: several could issue a certificate with one
- * name, so a name alone does not identify a client. Certificates with the same key are one authority.
+ * True when the authorities do not form one line, in which each is issued by the one above it. Then several could issue certificates
+ * with the same name, and a name alone does not identify a client. Certificates with the same key are one authority.
  */
 export function areIndependent(certificates: readonly X509Certificate[]): boolean {
   const keyOf = ({ publicKey }: X509Certificate) =>

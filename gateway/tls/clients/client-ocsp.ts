@@ -17,7 +17,7 @@ interface Answer {
 }
 
 interface Known extends Answer {
-  /** Time from which a request has the responder asked again, but does not wait. */
+  /** Time from which a request asks the responder again, but does not wait for it. */
   readonly againMs: number
 }
 
@@ -44,7 +44,7 @@ const DEADLINE_MS = 3000
 const CONNECTIONS = 4
 const MAX_RESPONDERS = 64
 const MAX_CERTIFICATES = 10_000
-/** Limit for answers without nextUpdate, which responders make anew each time. An older one may be a replay. */
+/** Longest age of an answer without nextUpdate. Responders make such answers anew each time, so an older one may be a replay. */
 const MAX_AGE_WITHOUT_END_MS = 10 * MINUTE_MS
 const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
 const MAX_PAUSE_MS = 60 * MINUTE_MS
@@ -52,7 +52,7 @@ const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
 const MAX_SILENCES = 3
 
-/** Asks if client certificates were revoked (RFC 6960): only about the leaf, only its own responder, without a nonce. */
+/** Asks whether client certificates were revoked (RFC 6960): only about the leaf, only the responder that it names, without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
   /** Answers by thumbprint, the oldest first. */
@@ -71,7 +71,7 @@ export class ClientOcsp {
     return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
   }
 
-  /** Adds the last answer to the verdict about a certificate. Has the responder asked again in time. */
+  /** Adds the last answer to the verdict about a certificate. Asks the responder again in time. */
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
     const nowMs = this.#options.clock()
@@ -108,7 +108,7 @@ export class ClientOcsp {
     return asking
   }
 
-  /** Merges an answer with the one before. A failure replaces no answer: a good one counts to its end, others until the next answer. */
+  /** Merges an answer with the previous one. After a failure, a good answer counts to its end, and a refusal until the next answer. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
     const { thisUpdateMs: sinceMs = nowMs } = answer

@@ -2,17 +2,17 @@ import type { X509Certificate } from 'node:crypto'
 import { extensionOf } from '../../asn1/certificate.ts'
 import { type Der, membersIn, TAG } from '../../asn1/der.ts'
 
-/** The certificates of its authority that a partitioned revocation list covers (RFC 5280 section 5.2.5). */
+/** The part of an authority's certificates that a partitioned revocation list covers (RFC 5280 section 5.2.5). */
 export interface ListScope {
   /** The extension in hex; lists of one scope replace one another. */
   readonly key: string
-  /** Distribution points, as DER in hex. A certificate must name one of them. Undefined: it need name none. */
+  /** Distribution points, as DER in hex. A certificate must name one of them. Undefined: it need not name any. */
   readonly points: ReadonlySet<string> | undefined
   readonly only: 'users' | 'authorities' | undefined
 }
 
 const CRL_DISTRIBUTION_POINTS = '2.5.29.31'
-/** Implicit tags of an IssuingDistributionPoint. Others stand for some reasons only, other issuers or attribute certificates. */
+/** Implicit tags of an IssuingDistributionPoint. Its other tags limit a list to some reasons, other issuers or attribute certificates. */
 const [POINT, USERS, AUTHORITIES] = [0xa0, 0x81, 0x82]
 /** cRLIssuer of a DistributionPoint: another authority signs the list. */
 const OTHER_ISSUER = 0xa2

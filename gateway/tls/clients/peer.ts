@@ -9,7 +9,7 @@ export interface PeerCertificate {
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
-  /** Refused only because `tls.clientOcsp` is hard and its responder gives no good answer. */
+  /** Refused only because `tls.clientOcsp` is hard and the responder of the certificate gives no good answer. */
   readonly isUnchecked?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
@@ -62,12 +62,12 @@ interface CachedPeer {
   readonly trust: ClientTrust
 }
 
-/** Null: the client sent no certificate; none can come later. */
+/** Verdicts by connection. Null when the client sent no certificate: none can come later. */
 const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The client certificate of a connection; undefined when the client sent none. The verdict is renewed when authorities or lists
- * were reloaded, or one on the path has expired. A refusal holds for the connection, unless a list has gone out of date since.
+ * The client certificate of a connection; undefined when the client sent none. The verdict is renewed when authorities or lists were
+ * reloaded, or when one on the path has expired. A refusal is final for the connection, unless its cause is a list that went out of date.
  * @param trust in force now; undefined: client certificates are not requested
  */
 export function peerOf(
@@ -136,7 +136,7 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   return found
 }
 
-/** @param code of OpenSSL, though Node's types say Error */
+/** @param code a code of OpenSSL, though Node's types say Error */
 function refusalReason(code: string): string {
   return REASONS.get(code) ?? `the handshake did not take it (${code})`
 }

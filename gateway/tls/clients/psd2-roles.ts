@@ -53,7 +53,7 @@ function rolesIn([roles, ...authority]: readonly Der[]): readonly string[] {
   return [...found]
 }
 
-/** Pairs of identifier and name. Each role is a sequence; older profiles have all roles in one. */
+/** Pairs of identifier and name. Each role is a sequence; older profiles have all roles in one sequence. */
 function pairsIn(roles: Der | undefined): readonly (readonly Der[])[] {
   const parts = membersIn(roles, TAG.sequence).map((part) => membersIn(part, TAG.sequence))
   if (parts.length === 0 || parts.some(({ length }) => length === 0 || length % 2 === 1))

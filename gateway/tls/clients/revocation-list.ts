@@ -6,7 +6,7 @@ import { type ListScope, readScope } from './list-scope.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
-  /** The name of its authority: its DER, in hex. */
+  /** The name of its authority, as DER in hex. */
   readonly issuer: string
   readonly thisUpdateMs: number
   /** After this time OpenSSL accepts no certificate of its authority. Undefined: the list sets no end. */
@@ -132,7 +132,7 @@ export function listsOf(authority: X509Certificate, lists: readonly RevocationLi
   return { proved, named }
 }
 
-/** Lists may be long, so each signature is verified once per authority, not per connection. */
+/** Most remembered ties of one list. A list may be long, so its signature is verified once per authority, not per connection. */
 const MAX_TIES = 256
 const TIES = new WeakMap<RevocationList, Map<string, Tie>>()
 

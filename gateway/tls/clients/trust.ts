@@ -6,7 +6,7 @@ import { listsOf, type RevocationList, tieOf } from './revocation-list.ts'
 export interface ClientTrust {
   readonly authorities: readonly X509Certificate[]
   readonly lists: readonly RevocationList[]
-  /** There are independent authorities, so it matters which one issued a certificate. */
+  /** True when there are independent authorities, so that it matters which one issued a certificate. */
   readonly independent: boolean
 }
 
@@ -97,7 +97,7 @@ function firstScopeEndMs(lists: readonly RevocationList[]): number {
   return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))
 }
 
-/** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */
+/** The only temporary fault, unless the handshake found it: once the list is renewed, the certificate is accepted again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
 const NEVER = Number.POSITIVE_INFINITY

@@ -10,7 +10,7 @@ import {
   SERVER_AUTH,
 } from './throw-away-ca.ts'
 
-/** Writes certificates for trying mutual TLS locally. Without `force` old ones stay, and are named in `present`. */
+/** Writes certificates for trying mutual TLS locally. Without `force`, writes nothing if some are there, and names them in `present`. */
 export async function makeDemoCertificates(
   directory: string,
   force: boolean,

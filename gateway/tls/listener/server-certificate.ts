@@ -3,7 +3,7 @@ import type { Fault } from '../../config/faults.ts'
 import { type Dated, faultAt, timeFault } from '../../config/rules/certificate-times.ts'
 import { type PemBlock, readPem } from './pem.ts'
 
-/** A certificate that is not valid now gets a warning and no fault: the clock may be wrong. */
+/** The warning about a certificate that is not valid now. It is no fault: the clock may be wrong. */
 export function timeWarning({ file, path, reason }: Fault): string {
   return `${file}: ${path} ${reason}`
 }

@@ -7,7 +7,7 @@ export interface DayKey {
 }
 
 const DAY_MS = 86_400_000
-/** Where the days of a file's secret begin: 2026-01-01. */
+/** The day of the first key that is made from a file's secret: 2026-01-01. */
 const FIRST_DAY = 20_454
 /** 2126-01-01. A later clock is wrong, and to hash day by day up to it would take too long. */
 const LAST_DAY = FIRST_DAY + 36_524

@@ -144,7 +144,7 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
     ecdhCurve: GROUPS,
     honorCipherOrder: true,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
-    // Equal in all processes: otherwise a session is resumed only by the one that began it.
+    // Equal in all processes: otherwise only the process that began a session can resume it.
     sessionIdContext: 'countersign',
     sessionTimeout: SESSION_SECONDS,
   }
@@ -156,7 +156,7 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
   return options
 }
 
-/** Node reads only one revocation list per string, so each block is passed on its own. */
+/** Splits a file into its blocks: Node reads only one revocation list per string. */
 function blocksOf(pem: string): string[] {
   const blocks = readPem(pem)
   return typeof blocks === 'string' ? [] : blocks.map(({ text }) => text)
@@ -179,7 +179,7 @@ function summaryOf(
   }
 }
 
-/** Client certificates are requested but not required: `peerOf` judges them, so that a bad one gets a proper HTTP response. */
+/** The listener's options. Client certificates are not required: `peerOf` judges them, so that a bad one gets an HTTP response. */
 export function listenerOptions(
   { secure, trust }: TlsMaterial,
   { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: Settings['http2'] },

@@ -19,7 +19,7 @@ export class Revoked extends Error {
 }
 /** The authority says that it has issued no such certificate. */
 export class Unknown extends Error {}
-/** Longer ones slow every handshake; a usual one has one or two kilobytes. */
+/** Most bytes of a response. A longer one would slow every handshake; a usual one has one or two kilobytes. */
 export const MAX_RESPONSE_BYTES = 64 * 1024
 /** How far the clock of the authority may be ahead of ours. */
 const MAX_SKEW_MS = 300_000
@@ -86,7 +86,7 @@ function basicResponse(response: Buffer): Der {
 
 function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der[] {
   const members = data.members()
-  // Before the responses: version, which may be left out, the responder's name or key, and the time.
+  // Before the responses stand the version (optional), the responder's name or key, and the time.
   const responses = members[members[0]?.tag === VERSION ? 3 : 2]
   for (const response of membersIn(responses, TAG.sequence)) {
     const single = membersIn(response, TAG.sequence)
@@ -110,7 +110,7 @@ function keyBytes(key: KeyObject): Buffer {
   return bitsOf(bits)
 }
 
-/** Content of a BIT STRING of whole bytes, whose first byte says so. */
+/** The content of a BIT STRING. Its first byte must say that it has whole bytes only. */
 function bitsOf(bits: Der | undefined): Buffer {
   const { content } = expectTag(bits, TAG.bits)
   if (content[0] !== 0)

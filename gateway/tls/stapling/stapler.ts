@@ -15,13 +15,13 @@ interface StaplerOptions {
   readonly clock: () => number
   /** Called when another response is to be sent from now on; undefined: none. */
   readonly onStaple: (staple: Staple | undefined) => void
-  /** Called with the fault for which the last offered response cannot be sent; undefined: it can be sent. */
+  /** Called with the reason why the last offered response cannot be sent; undefined when it can. */
   readonly onVerdict: (fault: string | undefined) => void
 }
 
 /**
- * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good response while it
- * holds, unless the authority has revoked the certificate.
+ * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good response while that one
+ * is valid, unless the authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions

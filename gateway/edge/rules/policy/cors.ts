@@ -12,9 +12,9 @@ export interface Cors {
   readonly methods: ReadonlySet<string>
   /** In lower case. */
   readonly headers: ReadonlySet<string>
-  /** Header lines of every response to an allowed origin, after the one that names it. */
+  /** Header lines of every response to an allowed origin, after the line that names the origin. */
   readonly lines: string
-  /** Further lines of the response to a preflight; the browser itself compares what they permit. */
+  /** Further lines of the response to a preflight. The browser itself checks whether they permit its request. */
   readonly preflightLines: string
 }
 
@@ -28,7 +28,7 @@ export interface CorsTerms {
   readonly maxAgeSeconds: number
 }
 
-/** Response fields that give a browser permissions: the gateway's replace the service's. */
+/** Response fields that give a browser permissions: those of the gateway replace those of the service. */
 export const CORS_RESPONSE_FIELDS: readonly string[] = [
   'access-control-allow-credentials',
   'access-control-allow-headers',
@@ -72,7 +72,7 @@ export function corsOf(terms: CorsTerms): Cors {
   }
 }
 
-/** `https://*.example.com`: one label or several in place of the star. `http://localhost:*`: any port, or none. */
+/** Compiles an origin. In `https://*.example.com` the star is one label or several; in `http://localhost:*` it is any port, or none. */
 function patternOf(origin: string): RegExp {
   const escaped = origin.replace(/[.[\]]/g, '\\$&')
   const labels = '[a-z0-9-]+(?:\\.[a-z0-9-]+)*'
@@ -102,13 +102,13 @@ export function corsLines(cors: Cors, fields: readonly Field[]): string {
   return `Access-Control-Allow-Origin: ${origin}\r\n${cors.lines}${VARY}`
 }
 
-/** The question of a browser before a request of another origin. */
+/** The question of a browser before a cross-origin request. */
 interface Preflight {
   readonly origin: string
   readonly requestedMethod: string
 }
 
-/** The thing that a preflight asks for and the route does not permit, for the log; undefined: nothing. */
+/** Why the route does not permit what a preflight asks for, for the log; undefined when it permits all. */
 export function whyNotPermitted(
   { methods, headers }: Cors,
   { origin, requestedMethod }: Preflight,
@@ -122,7 +122,7 @@ export function whyNotPermitted(
   return methods.has(requestedMethod) ? undefined : `"cors.methods" lacks ${shown(requestedMethod)}, ${found}`
 }
 
-/** @returns undefined for any other request */
+/** Reads a preflight. @returns undefined for any other request */
 export function preflightIn(method: string, fields: readonly Field[]): Preflight | undefined {
   if (method !== 'OPTIONS') return undefined
   const origin = valueIn(fields, 'origin')

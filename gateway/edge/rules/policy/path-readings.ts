@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isPlainPath, type PathLeniency, withoutDotSegments } from '../canonical-path.ts'
 
-/** Allows requests of a route more than the edge rules do. Plain data; each is off unless the route says otherwise. */
+/** Allows more in requests of a route than the edge rules. Plain data; each exception is off unless the route says otherwise. */
 export interface Leniency extends PathLeniency {
   /** True allows `_` in the names of request fields. */
   readonly underscoreNames: boolean
@@ -43,7 +43,7 @@ export function withoutParameters(path: string): string {
   return path.replace(/;[^/]*/g, '')
 }
 
-/** Steps by which services read a path otherwise than as it is written. */
+/** Steps that a service may take before it reads a path. */
 const STEPS: readonly ((path: string) => string)[] = [
   withoutParameters,
   (path) => path.replace(/\/{2,}/g, '/'),
@@ -57,12 +57,12 @@ const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for, decoded up to twice, with each of `STEPS` taken or not, in any order. They are
- * spelled as paths of rows are.
+ * Every path that a service may take a written path for. The service may decode it up to twice, and take any of `STEPS` in any order.
+ * The results are spelled like the paths of rows.
  *
  * @param written as it stands in a request, without the query
  * @returns undefined when readers do not agree on where it leads: it names a host, is no text once decoded, has too many readings, or
- * is too long to look at them
+ * is too long
  */
 export function rawReadingsOf(written: string): ReadonlySet<string> | undefined {
   if (isPlainPath(written)) return new Set([written])
@@ -85,10 +85,10 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
   return readings
 }
 
-/** In URLs a host stands behind two slashes or a backslash at the start. */
+/** Text that does not begin with one slash (in URLs, more slashes name a host), or has a control character or a `%u` escape. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
-/** What the path of a row has percent-encoded. In a path that was decoded, that includes the per cent sign. */
+/** Text that the path of a row has percent-encoded. In a decoded path (`NOT_PLAIN`), the percent sign is encoded too. */
 const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 

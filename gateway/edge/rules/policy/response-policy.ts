@@ -1,8 +1,8 @@
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /**
- * The headers of every response but `X-Request-ID`, names and values in turn. The contract asks for `X-XSS-Protection`. Browsers ignore
- * HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
+ * The headers of every response, without `X-Request-ID`: names and values in turn. The contract asks for `X-XSS-Protection`. Browsers
+ * ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
  */
 export const MANDATORY_HEADERS: readonly string[] = [
   'Strict-Transport-Security',
@@ -17,7 +17,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream may not set: ours, those that a cache obeys before ours, and those that tell its software. */
+/** Names, in lower case, that an upstream may not set: ours, those that a cache prefers to ours, and those that name its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
@@ -34,7 +34,7 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'x-powered-by',
 ])
 
-/** Names, in lower case, of the fields in which the gateway signs a response: the service's own do not pass there. */
+/** Names, in lower case, of the fields in which the gateway signs a response. It drops the service's own then. */
 export const SIGNED_RESPONSE_FIELDS: readonly string[] = [
   'content-digest',
   'digest',
@@ -58,7 +58,7 @@ interface ResponseHeaders {
   readonly crossOriginOpenerPolicy?: string | undefined
   readonly crossOriginEmbedderPolicy?: string | undefined
   readonly crossOriginResourcePolicy?: string | undefined
-  /** True when the service may send clients elsewhere. */
+  /** True when the service may send clients elsewhere by Alt-Svc. */
   readonly altSvc?: boolean | undefined
   /** In the service's responses only. */
   readonly set?: Readonly<Record<string, string>> | undefined
@@ -75,7 +75,7 @@ export interface ForwardedPolicy {
   readonly passesAltSvc: boolean
 }
 
-/** One value of each name: the gateway's replaces the service's. */
+/** Headers with one value: the gateway's value replaces the service's. */
 const REPLACING = {
   referrerPolicy: 'Referrer-Policy',
   permissionsPolicy: 'Permissions-Policy',
@@ -83,7 +83,7 @@ const REPLACING = {
   crossOriginEmbedderPolicy: 'Cross-Origin-Embedder-Policy',
   crossOriginResourcePolicy: 'Cross-Origin-Resource-Policy',
 } as const
-/** Keys by the names, in lower case, of the headers that they write. */
+/** The key that writes a header, by the header's name in lower case. */
 export const KEYED_RESPONSE_FIELDS: ReadonlyMap<string, string> = new Map([
   ...Object.entries(REPLACING).map(([key, name]) => [name.toLowerCase(), key] as const),
   ['content-security-policy', 'contentSecurityPolicy'],

@@ -29,7 +29,7 @@ export interface SendingPolicy {
   readonly added: readonly Field[]
 }
 
-/** The paths that a rewrite leads to, as a row would have them. */
+/** The paths that a rewrite leads to, written like the path of a row. */
 export function patternOf(rewrite: Rewrite): string {
   if ('prefix' in rewrite) return `${rewrite.prefix}/*`
   return rewrite.parts.map((part) => (typeof part === 'string' ? part : `{${part.name}}`)).join('')
@@ -43,8 +43,8 @@ export function rewrittenPath(rewrite: Rewrite, path: string): string {
 }
 
 /**
- * Tells whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A parameter
- * that is a part of a segment may be a dot or half an octet, which would change another segment.
+ * Tells whether the rewritten path leads where the rewrite says, also in services that drop what follows `;` in a segment. A parameter
+ * that is only a part of a segment may be a dot or half an octet. Such text could change another segment.
  */
 export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
   if (rewrite === undefined) return true
@@ -61,7 +61,7 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
 /** A path that names a host in URLs: two slashes at the start, the second perhaps encoded, perhaps with parameters between them. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
-/** Names, in lower case, of request fields that no row lets through, sets or removes, besides hop-by-hop fields. */
+/** Names, in lower case, of request fields that no row may allow, set or remove. Hop-by-hop fields are not listed, but count too. */
 export const OWN_REQUEST_FIELDS: ReadonlySet<string> = new Set([
   'cdn-loop',
   'client-cert',
