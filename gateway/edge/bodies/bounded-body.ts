@@ -48,7 +48,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes > this.#maxBytes
   }
 
-  /** Copies a piece behind others that wait: it would keep its whole read buffer in memory. @returns false when no more should come */
+  /** Copies a piece behind others: uncopied, it would keep its whole read buffer in memory. @returns false when no more should come */
   protected gather(bytes: Buffer, from: number, to: number): boolean {
     for (let at = from; at < to; ) {
       const gathered = this.#gatheringBuffer(to - at)

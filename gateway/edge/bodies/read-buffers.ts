@@ -174,7 +174,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece on. Copies one of the shared buffer, and a short one while the receiver holds others. @returns `false` to pause */
+  /** Passes a piece on: a copy if it is in the shared buffer, or is short and the receiver holds others. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared

@@ -106,7 +106,7 @@ export class ClientNetworks {
     if (isLast) this.#byName.delete(network.name)
   }
 
-  /** Tells whether one more connection or stream has a place without another one leaving. */
+  /** True when one more connection or stream can have a place and no other has to leave. */
   hasRoom(network: ClientNetwork): boolean {
     const { max } = this
     const own = network.isProxy ? 0 : network.part

@@ -37,7 +37,7 @@ export interface OutgoingResponse {
   /**
    * Ends the response with the switch to another protocol that `head` announces.
    *
-   * @param onSwitched called once, when nothing is held any more. Its caller then owns `socket`, which is undefined if the client has gone.
+   * @param onSwitched called once, when nothing is held any more. It then owns `socket`, which is undefined if the client has gone.
    * `unread` has the unread bytes if the client has closed its half; otherwise they are back in the socket.
    */
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void

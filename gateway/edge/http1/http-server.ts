@@ -9,7 +9,7 @@ const HANDSHAKE_MS = 1000
 
 /** Event loop turns without a new connection after which the system's queue counts as empty. */
 const QUIET_TURNS = 3
-/** Emptying the queue ends after this time, however many clients come. A busy machine gets at least this many turns for it. */
+/** Emptying the queue takes at most `LONGEST_MS`, however many clients come. A busy machine gets `LEAST_TURNS` turns all the same. */
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 

@@ -202,7 +202,7 @@ export class RequestLines implements HeadReader {
   /** As received; empty until the request line has been read. */
   target = ''
   version: '1.0' | '1.1' = '1.1'
-  /** Connection has the option `close`, `keep-alive`, `upgrade`. */
+  /** True when Connection has the option: `close`, `keep-alive`, `upgrade`. */
   closes = false
   keeps = false
   upgrades = false

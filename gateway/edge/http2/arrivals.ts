@@ -41,7 +41,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** Begins requests, once all that has come is read: a short body is then complete, and a reset request never begins. */
+  /** Begins requests. Call it when all that has come is read: then a short body is complete, and a reset request never begins. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()

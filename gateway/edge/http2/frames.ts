@@ -116,7 +116,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** So many bytes do not wait for the end of the turn: a writer must see in time that the client takes no more. */
+/** When so many bytes wait, they are written before the end of the turn: a writer must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /** Writes the frames of one turn of the loop as one piece: one system call, one record of TLS. Copying costs less than `cork`. */

@@ -164,7 +164,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   #linger(): void {
     this.#writer.flush()
     this.#lingering = new Lingering(this.socket, this.socket.readableEnded, this.terms.steadyClock())
-    // An ending socket never needs a drain: whatever is left must be taken in time.
+    // An ending socket never has `writableNeedDrain`, so the watch begins here.
     if (this.socket.writableLength > 0) this.#writes.beginUnlessBegun(this.terms.timeouts.idleMs)
   }
 

@@ -44,7 +44,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait: it would keep in memory all that was read with it. A whole body need not wait. */
+  /** Copies a piece that must wait: uncopied, it would keep in memory all that was read with it. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first

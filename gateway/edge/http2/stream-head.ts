@@ -77,7 +77,7 @@ export class StreamHead implements HeadSink {
     if (this.method === 'CONNECT') this.target = this.#pseudo.get(':authority') ?? ''
     else this.#readTarget()
     this.#readHost(this.#pseudo.get(':authority'))
-    // RFC 9113 section 8.2.1 forbids it. Clients of gRPC send it in metadata, and the specification of gRPC lets us strip it.
+    // RFC 9113 section 8.2.1 forbids this white space. Clients of gRPC send it in metadata, and gRPC's specification lets us strip it.
     if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 

@@ -64,8 +64,8 @@ export class StreamTable<S extends { readonly id: number }> {
 export const MAX_STREAMS = 100
 
 /**
- * The place of a stream. `first`: that of its connection. `further`: one of the common room. The others have no place and only get a
- * response: they are beyond the share of their address, or beyond the settings that the client was told.
+ * The place of a stream. `first`: the place of its connection. `further`: another place of the common room. Streams of the other kinds have
+ * no place and are refused: they are beyond the share of their address, or beyond the settings that the client was told.
  */
 export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'
 

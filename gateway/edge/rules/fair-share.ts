@@ -2,8 +2,8 @@
 const UNSHARED = 3 / 4
 
 /**
- * Tells whether one caller has more than its share of a common room. While more than a quarter is free, no caller has. After that,
- * a caller has if it holds more than what is still free. So one caller alone leaves a quarter, and another then leaves an eighth.
+ * Tells whether one caller is over its share of a common room. While more than a quarter is free, nobody is. After that, a caller is over
+ * its share when it holds more than what is still free. So one caller alone leaves a quarter, and another then leaves an eighth.
  */
 export function isOverShare({ own, free, max }: { own: number; free: number; max: number }): boolean {
   return free <= max * (1 - UNSHARED) && own > free

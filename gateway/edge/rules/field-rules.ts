@@ -261,7 +261,7 @@ function learn(lower: string): FieldRule {
   return rule
 }
 
-/** A name that services take for a protected one goes no further, also where a route lets odd names through. */
+/** The rule for an odd name. If services take it for a protected name, it never goes upstream, even if a route lets odd names through. */
 function oddRule(folded: string): FieldRule {
   if (!isProtectedName(folded)) return ODD
   const { upstream, removedAs = folded } = ruleOf(folded)

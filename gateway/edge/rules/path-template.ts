@@ -53,7 +53,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** The index at which a parameter ends: where the text after it first occurs (-1: nowhere); for the last one, before the end text. */
+/** The index at which a parameter ends: where its next text first occurs, or -1. The last one ends where the closing text begins. */
 function endOf(
   segment: string,
   fixed: readonly string[],

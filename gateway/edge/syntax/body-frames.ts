@@ -111,7 +111,7 @@ export class BodyFrames {
     this.dataEnd += length
   }
 
-  /** Reads until data is next, the last chunk's line is over, or a fault. @returns where it stopped. */
+  /** Reads until data is next, the last chunk's line is over, or there is a fault. @returns where it stopped. */
   read(bytes: Uint8Array, from: number, to: number): number {
     let at = from
     while (at < to && this.#state !== DATA && this.#state !== LAST && this.fault === undefined)

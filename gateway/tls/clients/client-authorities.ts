@@ -28,7 +28,7 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
       findings.fault({ file, path, reason: `is not of a certificate authority (${name})` })
     } else if (!authorities.some((issuer) => isIssuer(issuer, authority))) {
       // Node's server does not accept partial chains: it would refuse every client of this authority.
-      const reason = `is of an intermediate authority (${name}): the file must also hold the one that issued it, up to the root`
+      const reason = `is of an intermediate authority (${name}): the file must also hold its issuers, up to the root`
       findings.fault({ file, path, reason })
     }
     const reasonAt = (atMs: number) => timeFault(authority, atMs)

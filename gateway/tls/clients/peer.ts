@@ -67,7 +67,7 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
  * The client certificate of a connection; undefined when the client sent none. The verdict is renewed when authorities or lists were
- * reloaded, or when one on the path has expired. A refusal is final for the connection, unless its cause is a list that went out of date.
+ * reloaded, or when one on the path has expired. A refusal is final for the connection, except one for a list that went out of date later.
  * @param trust in force now; undefined: client certificates are not requested
  */
 export function peerOf(

@@ -20,7 +20,7 @@ export interface RevocationList {
 
 const DELTA = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
-/** May be critical: OpenSSL knows it. */
+/** An extension that may be critical, because OpenSSL knows it. */
 const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 
 /** A list that must not be used; its message is the rest of a sentence about the list. */

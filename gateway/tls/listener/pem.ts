@@ -16,7 +16,7 @@ export function readPem(file: string): readonly PemBlock[] | string {
   const blocks: PemBlock[] = []
   let begun = 0
   let open: { readonly label: string; readonly at: number } | undefined
-  // Line by line: a list of revoked certificates may be longer than the stack of a regular expression.
+  // Read line by line: a long revocation list would overflow the stack of a regular expression.
   for (const [at, line] of lines.entries()) {
     if (!line.includes('-----')) continue
     if (line.startsWith('-----BEGIN ')) begun += 1

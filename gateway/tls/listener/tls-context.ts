@@ -67,7 +67,7 @@ const CIPHERS = [
 
 /** A post-quantum hybrid first, then the groups of RFC 9325 section 4.2.1. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
-/** How long after its full handshake a session can be resumed, within its day: a resumption gives no new ticket. */
+/** How long after its full handshake a session can be resumed, but not beyond its day. A resumption gives no new ticket. */
 const SESSION_SECONDS = 7200
 
 /** Makes the listener's material from the files, or reports all faults of all files together. */

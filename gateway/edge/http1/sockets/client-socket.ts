@@ -71,7 +71,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives a reader what comes. @returns a function that ends this and puts unread bytes back, or returns them if the client has ended */
+/** Gives a reader what comes. @returns a function that ends this: it pauses the socket, and puts unread bytes back or returns them */
 export function readClient(
   socket: Socket,
   reader: ClientReader,
