@@ -5,7 +5,7 @@ import { endOfText, parseCheckedJson } from './checked-json.ts'
 export interface FoundMember {
   /** Text of its value, with numbers as they are written. */
   readonly source?: string
-  /** A member's name that differs from the pointer's only in letter case or behind a NUL: some services may take it instead. */
+  /** A member's name that differs from the name in the pointer only in letter case or behind a NUL: some services may take it instead. */
   readonly odd?: string
 }
 

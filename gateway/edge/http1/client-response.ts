@@ -66,7 +66,7 @@ export class ClientResponse implements OutgoingResponse {
     if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines}\r\n`)
   }
 
-  /** Sends something that the client ignores, unless a response has begun. */
+  /** Unless a response has begun, sends something that the client ignores. */
   probe(): void {
     if (this.#request.version === '1.1' && !this.headersSent) this.writeInterim(100, '')
   }

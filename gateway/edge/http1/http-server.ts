@@ -7,7 +7,7 @@ import { acceptClientSockets } from './sockets/client-socket.ts'
 /** Time that a drain leaves for TLS handshakes: enough for an honest client from anywhere. */
 const HANDSHAKE_MS = 1000
 
-/** Event loop turns without a new connection after which the system's queue counts as empty. */
+/** After so many turns of the event loop without a new connection, the system's queue counts as empty. */
 const QUIET_TURNS = 3
 /** Emptying the queue takes at most `LONGEST_MS`, however many clients come. A busy machine gets `LEAST_TURNS` turns all the same. */
 const LONGEST_MS = 500

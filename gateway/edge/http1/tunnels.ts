@@ -27,7 +27,7 @@ export interface TunnelTerms {
 export class Tunnels extends FairPermits {
   readonly #steadyClock: () => number
   readonly #open: Deadlines<Tunnel>
-  /** Set when all tunnels were ended, for one that begins later because its response was held. */
+  /** Set once all tunnels were ended. It also ends a tunnel that begins later because its response was held. */
   #endedAll: TunnelEnd | undefined = undefined
 
   /** @param steadyClock monotonic, milliseconds */

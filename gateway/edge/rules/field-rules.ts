@@ -21,7 +21,7 @@ interface FieldRule {
   readonly once: number
   /** True when repeats count as one field with a list. */
   readonly joined: boolean
-  /** True when the field passes only where a row lets it: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
+  /** True when the field passes only if a row allows it: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
   /** Its name, or the name of its family (`x-auth-*`), in the log of removed fields. Undefined when its removal is not logged. */

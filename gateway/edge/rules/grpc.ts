@@ -1,7 +1,7 @@
 import { type Field, valueIn } from '../syntax/field.ts'
 import type { HttpVersion } from './request-headers.ts'
 
-/** Media type of gRPC. `application/grpc-web` is none, because its trailers are in the body. */
+/** Media type of gRPC. `application/grpc-web` is not one, because its trailers are in the body. */
 const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?[ \t]*(?:;|$)/i
 const TIMEOUT = /^(\d{1,8})([HMSmun])$/
 const STATUS = /^\d{1,2}$/

@@ -32,7 +32,7 @@ export function withoutNominated(fields: readonly Field[]): readonly Field[] {
 
 const NUMBER = /^\d{1,15}$/
 
-/** Tells whether an OPTIONS request asks the gateway itself (RFC 9110 section 7.6.2): it may not be forwarded any more. */
+/** Tells whether an OPTIONS request is for the gateway itself, because it must not be forwarded any more (RFC 9110 section 7.6.2). */
 export function endsHere(fields: readonly Field[]): boolean {
   return fields.some(
     ({ lower, value }) => lower === 'max-forwards' && NUMBER.test(value) && Number(value) === 0,

@@ -30,7 +30,7 @@ export interface TlsMaterial {
   readonly secure: SecureContextOptions
   /** For `peerOf`; undefined when client certificates are not requested. */
   readonly trust: ClientTrust | undefined
-  /** What the keys of session tickets are made of, if other gateways have it too. */
+  /** The secret from which the keys of session tickets follow, if other gateways share it. */
   readonly sharedTickets: DayKey | undefined
   readonly chain: Chain
   readonly summary: TlsSummary
@@ -44,7 +44,7 @@ interface TlsSummary {
     readonly subject: string
     /** SHA-256 of the DER, in hex. */
     readonly thumbprint: string
-    /** `gateway_tls_certificate_expiry_timestamp_seconds`. */
+    /** The value of `gateway_tls_certificate_expiry_timestamp_seconds`. */
     readonly notAfterSeconds: number
   }
   readonly clientAuthorities: readonly string[]
@@ -53,7 +53,7 @@ interface TlsSummary {
   readonly ticketKeyId?: string
 }
 
-/** The suites of TLS 1.3, and those RFC 9325 section 4.2 recommends for TLS 1.2; security level 2 is 112 bits. */
+/** The suites of TLS 1.3, and those that RFC 9325 section 4.2 recommends for TLS 1.2. Security level 2 is 112 bits. */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',

@@ -42,7 +42,7 @@ const STATUS: ReadonlyMap<number, string> = new Map([
 
 /**
  * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now.
- * @param lifeMs how long it holds when it does not say so itself
+ * @param lifeMs how long a response holds that does not say so itself
  * @throws Revoked @throws Unknown @throws Error
  */
 export function checkOcspResponse(

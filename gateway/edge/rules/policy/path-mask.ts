@@ -26,7 +26,7 @@ export function pathMask(template: string, masked: readonly string[], key: strin
   }
 }
 
-/** The first segment of a path, up to an encoded slash or the like; empty where a template has a parameter there. */
+/** The first segment of a path, up to an encoded slash or the like. Just `/` if a template has a parameter there. */
 export function firstSegment(path: string, templates: readonly string[]): string {
   if (!path.startsWith('/')) return path
   return templates.some((template) => isTemplate(segmentsOf(template)[0] ?? ''))
