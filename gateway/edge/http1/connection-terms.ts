@@ -45,7 +45,7 @@ export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
 /** A connection of HTTP/2, as its listener sees it. */
 export interface ServedConnection extends Timed, Activity {
   readonly socket: Socket
-  /** Begins no more requests, and closes when those that have begun are finished. */
+  /** Takes no more requests, and closes when those that it has taken are finished. */
   retire(): void
 }
 

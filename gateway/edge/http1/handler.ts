@@ -41,7 +41,7 @@ export interface OutgoingResponse {
    * `unread` has the unread bytes if the client has closed its half; otherwise they are back in the socket.
    */
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
-  /** Lets no further request begin on this connection. Has an effect until the head is written. */
+  /** Takes no further requests over this connection. Has an effect until the head is written. */
   retireConnection(): void
   /** Breaks off, so that no client takes a part for the whole. @param isLate true when the client was late: HTTP/2 has a code for it */
   breakOff(isLate?: boolean): void

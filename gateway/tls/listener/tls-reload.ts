@@ -64,7 +64,7 @@ interface TlsReloadOptions extends Pick<ReloadOptions<TlsMaterial>, 'swap' | 'on
 
 /**
  * Puts changed files in force. A certificate and a key that do not fit are read again first: they change one after the other.
- * Revocation lists wait for no other file. A certificate or list that is valid now is not replaced by one that is not.
+ * Revocation lists wait for no other file. Only a newer list may replace something valid without being valid itself.
  */
 export function tlsReloader({ files, loaded, clock, ...options }: TlsReloadOptions): Reloader<TlsMaterial> {
   const watched = PARTS.flatMap((part) => {
