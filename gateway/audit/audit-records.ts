@@ -1,9 +1,9 @@
 import type { RefusalCode } from '../refusals.ts'
 import { signatureAt } from './signature-records.ts'
 
-/** Lines of the audit trail: NDJSON (one object of RFC 8259 a line), UTF-8. Fields keep one order: recovery compares bytes. */
+/** The audit trail is NDJSON: each line is a JSON object (RFC 8259) in UTF-8. Fields keep one order: recovery compares bytes. */
 
-/** Facts of both records of an exchange. Strings may hold any character: they are escaped here. */
+/** Facts that API_REQUEST and API_RESPONSE share. Strings up to `userAgent` may hold any character: they are escaped here. */
 export interface RequestFacts {
   readonly requestId: string
   /** Start of the request, ISO 8601 with milliseconds: the same in both records. */
@@ -16,7 +16,7 @@ export interface RequestFacts {
   readonly ip: string
   /** As received, empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
-  /** The session of the caller's token as 22 characters (`sessionNames`): never the id that the token has. */
+  /** 22 characters for the session of the caller's token (see `sessionNames`). The id in the token itself is not recorded. */
   readonly sessionId?: string | undefined
   /** `x-fapi-interaction-id`, a UUID. */
   readonly interactionId?: string | undefined
@@ -29,7 +29,7 @@ export interface RequestFacts {
 /** Optional members that only API_RESPONSE has. */
 interface ResponseEnd {
   readonly refusalCode?: RefusalCode | undefined
-  /** A client that the refused credential names and does not prove. */
+  /** The client that a refused credential names but does not prove. */
   readonly claimedClient?: string | undefined
   readonly decisionId?: string | undefined
   readonly replayOf?: string | undefined
@@ -40,25 +40,25 @@ export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
   readonly pid: number
-  /** Requests that are open at this line; at 0 recovery reads no further back. */
+  /** Requests that are open at this line. When it is 0, recovery reads no further back. */
   readonly open: number
   readonly cutBytes?: number | undefined
   /** API_RESPONSE records written for requests of an earlier run that had none. */
   readonly recovered?: number | undefined
   readonly damagedLines?: number | undefined
-  /** Requests that were open when the file was rotated and whose file was not found. */
+  /** Open requests that an earlier line counts but that are in none of the files found. */
   readonly unresolved?: number | undefined
   /** `false` when no lock could be taken: nobody would notice a second gateway on this file. */
   readonly locked?: boolean | undefined
-  /** Requests refused since the AUDIT_STOP before, because they could not be recorded. */
+  /** Requests refused since the previous AUDIT_STOP, because they could not be recorded. */
   readonly refused?: number | undefined
   readonly continues?: string | undefined
-  /** `true`: the file before was removed while it was written, and up to a second of records with it. */
+  /** `true`: the previous file was removed while it was written. Up to a second of records is lost with it. */
   readonly removed?: true | undefined
   /** Offset of the system's clock (RFC 5905), and the program that said so. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
-  /** The clock was set back while the file before was written, by at least so much: its lines are not in the order of time. */
+  /** The clock was set back by at least this much while the previous file was written: its lines are not in order of time. */
   readonly clockSetBackMs?: number | undefined
 }
 
@@ -81,16 +81,16 @@ interface StoreFacts {
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
-  /** When the store could first not be written, unless at `timestamp`; ISO 8601. */
+  /** When the outage of the store began, ISO 8601; undefined in the first record of an outage. */
   readonly since?: string | undefined
 }
 
 export const RECORD_HEAD = '{"type":"'
 export const START_HEAD = '{"type":"AUDIT_START",'
 export const STOP_HEAD = '{"type":"AUDIT_STOP",'
-/** A longer line is no record, and is not parsed: for a line of brackets a parser takes fifty times its length in memory. */
+/** A longer line is no record, and is not parsed: to parse a line of brackets takes fifty times its length in memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
+/** Last member of AUDIT_START and AUDIT_STOP. Raise it when an older gateway could misread the new lines at its recovery. */
 export const TRAIL_FORMAT = 4
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
@@ -157,12 +157,11 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE: the request's fields. `"statusCode"`, `"duration"` and members of a refusal stand before the optional members;
- * `"grpcStatus"`, `"decisionId"` and `"replayOf"` stand last.
- * Made from the request's line, which is five times faster than building the fields again.
- * @param durationMs written with at most three decimals; 0 when it is negative or not finite @param grpcStatus at most two
- * digits; undefined: no call of gRPC @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request
- * that first got the response
+ * API_RESPONSE has the request's fields. `statusCode`, `duration` and members of a refusal come before its optional members;
+ * `grpcStatus`, `decisionId` and `replayOf` come last. To copy the request's line is five times faster than to build it again.
+ * @param durationMs written with at most three decimals; written as 0 when it is negative or not finite
+ * @param grpcStatus has at most two digits; undefined when the call is not gRPC
+ * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response
  */
 export function responseTo(
   requestLine: string,
@@ -224,7 +223,7 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** Index behind the members that the request has too. Keys of later members cannot stand in a value either. */
+/** Index behind the members that the request also has. No value can hold the keys of later members: its quotes are escaped. */
 function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
   const decisionId = line.lastIndexOf(DECISION_ID_KEY)

@@ -1,9 +1,9 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Heap of threads that seal or ask witnesses. Input from others can exhaust the memory of such a thread only. */
+/** Limits for threads that seal or ask witnesses. Input from others can exhaust only the memory of such a thread. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Must not be less. Every thread has 32 MiB for young objects. While less than that is free below this limit, V8 marks old
-  // objects without end: that took a sixth of the CPU time of the gateway.
+  // Must not be less. While less than 32 MiB (the space for young objects) is free below this limit, V8 marks old objects
+  // without end: that took a sixth of the CPU time of the gateway.
   maxOldGenerationSizeMb: 128,
 }
 
@@ -21,7 +21,7 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread that does not keep the process alive. One that dies is started again after a second; each further wait is twice as
+ * A thread that does not keep the process alive. After its death it is started again in a second. Each further wait is twice as
  * long, up to a minute. A thread that lived for a minute resets the wait.
  */
 export class BackgroundThread<Message, News> {

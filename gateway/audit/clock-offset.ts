@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 
-/** How far the system's clock is from the time of its reference, as a program of the system tells it. */
+/** Difference between the system's clock and its reference, as a program of the system tells it. */
 export interface ClockOffset {
   /** To be added to the clock (the offset of RFC 5905), with three decimals. */
   readonly clockOffsetMs: number
@@ -47,7 +47,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The start keeps this thread busy: one timer could fire before an answer that came long ago is read.
+    // The gateway's start keeps this thread busy: a single timer could fire before it reads an answer that has already come.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()
@@ -70,14 +70,14 @@ function chronyOffsetMs(output: string): number | undefined {
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)
 }
 
-/** `leap=00, offset=-0.123`: in milliseconds. With leap 11, 3 or `leap_alarm` the clock is not synchronised. */
+/** `leap=00, offset=-0.123`: the offset is in milliseconds. With leap 11, 3 or `leap_alarm` the clock is not synchronised. */
 function ntpOffsetMs(output: string): number | undefined {
   const leap = /\bleap=(\w+)/.exec(output)?.[1]
   if (leap === undefined || leap === '11' || leap === '3' || leap === 'leap_alarm') return undefined
   return rounded(/\boffset=([-+.\d]+)/.exec(output)?.[1], 1)
 }
 
-/** `Offset: -1.353ms`; longer ones have several parts, as `+1min 2.003s`. Before the first packet there is no such line. */
+/** `Offset: -1.353ms`; a long offset has several parts: `+1min 2.003s`. Before the first packet there is no such line. */
 function timesyncOffsetMs(output: string): number | undefined {
   const [, sign, span] = /^\s*Offset: ([-+])(.+)$/m.exec(output) ?? []
   if (span === undefined) return undefined

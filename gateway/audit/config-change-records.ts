@@ -10,7 +10,7 @@ interface ConfigChangeFacts {
   readonly after: readonly object[]
 }
 
-/** Owner and time of change of the file as it was read. If its mode says so, others can write it too. */
+/** Owner of the file, and when it was last changed. Users other than the owner may be able to write it too. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
   readonly modified: string
@@ -23,7 +23,7 @@ const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
  * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one line is too small. A long
- * row is divided into its keys, a long list into halves. A long single value becomes its length and SHA-256.
+ * entry is divided into its keys, a long list into halves. A long single value is replaced by its length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {
   const { timestamp, file, writer, before, after } = facts

@@ -22,7 +22,7 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
 /**
  * Begins the trail in the order that loses nothing: lock, repair, open, append missing responses, AUDIT_START. A full disk does
  * not stop the start: the trail is then not `writable`.
- * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it
+ * @throws Error that names the file, when it cannot be used, belongs to others, or is written by another process
  */
 export function openTrail(options: OpenOptions): Trail {
   return begun(options, false).trail
@@ -80,7 +80,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   }
 }
 
-/** Locks the trail: a second writer would close the open requests of the first, and cut off a line that it is writing. */
+/** Locks the trail. Without a lock, a second writer would close open requests of the first and cut off its unfinished line. */
 function lockTrail(file: string): ProcessLock {
   const path = `${realPathOf(file)}.lock`
   return takeProcessLock({

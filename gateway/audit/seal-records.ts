@@ -2,7 +2,7 @@
 export type SealNews =
   /** The tree over the first `size` lines of the trail stands in a signed checkpoint. `root` is base64. */
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
-  /** Sealed lines are no longer in the trail. `found`: lines up to the last one that was found; undefined: none was. */
+  /** Sealed lines are no longer in the trail. `found`: number of lines up to the last one found; undefined when none was. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
   /** Number of records that were sealed as the files had them, since nobody had handed them over. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }

@@ -20,9 +20,9 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Called when `count` records of a type are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called when others have written to the trail, and at each start until the file begun for that reason is rotated. */
+  /** Called when others have written to the trail; then also at each start until the new file is rotated. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
-  /** Called at the start when the process before has not stopped in order. */
+  /** Called at the start when the previous process did not stop in order. */
   onCrash?(): void
 }

@@ -18,12 +18,12 @@ const RESPONSE_TIMEOUT_MS = 5000
 
 /**
  * The audit trail: a file of lines, which this process alone writes.
- * `append` is for requests: the line is in the file, or the caller refuses the request. `settle` is for what has happened: a
+ * `append` is for requests: if the line cannot be written, the caller refuses the request. `settle` is for what has happened: a
  * line that cannot be written stays pending. Pending lines are responses of requests in flight, so their number is bounded.
  * An AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused enclose an outage or a rotation. Both
  * tell recovery how many requests are open.
- * What a failed write left of a line is cut off. Where that cannot be done (standard output, an append-only file) the rest of
- * the line is written first.
+ * If a failed write left a part of a line, that part is cut off. Where that cannot be done (standard output, an append-only
+ * file), the next write begins with the rest of the line.
  * Standard output is never recovered. A full blocking pipe stops the gateway.
  */
 export class Trail {
@@ -84,7 +84,7 @@ export class Trail {
     this.#trailFile.follow(seals)
   }
 
-  /** The inode of the file; undefined when the file is not ours to rotate, or not now. */
+  /** The inode of the file; undefined when it cannot be rotated: on standard output, or while suspended or closed. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
@@ -101,8 +101,8 @@ export class Trail {
 
   /**
    * Records the API_REQUEST of a request that can still be refused.
-   * @returns a `Commit` to wait for; undefined (`buffered`): go on; an error: the line is not recorded, and no API_RESPONSE
-   * must follow
+   * @returns a `Commit` to wait for, or undefined when there is no wait (`buffered`). After an error the line is not recorded,
+   * and no API_RESPONSE may follow
    */
   append(record: string): Error | Commit | undefined {
     if (this.recheck()) return this.#policy.add(record)
@@ -122,7 +122,7 @@ export class Trail {
     return undefined
   }
 
-  /** Settles a record that each file has once. @param subject what it is about, by identity */
+  /** Settles a record that each file has once. @param subject object that the record is about, compared by identity */
   settleOnce(subject: object, record: () => string): void {
     const { sink } = this.#trailFile
     const subjects = this.#recorded.get(sink) ?? new WeakSet()
@@ -174,7 +174,7 @@ export class Trail {
     return this.#outage.recheck()
   }
 
-  /** Continues in a new file of the same name after a rename (SIGHUP), if it can. @param clockSetBackMs of the old file */
+  /** Continues in a new file of the same name after a rename (SIGHUP), if it can. @param clockSetBackMs see `StartFacts` */
   reopen(clockSetBackMs?: number): void {
     const { file, onFault } = this.#options
     const trailFile = this.#trailFile
@@ -198,8 +198,8 @@ export class Trail {
 
   /**
    * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
-   * AUDIT_START and the lines that the old one did not take. With `synced` the caller has the right to commit.
-   * @throws Error that names the file: the old one is kept. Error of the system: the old one could not be synced or closed
+   * AUDIT_START and the lines that the old one did not take. With `synced` the caller holds the right to commit.
+   * @throws Error that names the file, when the old one is kept; Error of the system, when that could not be synced or closed
    */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
@@ -211,7 +211,7 @@ export class Trail {
       return
     }
     try {
-      // A power cut could take the whole file otherwise.
+      // Otherwise a power cut could remove the whole file.
       if (syncs) syncDirectoryOf(file)
     } catch (error) {
       next.close()
@@ -231,8 +231,8 @@ export class Trail {
   }
 
   /**
-   * Stops writing, with AUDIT_STOP, and gives up the lock. Until `goOn` or `leaveTo` requests cannot be recorded, and responses
-   * stay pending. @returns why it failed; the trail continues
+   * Stops writing, with AUDIT_STOP, and gives up the lock. Until `goOn` or `leaveTo`, requests cannot be recorded and responses
+   * stay pending. @returns an error when it failed: the trail then continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
     const error = await this.#stop(reason)
@@ -263,13 +263,13 @@ export class Trail {
     return error
   }
 
-  /** Continues after `suspend`. Without the lock, `maintain` tries again. */
+  /** Continues after `suspend`. If that fails, `maintain` tries again. */
   goOn(): void {
     const { file, onFault } = this.#options
     if (!this.#suspended) return
     this.#wantsBack = true
     try {
-      // Standard output and devices have none.
+      // Standard output and devices have no lock.
       if (this.#lock !== undefined) {
         this.#lock = this.#lock.renewed()
         cutTornLine(file)

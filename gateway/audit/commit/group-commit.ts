@@ -14,10 +14,10 @@ interface GroupCommitOptions {
 }
 
 /**
- * Durability `written` and `synced`: one write at the end of a turn of the event loop hands its lines to the operating system.
- * With `synced` one `fdatasync` in the thread pool commits them; later lines are the next group. A growing group waits a few
- * turns: under load that halves the syncs. Only one group is committed at a time, so uncommitted lines are the last in the
- * file and can be cut off: after a failed `fdatasync` the kernel may have dropped pages, and the next call would report success.
+ * Durability `written` and `synced`: at the end of a turn of the event loop, one write hands all lines to the operating system.
+ * With `synced` one `fdatasync` in the thread pool then commits them as a group. A growing group waits a few turns, which
+ * halves the syncs under load. Only one group is committed at a time, so its lines are the last in the file. A failed
+ * `fdatasync` cuts them off: the kernel may have dropped pages, and a second call would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions
@@ -153,7 +153,7 @@ export class GroupCommit implements CommitPolicy {
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
 
-/** Durability `buffered`: lines are written together after 5 ms or 64 KiB. No request waits for them; a crash loses them. */
+/** Durability `buffered`: lines are written together after 5 ms or 65,536 UTF-16 units. No request waits; a crash loses lines. */
 export class BufferedCommit implements CommitPolicy {
   readonly #parts: Omit<GroupCommitOptions, 'syncs'>
   #lines: string[] = []

@@ -26,7 +26,7 @@ type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
 interface CommitFault {
   readonly error: Error
-  /** Written lines. They have been cut off again, except for those that `TrailFile` says stayed. */
+  /** Lines that were written and then cut off, except those that stayed (`wholeLines` and `torn` of `TrailFile`). */
   readonly tried: readonly string[]
   readonly waiting: readonly string[]
 }
@@ -34,7 +34,7 @@ interface CommitFault {
 /** State of a trail that cannot be written. Responses stay pending; an AUDIT_STOP and an AUDIT_START enclose the outage. */
 export class Outage {
   readonly #options: OutageOptions
-  /** Records that could not be written, in their order. A line that is in the file in part comes first. */
+  /** Records that could not be written, in their order. If a part of a line is in the file, that line comes first. */
   #pending: (string | PendingStop)[] = []
   #hasFailed = false
   writable = true
@@ -58,7 +58,7 @@ export class Outage {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
-  /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. @param open the predecessor's requests */
+  /** Writes the responses that recovery found missing, then AUDIT_START. @param open number of the predecessor's open requests */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
     const error = this.flush()
@@ -135,13 +135,13 @@ export class Outage {
   /** Goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // Called twice when the first new file was never written: its facts are kept.
+    // A second call comes when the first new file was never written: what the first call said is kept.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false
   }
 
-  /** Calls back once nothing is pending, or with an error `timeoutMs` into an outage: no crash may take what a client has seen. */
+  /** Calls back once nothing is pending, or with an error after `timeoutMs` of outage. A crash must not lose what clients saw. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
@@ -207,7 +207,7 @@ export class Outage {
     this.#suspended = false
   }
 
-  /** Ends for a trail that another process continues. @returns the lines that it must write, and what to call then */
+  /** Ends, because another process continues. @returns the lines that the other must write, and a function to call after that */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
     const lines = this.#pending.filter((record) => typeof record === 'string')
     this.#pending = []
@@ -236,7 +236,7 @@ export class Outage {
       const pid = process.pid
       const line = typeof record === 'string' ? record : stopRecord({ ...record, pid, open: trailFile.open })
       error = this.#put(line)
-      // A part of it may be in the file: the rest must be of the same line.
+      // If a part of the line is in the file, the next write must begin with the same line.
       if (error !== undefined && trailFile.torn) this.#pending[done] = line
       if (error !== undefined) break
       done++
@@ -300,7 +300,7 @@ export class Outage {
   }
 }
 
-/** Sorts the lines of a failed commit. A request with its response among them is not refused. @param inFile lines that stay */
+/** Sorts the lines of a failed commit. A request whose response is among them is not refused. @param inFile lines that stay */
 function sortFailed(lines: readonly string[], inFile: readonly string[]) {
   const responses = new Map<string | undefined, number>()
   for (const line of lines) {

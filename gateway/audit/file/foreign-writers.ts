@@ -27,7 +27,7 @@ const ROTATION_MS = 60_000
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Our file, and since when an empty file, or none, has had its name. */
+  /** Our file after a rename by others, and when `find` first saw an empty file or no file under its name. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */
@@ -63,7 +63,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** Looks for another file in the place of ours. An empty one, or none, is a rotation by others in progress. */
+  /** Looks for another file in the place of ours. An empty file or no file means that others are just rotating ours. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
@@ -104,7 +104,7 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the place of the trail's file, and begins a new one. @throws Error of the system */
+/** Renames what stands in the place of the trail's file, and begins a new file. @throws Error of the system */
 function beginAnew(
   file: string,
   own: { readonly inode: string; readonly path: string },

@@ -21,8 +21,8 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * Finds the file before `file`: the one with the inode `continues`, if it is given; else (killed during a rotation) the newest
- * with its name and a suffix.
+ * Finds the previous file of the trail: the one with the inode `continues`. Without an inode (the gateway was killed during a
+ * rotation) it is the newest one whose name is that of `file` and a suffix.
  * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
  */
 export function rotatedFile(
@@ -35,7 +35,7 @@ export function rotatedFile(
   if (continues !== undefined) {
     const found = (all: Candidates) =>
       all.get(continues)?.find((one) => isNew(one) && isTrail(one.path, continues))?.path
-    // Others may have renamed it since then.
+    // Others may have renamed it since the listing.
     return found(candidates) ?? found(candidatesIn(dirname(file)))
   }
   let newest: Candidate | undefined

@@ -15,11 +15,11 @@ export type FilePlace = { readonly inode: string; readonly end: number }
 
 /** Seals the trail while it is written. Gets the written lines, so that none is read back from a file that others may change. */
 export interface TrailSeals {
-  /** Begins: from now on committed lines behind the trail's `told` come through `wrote`. */
+  /** Begins to seal. From now on `wrote` gets the committed lines behind the trail's `told`. */
   begin(): void
   /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
-  /** How often the seals have begun or ended a rewrite of bytes in place. Odd during one. */
+  /** Counts each begin and each end of a rewrite of bytes in place: odd during a rewrite. */
   mends(): number
   /** Says that later lines go into another, empty file. */
   moved(inode: string): void
@@ -86,7 +86,7 @@ export class TrailFile {
     if (found !== this.#end || isChanged) {
       const at = this.#end
       this.#changedAtMs = undefined
-      // Foreign bytes are reported once where there can be no new file.
+      // So foreign bytes are reported only once, also when no new file can be begun.
       this.#end = found
       this.#isEndForeign = true
       this.onForeign(at, found)
@@ -201,7 +201,7 @@ export class TrailFile {
     return { end: this.#end, open: this.open, inode: this.sink.inode }
   }
 
-  /** Continues in `next`. @param first its first lines @returns the one before, to be closed */
+  /** Continues in `next`. @param first its first lines @returns the previous file, which the caller closes */
   moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
     const old = this.sink
     this.endCommit()

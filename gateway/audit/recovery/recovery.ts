@@ -19,7 +19,7 @@ export interface Recovery {
   readonly records: readonly string[]
   readonly cutBytes: number
   readonly damagedLines: number
-  /** Open requests that were counted but are in no file found. */
+  /** Open requests that a line counts but that are in none of the files found. */
   readonly unresolved: number
   /** End of the file at an orderly stop, and its size with foreign bytes behind it. */
   readonly foreign?: { readonly at: number; readonly found: number } | undefined
@@ -27,8 +27,8 @@ export interface Recovery {
 
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
- * records before AUDIT_START: then even a killed start loses nothing. Reads backwards, also in rotated, uncompressed
- * files of the directory, back to a line that says that no request before it was open.
+ * records before AUDIT_START: then even a killed start loses nothing. Reads backwards to a line that shows that all open
+ * requests were found, also in rotated, uncompressed files of the directory.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
 export function recover(file: string): Recovery {
@@ -62,7 +62,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** Files that hold the open requests of a trail in use. @param file its name; it may have been renamed @throws Error that names it */
+/** Finds the files with open requests of a trail in use. @param file name, even if it was renamed @throws Error that names it */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {

@@ -13,7 +13,7 @@ export interface Progress {
 export interface PacedRoundsOptions {
   readonly directory: string
   readonly everyMs: number
-  /** Default 1 s; doubles with each retry, up to `everyMs` or five minutes. */
+  /** Default 1 s; doubles with each retry, up to `everyMs`, but at most five minutes. */
   readonly firstRetryMs?: number
   readonly reports: { progress(progress: Progress): void }
 }
@@ -23,7 +23,7 @@ const LAST_RETRY_MS = 300_000
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Has new checkpoints attested in rounds, one after the other, and retries those that failed. */
+/** Has new checkpoints attested in rounds, one after the other, and retries failed rounds. */
 export abstract class PacedRounds {
   protected progress: Progress
   protected readonly aborted = new AbortController()
@@ -37,7 +37,7 @@ export abstract class PacedRounds {
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param last the newest attested checkpoint of a run before, and its age */
+  /** @param last the newest checkpoint attested in an earlier run, and its age */
   constructor(
     options: PacedRoundsOptions,
     last: { readonly size: number; readonly ageMs: number } | undefined,
@@ -60,7 +60,7 @@ export abstract class PacedRounds {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress
     this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
-    // A restored backup may have a smaller tree: witnesses then say what they have seen.
+    // The tree may be smaller, from a restored backup: a witness then answers that it has seen a larger one.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
       this.#isWanted = true
@@ -103,7 +103,7 @@ export abstract class PacedRounds {
     const { everyMs, firstRetryMs = FIRST_RETRY_MS } = this.#options
     const nowMs = performance.now()
     const begins = this.#isWanted && nowMs >= this.#begunMs + everyMs
-    // Timers can be early, and long waits are cut.
+    // Timers can fire early, and long waits are divided.
     if (!begins && nowMs < this.#retryMs) return this.#schedule()
     this.#isRunning = true
     if (begins) {

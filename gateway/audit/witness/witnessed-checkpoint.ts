@@ -47,7 +47,7 @@ function checkpointIn(file: string): Checkpoint | undefined {
   }
 }
 
-/** Verifies only signatures of witnesses. @throws NoteFault when one is wrong, or it is no checkpoint */
+/** Verifies only signatures of witnesses. @throws NoteFault when one is wrong, or the bytes are no checkpoint */
 export function readWitnessed(
   bytes: Uint8Array,
   witnesses: readonly NoteVerifier[],
@@ -59,7 +59,7 @@ export function readWitnessed(
   }
 }
 
-/** The witnessed checkpoint of an earlier run; undefined when there is none of this log, or none signed by a quorum of these. */
+/** The witnessed checkpoint of an earlier run; undefined when none is of this log with signatures of a quorum. */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

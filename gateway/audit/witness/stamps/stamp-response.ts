@@ -25,8 +25,8 @@ const TST_INFO = '1.2.840.113549.1.9.16.1.4'
 const MAX_TEXT = 200
 
 /**
- * Checks a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816): granted, for this hash and nonce, signed by a time-stamping
- * certificate of an authority. Revocation and path constraints are for `openssl ts -verify`.
+ * Checks that a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816) is granted, is for this hash and nonce, and is signed with a
+ * time-stamping certificate of an authority. `openssl ts -verify` also checks revocation and path constraints.
  * @throws Error that says what is wrong
  */
 export function checkStamp(response: Buffer, expected: ExpectedStamp): Stamp {
@@ -137,7 +137,7 @@ function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const signer = signerAmong(certificates, byType)
   const { name, verifies } = readSignatureAlgorithm(signatureAlgorithm, digest)
   if (verifies === undefined) throw new Error(`the signature algorithm ${name} is not accepted`)
-  // What is signed has the tag of a set (RFC 5652 section 5.4).
+  // The signed bytes begin with the tag of a set (RFC 5652 section 5.4).
   const data = Buffer.concat([Buffer.from([TAG.set]), attributeSet.bytes.subarray(1)])
   if (!verifies(signer.publicKey, data, expectTag(signature, TAG.octets).content))
     throw new Error('the signature of the time stamp is wrong')
