@@ -46,7 +46,7 @@ function parseProof(text: string): TlogProof {
 }
 
 /**
- * Proves each line by the last checkpoint that witnesses have signed, if it covers them all, else by the last one.
+ * Proves each line by the last checkpoint that witnesses have signed, if that covers all lines; else by the newest checkpoint.
  *
  * @throws EvidenceFault when a line is not sealed yet, or the log is damaged; Error when a file cannot be read
  */
@@ -112,7 +112,7 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
-/** Says why the key alone does not prove a line to be in the log. @throws Error when a file cannot be read */
+/** Says why the key alone does not prove that a line is in the log, if so. @throws Error when a file cannot be read */
 export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
   try {
     return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]

@@ -13,7 +13,7 @@ import { HeadParser, type HeadReader } from '../edge/syntax/head-parser.ts'
 import { ResponseLines } from '../upstream/http1/response-parser.ts'
 import type { AuditLine } from './records/audit-line.ts'
 
-/** A message as it was sent, or would have been over HTTP/1.1. */
+/** A message in the form that it has over HTTP/1.1. */
 interface Sent {
   readonly fields: readonly Field[]
   readonly body: Buffer
@@ -94,7 +94,7 @@ export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | 
   return body.length === 0 ? undefined : 'it has a body, but the signed message had none'
 }
 
-/** Tells a detached JWS from a signature of RFC 9421, whose parameters begin with a list. */
+/** True for a detached JWS. The parameters of a signature of RFC 9421 begin with a list. */
 function isJws({ params }: Pick<MessageSignature, 'params'>): boolean {
   return !params.startsWith('(')
 }
@@ -120,7 +120,7 @@ function jwsIn(fields: readonly Field[], label: string): readonly MessageSignatu
   return [{ label, components: [], covered: new Set(), params, value, created: Number(iat) }]
 }
 
-/** Compares the body of the request with what the response was signed with. @returns what is wrong */
+/** Compares the body of the request with the digest that the signature of the response covers. @returns what is wrong */
 function requestFault({ fields, body }: Sent, { covered }: MessageSignature): string | undefined {
   if (covered.has('"content-digest";req'))
     return digestFault(combinedValue(fields, 'content-digest') ?? '', body)

@@ -13,7 +13,7 @@ export interface TrailFiles {
   readonly segments: readonly Segment[]
   /** True when the audit file was named: all segments belong to it. */
   readonly isWhole: boolean
-  /** True when every segment that exists was named: the first line must be that of the trail. */
+  /** True when every segment that exists was named. Then the first line must be the first line of the trail. */
   readonly beginsWhole: boolean
 }
 

@@ -93,7 +93,7 @@ export class AppendLog {
     this.isTorn = false
   }
 
-  /** Closes `file`, which was moved or may be. */
+  /** Closes `file`: it was moved, or may be moved from now on. */
   leave(): void {
     const fd = this.#opened
     this.#opened = undefined
@@ -110,7 +110,7 @@ export class AppendLog {
     try {
       if (fd !== undefined) closeSync(fd)
     } catch (error) {
-      // A network's file system may tell only now that it has no room.
+      // A network file system may report only now that it has no room.
       this.isFailing = true
       this.#options.onFault(error)
     }

@@ -10,7 +10,7 @@ interface RememberedKeysOptions {
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Clock that judges whether what a key stands for is fresh. It may be set back. Default: `clock`. */
+  /** Clock by which the caller judges the age of what a key stands for. It may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
@@ -24,11 +24,11 @@ const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
  * Keys that are remembered for a fixed time, in memory and, with a store, in a file: a restart or `kill -9` loses none. After
- * each lifetime the file replaces the one before it, so the disk holds at most two lifetimes.
+ * each lifetime a new file begins, and only the previous one is kept: the disk holds at most two lifetimes of keys.
  * The wall clock never makes a key expire: `clock` measures its age while a gateway runs, and at a start the newest key in the
- * file counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
- * Where the wall clock is set back, by a day at most, keys are remembered until they are over by both clocks. A process that
- * starts meanwhile does not know that.
+ * file counts as new. So a wrong clock erases nothing. Time while no gateway runs does not count.
+ * If the wall clock is set back, by at most a day, keys are remembered until they have expired by both clocks. A process that
+ * starts later does not know of the set-back.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
@@ -36,7 +36,7 @@ export class RememberedKeys {
   #lifetimeMs: number
   /** Keys with the time when they came, oldest first. */
   readonly #keys = new Map<string, number>()
-  /** Keys that are over by `clock`, but not by the wall clock, which was set back. */
+  /** Keys that have expired by `clock`, but not by the wall clock, which was set back. */
   readonly #held = new Map<string, number>()
   /** Wall clock minus `clock`. */
   #aheadMs: number
@@ -68,7 +68,7 @@ export class RememberedKeys {
     if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs
   }
 
-  /** Number of keys, with expired ones that have not been swept yet. */
+  /** Number of keys, including expired ones that have not been swept yet. */
   get size(): number {
     return this.#keys.size + this.#held.size
   }
@@ -78,7 +78,7 @@ export class RememberedKeys {
     return this.#keys.get(key) ?? (this.#held.size === 0 ? undefined : this.#held.get(key))
   }
 
-  /** @returns whether a key of that time is over by both clocks */
+  /** @returns whether a key that was added at `atMs` has expired by both clocks */
   isOver(atMs: number): boolean {
     const nowMs = this.#options.clock()
     if (nowMs < atMs + this.#lifetimeMs) return false

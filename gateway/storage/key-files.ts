@@ -60,7 +60,7 @@ export class KeyFiles {
   readonly #reserve: Reserve | undefined
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
-  /** True once this run has written the file, with every key remembered then. */
+  /** True once this run has written the file with every key that was remembered at that time. */
   #isComplete = false
   #isExposed = false
 

@@ -135,7 +135,7 @@ export function makeDirectory(directory: string): void {
   syncNames(parent)
 }
 
-/** Syncs a directory that the gateway may read. */
+/** Syncs a directory, unless the gateway may not read it. */
 function syncNames(directory: string): void {
   try {
     syncDirectory(directory)

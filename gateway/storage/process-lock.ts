@@ -28,7 +28,7 @@ const held = new Set<DatabaseSync>()
 
 /**
  * Takes an exclusive lock between processes, without waiting. If it cannot, the result is not `held` and says why.
- * SQLite takes this lock of the kernel (fcntl, POSIX "Advisory record locking"), because Node has no call for it. It ends
+ * SQLite takes this lock of the kernel (fcntl, POSIX "Advisory record locking"), because Node has no call for it. The lock ends
  * with the process and is never stale.
  * @throws Error `whenTaken`, when another process holds the lock
  */

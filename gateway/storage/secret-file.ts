@@ -14,7 +14,7 @@ export function existingOrNew(file: string): string {
 }
 
 /**
- * Makes a file, mode 0600. Even if the process is killed, it is whole or missing, unless its disk has no hard links.
+ * Makes a file, mode 0600. Even if the process is killed, the file is whole or missing, unless its disk has no hard links.
  * When two processes make it, the first file stays. @returns false when it is there already @throws Error of the system
  */
 export function makeOnce(file: string, content: string | Uint8Array): boolean {

@@ -34,7 +34,7 @@ export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs:
   return Buffer.concat([uint64(timestamp), sign(null, message, key)])
 }
 
-/** The 1312 bytes of FIPS 204. @param key an ML-DSA-44 public key */
+/** The 1312 bytes of the key (FIPS 204). @param key an ML-DSA-44 public key */
 export function rawMlDsa44Key(key: KeyObject): Buffer {
   return key.export({ format: 'der', type: 'spki' }).subarray(ML_DSA_44_SPKI.length)
 }

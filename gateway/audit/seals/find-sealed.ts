@@ -13,7 +13,7 @@ const MANY_LEAVES = 65_536
 
 export interface SealGap {
   readonly size: number
-  /** Leaves up to the last one that was found in the trail; undefined: none was. */
+  /** Number of leaves up to the last one found in the trail; undefined when none was. */
   readonly found: number | undefined
 }
 
@@ -49,7 +49,7 @@ export class LastLeaves {
   }
 }
 
-/** Finds where in the trail sealing goes on. A new log begins with the oldest segment, or the open one if another cannot be read. */
+/** Finds where in the trail sealing goes on. A new log begins with the oldest segment, or the open one if any cannot be read. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {
@@ -78,7 +78,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/** Finds the last line that is one of these leaves. Lines can be alike, so the line before, if any, must be the leaf before. */
+/** Finds the last line that is one of these leaves. Lines can be equal, so the line before must be the leaf before, if any. */
 async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined

@@ -8,7 +8,7 @@ export const HASH_BYTES = 32
 export const LEAF_PREFIX = 0
 export const NODE_PREFIX = 1
 
-/** A hash as text has one character (U+0000 to U+00FF) a byte. In Node this is twice as fast to make as a buffer. */
+/** A hash as text, with one character (U+0000 to U+00FF) for each byte. In Node this is twice as fast to make as a buffer. */
 export type HashText = string
 
 /** Without a length, each call of `hash` checks whether the algorithm needs one: a tenth of its time for 65 bytes. */
@@ -45,7 +45,7 @@ export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }
 
-/** @param lineBytes of the whole line with its `\n` @param sha256Hex of the same */
+/** @param lineBytes length of the whole line with its `\n` @param sha256Hex hash of the same bytes */
 export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }

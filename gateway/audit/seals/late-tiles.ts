@@ -16,9 +16,9 @@ import { rootOf } from './tree-edge.ts'
 const LATE_MS = 40_000
 /** Tiles that one call syncs: twice as many as a checkpoint has, so that none falls behind. */
 const MAX_SYNCS = 256
-/** Number of tiles after which the mark is replaced. */
+/** Number of tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024
-/** Tiles before a lost one whose leaves give its place in the trail. */
+/** Number of tiles before a lost one. Their leaves are looked for in the trail, to find where the lost one begins. */
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
@@ -26,8 +26,8 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
  * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
- * destroy those of the last minute: the next start makes them again (`recover`) from the trail, which was synced before the
- * checkpoint, and compares them with the tiles above. The file `unsynced-tiles`, synced before them, says where to begin.
+ * destroy those of the last minute. The next start makes them again from the trail (`recover`), which is already synced, and
+ * compares them with the tiles above. It begins at the tile that the file `unsynced-tiles` names, which is synced before them.
  */
 export class LateTiles {
   readonly #files: TileFiles
@@ -136,7 +136,7 @@ export function firstUnsynced(directory: string): number | undefined {
   const mark = readIfThere(markFile(directory))
   if (mark === undefined) return undefined
   const index = Number(mark.toString())
-  // With another text all tiles are checked.
+  // If the file has another text, all tiles are checked.
   return Number.isSafeInteger(index) && index >= 0 ? index : 0
 }
 

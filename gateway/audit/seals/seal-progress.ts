@@ -11,7 +11,7 @@ export interface SealProgress {
   unsealedRecords: number
   /** Time by `steadyMs`: no unsealed record in the thread is older. Infinite: all are sealed. */
   oldestAtMs: number
-  /** Bytes that the thread has taken of the lines it was sent. */
+  /** Number of bytes that the thread has taken from the lines sent to it. */
   takenBytes: number
   /** As `TrailSeals.mends`. */
   mends: number

@@ -21,7 +21,7 @@ export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: st
 const RETRY_MS = 1000
 /** Pause between two steps, for requests that share the processor. */
 const PAUSE_MS = 4
-/** Steps with a pause in between. Later steps have none. */
+/** Number of steps in a row with a pause in between. Later steps have none. */
 const PACED_STEPS = 100
 /** Nice value of the thread. Under full load it gets about a seventh of one processor. */
 const PRIORITY = 8
@@ -91,7 +91,7 @@ function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
   return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** @param isWoken true: by any news, false: by the end only */
+/** @param isWoken true: any news ends the rest; false: only `finish` does */
 function rest(ms: number, isWoken: boolean): Promise<void> {
   if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {

@@ -13,7 +13,7 @@ import { TileFiles } from './tile-files.ts'
 import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { TreeEdge } from './tree-edge.ts'
 
-/** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when another key or log has sealed it */
+/** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when it is of another key or log */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
   const file = checkpointFile(directory)
   const text = readIfThere(file)
@@ -33,7 +33,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** Refuses a new key where there is a checkpoint, which it cannot have signed. @throws Error that says what to do */
+/** Refuses a new key where there is a checkpoint, because the key cannot have signed that. @throws Error that says what to do */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
@@ -178,7 +178,7 @@ export class SealedLog {
     return this.#edgeTiles[level] as EdgeTile
   }
 
-  /** Writes tiles; syncs all but full ones of leaves (`LateTiles`). @returns the full ones */
+  /** Writes tiles, and syncs all except the full tiles of leaves: `LateTiles` does that. @returns the full tiles of all levels */
   async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)
@@ -197,7 +197,7 @@ export class SealedLog {
     return full
   }
 
-  /** Removes the partial tiles that full ones replace, once a checkpoint covers these. */
+  /** Removes partial tiles that are replaced by full ones. To be called once a checkpoint covers the full ones. */
   #removePartial(full: readonly FullTile[]): void {
     for (const { level, index } of full) {
       const partial = join(this.#directory, `${tilePath(level, index)}.p`)

@@ -21,7 +21,7 @@ const MAX_WAIT_MS = 1000
 const LEAVES_AT_ONCE = 128
 /** Leaves added without a pause under full load. Requests then wait for each other anyway, so pauses cost more than they give. */
 const LEAVES_UNDER_LOAD = 512
-/** Bytes written in a millisecond of full load: by some 10,000 requests a second. */
+/** Bytes written per millisecond under full load, which is some 10,000 requests a second. */
 const FULL_LOAD_BYTES_PER_MS = 4000
 /** Time that an orderly stop has to sync `LateTiles`. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
@@ -75,7 +75,7 @@ export class Sealer {
   #atMs = 0
   #leavesAtOnce = LEAVES_AT_ONCE
   #hasFailed = false
-  /** False while a new log takes the lines that were written before it. */
+  /** False while a new log takes the lines that were written before the log began. */
   #isContinued: boolean
   /** True while the disk may lack tiles: after a crash or a failed sync. */
   #isTreeDoubtful = true

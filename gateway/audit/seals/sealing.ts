@@ -31,8 +31,8 @@ const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
  * Seals a trail in a thread of its own, which is handed the lines as they are written.
- * The queue is bounded. When it is full, nothing is handed over until the thread has taken everything; the thread then reads
- * the lines in between from the file, and says so.
+ * The queue is bounded. When it is full, nothing is handed over until the thread has taken everything. The thread then reads
+ * the skipped lines from the file, and reports how many those were.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
@@ -113,7 +113,7 @@ export class Sealing implements TrailSeals {
     this.#thread.post({ type: 'lines', lines, atMs, toMs: steadyMs() }, [lines.buffer])
   }
 
-  /** @returns what is staged, in a buffer of its own: a full one is given away rather than copied */
+  /** @returns the staged lines in a buffer of their own. A full stage is given away rather than copied */
   #take(): Uint8Array<ArrayBuffer> {
     const stage = this.#stage
     const isFull = this.#staged === STAGE_BYTES

@@ -32,7 +32,7 @@ export async function compressSegment(path: string): Promise<void> {
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
       throw new Error('its compressed copy has other bytes')
     }
-    // Another program may not have synced it.
+    // The copy of another program may not be synced yet.
     if (isFound) {
       withFile(copy, 'r', fsyncSync)
       syncDirectoryOf(copy)

@@ -35,8 +35,8 @@ interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first, and their tiles. A line in the trail, sealed if the trail is, first
- * names each, so an unnamed gap is a fault. A killed run can be repeated; a segment may then be named twice.
+ * Removes segments whose retention is over, oldest first, and their tiles. Before that it names each in a line of the trail and
+ * waits for the seal, if any: a gap without such a line is a fault. A repeat of a killed run may name a segment twice.
  * @throws Error that names the file, when one cannot be read or removed
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
@@ -75,7 +75,7 @@ async function dueSegments(
   return { due, kept: undefined }
 }
 
-/** @returns its leaves, undefined when it has none; or a text that says why it must stay */
+/** @returns the leaves of the segment, or undefined when it has none; a text when it must stay, which says why */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
@@ -87,7 +87,7 @@ async function mayGo(
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer needs the last leaf, so its segment stays. Without a sealer an older log only says which leaves these are.
+  // The sealer needs the last leaf, so its segment stays. Without a sealer it can go: an older log then only tells its leaves.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
   // The order of names proves nothing, because anybody can rename a file. Tiles of kept lines must stay.
@@ -117,7 +117,7 @@ async function recordOf(
 async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): Promise<number> {
   const tree = SealedTree.of(auditFile)
   if (tree === undefined || oldestLeaf === undefined) return 0
-  // Segments that others have rotated may be among ours.
+  // Segments that other programs closed may lie between ours: their tiles must stay.
   const paths = new Set(closedSegments(auditFile).map(({ path }) => path))
   const all = (await segmentsOfTrail(auditFile)).slice(0, -1)
   return all.every(({ path }) => paths.has(path)) ? pruneTiles(tree.directory, oldestLeaf) : 0
@@ -126,8 +126,8 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven, also
- * to witnesses, except to one behind both the quorum and `firstLeaf`.
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven. Only a witness
+ * whose last tree is smaller than both `firstLeaf` and the tree of the quorum gets no proof.
  * @returns how many tiles were removed @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {

@@ -24,12 +24,12 @@ const FIRST_BLOCK_BYTES = 32 * 1024
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 const TIMESTAMP_KEY = '"timestamp":"'
-/** First bytes of a line, with the timestamp behind the type and a request id of at most 128 characters. */
+/** First bytes of a line: enough for its type, a request id of up to 128 characters and the timestamp. */
 export const HEAD_BYTES = 512
 
 /**
- * The decompressed bytes of a segment in blocks that end with a line; the last may end with a partial line. Memory is bounded.
- * @param fromByte where a line begins, decompressed @throws Error that names the file and the reason
+ * Gives the decompressed bytes of a segment in blocks of whole lines; only the last may end within a line. Memory is bounded.
+ * @param fromByte where a line begins in the decompressed bytes @throws Error that names the file and the reason
  */
 export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []
@@ -50,7 +50,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share the memory of the block. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
@@ -80,7 +80,7 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
   return undefined
 }
 
-/** @returns the descriptor of a segment, renamed or not; undefined when it is compressed @throws Error as `blocksOf` */
+/** @returns the descriptor of a segment, even if it was renamed; undefined when it is compressed @throws Error as `blocksOf` */
 export function openPlain(segment: Source): number | undefined {
   if (segment.compression !== 'none') return undefined
   const { fd, compression } = opened(segment)

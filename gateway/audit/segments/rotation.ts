@@ -15,14 +15,14 @@ interface RotationOptions {
   readonly trail: {
     /** Undefined when the trail may not be rotated. */
     readonly inode: string | undefined
-    /** @param clockSetBackMs the clock was set back while the old file was written */
+    /** @param clockSetBackMs by how much the clock was set back while the old file was written */
     reopen(clockSetBackMs: number | undefined): void
   }
   readonly now: () => number
   onFault(error: Error): void
 }
 
-/** Smallest set-back that counts. A search of a file allows for five minutes. */
+/** Smallest set-back that begins a new segment. Searches of the trail tolerate set-backs of up to five minutes. */
 const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
@@ -73,7 +73,7 @@ export class Rotation {
     const setBackMs = this.#latestMs - now
     this.#latestMs = Math.max(this.#latestMs, now)
     if (setBackMs < SET_BACK_MS || this.#sizeBytes === 0) return false
-    // Counts once. A file that cannot be renamed stays as it is.
+    // A set-back counts once, even if the file cannot be renamed.
     this.#latestMs = now
     this.#setBackMs = Math.max(setBackMs, this.#setBackMs ?? 0)
     return true

@@ -71,7 +71,7 @@ export class SealedTree {
     return found !== undefined && found < end
   }
 
-  /** @returns whether a line is among the leaves from the tile of leaf `first` on */
+  /** @returns whether a line is among the leaves of the tile with leaf `first`, or of a later tile */
   hasFrom(first: number, line: string): boolean {
     return this.#find(lineHash(Buffer.from(line)), 'end', this.size, first) !== undefined
   }

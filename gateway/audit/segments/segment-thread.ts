@@ -26,7 +26,7 @@ export class SegmentThread {
   }
 
   round({ file, seals, rotation, retention, ship }: AuditKeeping): void {
-    // Shipping may have been on, and the thread hears no more of it.
+    // If shipping was on before, the thread may not learn that it is off.
     if (ship === undefined) this.#reports.unshipped(0, undefined)
     const isIdle = rotation?.compress !== 'zstd' && retention === undefined && ship === undefined
     // The process that has the trail looks after its segments.

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 
-/** How a segment lies on the disk. Only `none`, `zstd` and `gzip` can be read. */
+/** How a segment is compressed. Only `none`, `zstd` and `gzip` can be read. */
 type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 
 /** A file of the trail: the open one, with the name of the audit file, or one that a rotation has closed. */

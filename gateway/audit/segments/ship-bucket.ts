@@ -54,7 +54,7 @@ export class ShipBucket implements ShipTarget {
     if (!replaces && typeof before === 'object') {
       throw new Error(`${this.#urlOf(name)} is there already, with other bytes`)
     }
-    // It is not known whether the name is there.
+    // After a 403 it is not known whether an object of this name exists.
     const condition = !replaces && before === FORBIDDEN ? { IfNoneMatch: '*' } : {}
     await this.#send(name, source, digest, condition)
     const after = await this.#head(name)
@@ -105,7 +105,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Sends parts, each with its checksum. The bucket's lifecycle rules remove what a killed process leaves. */
+  /** Sends parts, each with its checksum. A lifecycle rule of the bucket must remove the parts that a killed process leaves. */
   async #sendParts(object: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
     const upload = new Upload({
       client: this.#client,
@@ -173,7 +173,7 @@ function isCopy(seen: Seen, digest: Digest): boolean {
     : checksumsOf(digest).includes(seen.ChecksumSHA256)
 }
 
-/** An object in parts has the checksum of the parts' checksums; not every server adds their number. */
+/** An object in parts has the checksum of the parts' checksums; not every server adds the number of parts. */
 function checksumsOf({ sha256, parts }: Digest): string[] {
   if (parts === undefined) return [base64(sha256)]
   const joined = base64(joinedDigest('sha256', parts))
@@ -191,7 +191,7 @@ function base64(hex: string): string {
 const CONNECT_TIMEOUT_MS = 5000
 const IDLE_TIMEOUT_MS = 30_000
 const MAX_ATTEMPTS = 3
-/** Time for a request with its retries; a body adds to it. */
+/** Time for a request without a body, with its retries. */
 const TIMEOUT_MS = 30_000
 const SLOWEST_BYTES_PER_MS = 50
 /** Longest response: the SDK keeps it whole. */
@@ -244,7 +244,7 @@ function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }
 
-/** Text for the log. It has only the name of a server's error: a bad server could send back what it was sent. */
+/** Text for the log. It has only the name of a server's error, because its message could repeat secrets of the request. */
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name

@@ -25,7 +25,7 @@ export interface ShipTarget {
   readonly cut?: CutRule
   /** @returns whether the copy is whole @throws Error when that cannot be told */
   has(name: string, digest: Digest): Promise<boolean>
-  /** Copies. Afterwards `has` is true. @param replaces other bytes under the name @throws Error that names the copy */
+  /** Copies. Afterwards `has` is true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
@@ -78,7 +78,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory, as a rule on another mount. The directory must exist: an empty mount point must not be filled. */
+/** Copies to a directory, usually on another mount. The directory must exist: an empty mount point must not be filled. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

@@ -154,7 +154,7 @@ function readShipped(file: string, to: string): Shipped | undefined {
   try {
     const state: Shipped = JSON.parse(readRegularFile(file, MAX_STATE_BYTES).toString())
     if (state.to !== to) return undefined
-    // An older version wrote it: compares tiles and checkpoint again.
+    // Without `root` an older version wrote it: tiles and checkpoint are compared again.
     return state.root === undefined ? { ...state, tree: 0 } : state
   } catch (error) {
     throw new Error(

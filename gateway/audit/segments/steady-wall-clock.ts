@@ -7,7 +7,7 @@ const MAX_AHEAD_MS = 3_600_000
 /** Time without another jump after which a jumped clock is believed. */
 const BELIEVED_AFTER_MS = 86_400_000
 
-/** Time of day for irreversible actions: a jump forward moves it by an hour at most, until the clock has stayed there for a day. */
+/** Time for irreversible actions. A jump of the clock moves it by at most an hour until the clock has stayed there for a day. */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
@@ -17,7 +17,7 @@ export class SteadyWallClock {
   #offsetMs: number
   #offsetSinceMs: number
 
-  /** @param knownMs time that has passed for certain; undefined: nothing is known */
+  /** @param knownMs a time that is past for certain; undefined: none is known */
   constructor(
     knownMs: number | undefined,
     wall: () => number = Date.now,
@@ -36,7 +36,7 @@ export class SteadyWallClock {
     return Math.min(this.#wall(), this.knownMs + MAX_AHEAD_MS)
   }
 
-  /** Time that has passed for certain: a process after this one may begin with it. */
+  /** A time that is past for certain: a later process may begin with it. */
   get knownMs(): number {
     const [wallMs, steadyMs] = [this.#wall(), this.#steady()]
     this.#follow(wallMs - steadyMs, steadyMs)
@@ -65,7 +65,7 @@ function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }
 
-/** Time that has passed for certain: stored by an earlier process, else that of the last closed segment; undefined without either. */
+/** Reads a time that is past for certain: the one that an earlier process stored, or else that of the last closed segment. */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())

@@ -44,7 +44,7 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
   )
   if (missing.size === 0) return inOrder(found)
   const others = files.filter((path) => !named.has(path) && missing.has(statsOf(path)?.ino.toString() ?? ''))
-  // An inode may have gone to another file.
+  // The inode of a removed segment may now belong to another file.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
 

@@ -50,7 +50,7 @@ export function writtenMs(line: Buffer): number | undefined {
   return endMs <= LAST_MS ? endMs : undefined
 }
 
-/** The latest time in whole lines; undefined when none tells one. After the clock was set forward, a response tells an earlier one. */
+/** The latest time in whole lines, if any. A response tells too early a time if the clock was set forward before it. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
   for (let at = 0; at < block.length; ) {
@@ -64,7 +64,7 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/** The time of the last line of a block that tells one. @param responsesTell false: responses are passed over */
+/** The time that a block tells last. @param responsesTell false: responses are skipped */
 export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)

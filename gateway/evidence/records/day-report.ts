@@ -77,7 +77,7 @@ class DayCount {
   #noRecords = 0
   hasRecord = false
   #stop: AuditLine | undefined
-  /** Time at which the last line was written, of those lines that tell it. */
+  /** Time at which the last line was written, among the lines that tell a time. */
   #lastMs: number | undefined
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined

@@ -16,7 +16,7 @@ export interface RecordFilter {
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits all but session and statuses, which a request may lack. */
+/** Tells whether a record fits the filter, apart from session and statuses: the record of a request may lack them. */
 export function concerns(
   { request, user, client, path, thumbprint }: RecordFilter,
   record: AuditLine,
@@ -81,7 +81,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in the order of the trail. If the id tells its time, lines of that time are read first, and all if none has it. */
+/** Finds records in the order of the trail. If the request id tells its time, only lines near it are read, or all if none fits. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

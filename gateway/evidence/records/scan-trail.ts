@@ -3,13 +3,13 @@ import { blocksOf, firstLineOf, NEWLINE, openPlain } from '../../audit/segments/
 import type { Segment } from '../../audit/segments/segment.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
 
-/** Milliseconds since the epoch; the end does not belong to it. */
+/** Milliseconds since the epoch. `toMs` itself is outside the period. */
 export interface Period {
   readonly fromMs: number
   readonly toMs: number
 }
 
-/** Called with the bytes read of the files, as they lie on the disk. */
+/** Called with the number of bytes read so far. In compressed files, compressed bytes count. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {
@@ -36,9 +36,9 @@ interface Head {
 
 /**
  * Reads blocks of whole lines that may hold records of requests that began in the period. Segments before it are skipped, and the
- * first one is bisected. Lines stand in the order of writing, so reading ends `RECORDED_WITHIN_MS` after the period, once no wanted
- * request is open, but not before the last segment at which the clock was set back. Segments that are not in the order of time are
- * all read.
+ * first one is bisected. Lines stand in the order of writing. Reading ends at a line that is `RECORDED_WITHIN_MS` later than the
+ * period, if no wanted request is open and the clock was not set back at a later segment. All segments are read if they are not in
+ * the order of time.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],

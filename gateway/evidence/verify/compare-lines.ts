@@ -7,28 +7,28 @@ import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
-/** Lines within which moved, added or removed lines are recognised. */
+/** Number of lines within which moved, added or removed lines are recognised. */
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/** Compares lines with a sealed tree as they are read. Their own tree proves them; tiles tell where the first difference is. */
+/** Compares lines with a sealed tree while they are read. The root of their own tree proves them; tiles show where they differ. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
   readonly #tiles: ProvenTiles
   readonly #checkpoint: Checkpoint
   readonly #begin: number
-  /** The leaf that line 0 would have, for leaves from `from` on: less where lines were added. */
+  /** `first` is the leaf that line 0 would have, for leaves from `from` on. Added lines make it smaller. */
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
   #made: MadeTiles
   /** The state at the beginning of the last tile of leaves. */
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
-  /** Tiles that differ from the lines and are not proven: either may have been changed. */
+  /** Tiles that differ from the lines and are not proven: the tile or the lines may have been changed. */
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** Number of lines from `#broken` on among which one differs: above 1 where the tiles over them were changed too. */
+  /** Number of lines from `#broken` on, at least one of which differs. It is above 1 where tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */
@@ -95,7 +95,7 @@ export class LineComparison {
     }
   }
 
-  /** Names added lines and goes on behind them. @returns false when the difference is another */
+  /** Names added lines and goes on behind them. @returns false for another kind of difference */
   #skipAdded(): boolean {
     const leaf = this.#broken
     if (leaf === undefined || this.findings.length >= MAX_ADDITIONS) return false
@@ -116,7 +116,7 @@ export class LineComparison {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** To be called when all lines were read. @param mayEndEarly true: sealed lines behind them may not have been given */
+  /** To be called when all lines were read. @param mayEndEarly true: there may be later sealed lines that were not given */
   end(mayEndEarly: boolean): void {
     do {
       this.#append(this.#checkpoint.size)

@@ -24,7 +24,7 @@ export class ProvenTiles {
     this.#checkpoint = checkpoint
   }
 
-  /** Unproven bytes; undefined when the tile is missing or has another length. */
+  /** The bytes of a tile, proven or not; undefined when it is missing or has another length. */
   tile(level: number, index: number): Buffer | undefined {
     return unlessFaulty(() => this.reader.tile(level, index))
   }

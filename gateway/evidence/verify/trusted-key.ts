@@ -26,8 +26,8 @@ export interface TrustedKey {
 }
 
 /**
- * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. With PEM, an
- * ML-DSA-44 key beside it counts where it has signed. @throws Error when it is none of these
+ * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. The file
+ * of an ML-DSA-44 key beside a PEM file is read too. Its signature is verified if there is one. @throws Error for anything else
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -84,7 +84,7 @@ function isVerifierKeys(text: string): boolean {
   }
 }
 
-/** Opens a checkpoint. @throws NoteFault when it is none that the keys have signed */
+/** Opens a checkpoint. @throws NoteFault when the bytes are no checkpoint that the keys have signed */
 export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   const note = parseNote(bytes)
   const checkpoint = parseCheckpoint(note.text)

@@ -21,7 +21,8 @@ interface UnsealedLines {
 }
 
 /**
- * Judges the lines behind the last sealed one. A gateway leaves only records there, not for long, and none behind an orderly end.
+ * Judges the lines behind the last sealed one. A gateway leaves only records there, for a short time. Behind an orderly end it
+ * leaves none.
  * @throws Error when a file cannot be read
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
@@ -80,13 +81,12 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   return [{ what: 'unsealed', place: oldest.place, text }]
 }
 
-/** The beginning of a record, or zeros of a power failure. */
+/** True for the beginning of a record, and for zeros that a power failure left. */
 function isTorn(line: string): boolean {
   return line.startsWith(RECORD_HEAD) || RECORD_HEAD.startsWith(line) || line.includes('\0')
 }
 
 function additionIn(line: string, place: Place): Finding | undefined {
-  // A power failure leaves zeros.
   if (line.includes('\0')) return undefined
   if (!line.startsWith(RECORD_HEAD) || !line.trimEnd().endsWith('}'))
     return { what: 'added', place, text: 'this is no record, and no seal covers it' }

@@ -104,7 +104,7 @@ class Verification {
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
   #isRolledBack = false
-  /** About the first wrong AUDIT_SEAL. */
+  /** Finding about the first wrong AUDIT_SEAL. */
   #sealFinding: Finding | undefined
   /** The line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
   readonly #prunedTo = new Map<number, number>()
