@@ -46,7 +46,7 @@ export interface StartFacts {
   /** API_RESPONSE records written for requests of an earlier run that had none. */
   readonly recovered?: number | undefined
   readonly damagedLines?: number | undefined
-  /** Open requests that an earlier line counts but that are in none of the files found. */
+  /** Number of requests that an earlier line counts as open, but that no file has. */
   readonly unresolved?: number | undefined
   /** `false` when no lock could be taken: nobody would notice a second gateway on this file. */
   readonly locked?: boolean | undefined
@@ -158,7 +158,7 @@ export function requestRecord(facts: RequestFacts): string {
 
 /**
  * API_RESPONSE has the request's fields. `statusCode`, `duration` and members of a refusal come before its optional members;
- * `grpcStatus`, `decisionId` and `replayOf` come last. To copy the request's line is five times faster than to build it again.
+ * `grpcStatus`, `decisionId` and `replayOf` come last. Copying the request's line is five times faster than building it again.
  * @param durationMs written with at most three decimals; written as 0 when it is negative or not finite
  * @param grpcStatus has at most two digits; undefined when the call is not gRPC
  * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response

@@ -21,7 +21,7 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread that does not keep the process alive. After its death it is started again in a second. Each further wait is twice as
+ * A thread that does not keep the process alive. If it dies, it is started again after a second. Each further wait is twice as
  * long, up to a minute. A thread that lived for a minute resets the wait.
  */
 export class BackgroundThread<Message, News> {

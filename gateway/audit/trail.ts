@@ -199,7 +199,7 @@ export class Trail {
   /**
    * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
    * AUDIT_START and the lines that the old one did not take. With `synced` the caller holds the right to commit.
-   * @throws Error that names the file, when the old one is kept; Error of the system, when that could not be synced or closed
+   * @throws Error that names the file, when the old one is kept; Error of the system, when it could not be synced or closed
    */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options

@@ -44,7 +44,7 @@ interface TileName {
   readonly path: string
 }
 
-/** The tiles that lead to the signed root. @throws EvidenceFault when a tile over the leaf `first`, or a later one, does not */
+/** The tiles that lead to the signed root. @throws EvidenceFault when a tile over leaf `first` or a later leaf is unproven */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

@@ -16,8 +16,8 @@ interface GroupCommitOptions {
 /**
  * Durability `written` and `synced`: at the end of a turn of the event loop, one write hands all lines to the operating system.
  * With `synced` one `fdatasync` in the thread pool then commits them as a group. A growing group waits a few turns, which
- * halves the syncs under load. Only one group is committed at a time, so its lines are the last in the file. A failed
- * `fdatasync` cuts them off: the kernel may have dropped pages, and a second call would report success.
+ * halves the syncs under load. Only one group is committed at a time, so its lines are the last in the file. After a failed
+ * `fdatasync` they are cut off: the kernel may have dropped pages, and a second call would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions

@@ -22,7 +22,7 @@ export function candidatesIn(directory: string): Candidates {
 
 /**
  * Finds the previous file of the trail: the one with the inode `continues`. Without an inode (the gateway was killed during a
- * rotation) it is the newest one whose name is that of `file` and a suffix.
+ * rotation) this is the newest file whose name is that of `file` with a suffix.
  * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
  */
 export function rotatedFile(

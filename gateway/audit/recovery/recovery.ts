@@ -19,7 +19,7 @@ export interface Recovery {
   readonly records: readonly string[]
   readonly cutBytes: number
   readonly damagedLines: number
-  /** Open requests that a line counts but that are in none of the files found. */
+  /** Number of requests that a line counts as open, but that no file has. */
   readonly unresolved: number
   /** End of the file at an orderly stop, and its size with foreign bytes behind it. */
   readonly foreign?: { readonly at: number; readonly found: number } | undefined
@@ -27,8 +27,8 @@ export interface Recovery {
 
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
- * records before AUDIT_START: then even a killed start loses nothing. Reads backwards to a line that shows that all open
- * requests were found, also in rotated, uncompressed files of the directory.
+ * records before AUDIT_START: then even a killed start loses nothing. Reads backwards, also in rotated, uncompressed files of
+ * the directory, until a line shows that all open requests were found.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
 export function recover(file: string): Recovery {
@@ -62,7 +62,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** Finds the files with open requests of a trail in use. @param file name, even if it was renamed @throws Error that names it */
+/** Finds the files with open requests of a trail in use. @param file its name, also after a rename @throws Error that names it */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {

@@ -78,7 +78,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/** Finds the last line that is one of these leaves. Lines can be equal, so the line before must be the leaf before, if any. */
+/** Finds the last line that is one of these leaves. Lines can be equal, so the previous line, if any, must be the previous leaf. */
 async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined

@@ -27,7 +27,7 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
 /**
  * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
  * destroy those of the last minute. The next start makes them again from the trail (`recover`), which is already synced, and
- * compares them with the tiles above. It begins at the tile that the file `unsynced-tiles` names, which is synced before them.
+ * compares them with the tiles above. The file `unsynced-tiles`, which is synced first, names the first unsynced tile.
  */
 export class LateTiles {
   readonly #files: TileFiles

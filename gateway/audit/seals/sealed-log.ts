@@ -33,7 +33,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** Refuses a new key where there is a checkpoint, because the key cannot have signed that. @throws Error that says what to do */
+/** Refuses a new key where there is a checkpoint: the new key cannot have signed it. @throws Error that says what to do */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return

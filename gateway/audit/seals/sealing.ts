@@ -32,7 +32,7 @@ const MAX_WAITING_BYTES = 32 * 1024 * 1024
 /**
  * Seals a trail in a thread of its own, which is handed the lines as they are written.
  * The queue is bounded. When it is full, nothing is handed over until the thread has taken everything. The thread then reads
- * the skipped lines from the file, and reports how many those were.
+ * the skipped lines from the file, and reports their number.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions

@@ -75,7 +75,7 @@ async function dueSegments(
   return { due, kept: undefined }
 }
 
-/** @returns the leaves of the segment, or undefined when it has none; a text when it must stay, which says why */
+/** @returns the leaves of the segment, or undefined when it has none; a text that says why, when the segment must stay */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
@@ -87,7 +87,7 @@ async function mayGo(
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer needs the last leaf, so its segment stays. Without a sealer it can go: an older log then only tells its leaves.
+  // The sealer needs the last leaf, so its segment stays. Without a sealer, an older log only tells the leaves of the segment.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
   // The order of names proves nothing, because anybody can rename a file. Tiles of kept lines must stay.

@@ -7,7 +7,7 @@ const MAX_AHEAD_MS = 3_600_000
 /** Time without another jump after which a jumped clock is believed. */
 const BELIEVED_AFTER_MS = 86_400_000
 
-/** Time for irreversible actions. A jump of the clock moves it by at most an hour until the clock has stayed there for a day. */
+/** Time for irreversible actions. A jump forward moves it by at most an hour, until the clock has stayed there for a day. */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number

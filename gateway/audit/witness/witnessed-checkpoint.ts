@@ -59,7 +59,7 @@ export function readWitnessed(
   }
 }
 
-/** The witnessed checkpoint of an earlier run; undefined when none is of this log with signatures of a quorum. */
+/** The witnessed checkpoint of an earlier run; undefined when there is none of this log that a quorum has signed. */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

@@ -50,7 +50,7 @@ export function writtenMs(line: Buffer): number | undefined {
   return endMs <= LAST_MS ? endMs : undefined
 }
 
-/** The latest time in whole lines, if any. A response tells too early a time if the clock was set forward before it. */
+/** The latest time in whole lines, if any. A response tells too early a time if the clock was set forward meanwhile. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
   for (let at = 0; at < block.length; ) {
@@ -64,7 +64,7 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/** The time that a block tells last. @param responsesTell false: responses are skipped */
+/** Time of the last line in a block, among lines that tell a time. @param responsesTell false: responses are skipped */
 export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)

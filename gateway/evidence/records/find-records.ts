@@ -81,7 +81,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in the order of the trail. If the request id tells its time, only lines near it are read, or all if none fits. */
+/** Finds records in the order of the trail. If the id tells its time, only lines near that time are read; or all, if none fits. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,
