@@ -35,7 +35,7 @@ interface ResponseEnd {
   readonly replayOf?: string | undefined
 }
 
-/** AUDIT_START: the trail begins, or goes on after an outage. Fields that are undefined are left out. */
+/** AUDIT_START: the trail begins, or goes on after an outage or in a new file. Undefined fields are left out. */
 export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
@@ -55,7 +55,7 @@ export interface StartFacts {
   readonly continues?: string | undefined
   /** `true`: the previous file was removed while it was written. Up to a second of records is lost with it. */
   readonly removed?: true | undefined
-  /** Offset of the system's clock (RFC 5905), and the program that said so. */
+  /** Offset of the system's clock (RFC 5905), and the program that told it. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
   /** The clock was set back by at least this much while the previous file was written: its lines are not in order of time. */
@@ -67,7 +67,7 @@ type StopFacts = Pick<StartFacts, 'timestamp' | 'pid' | 'open'> & { readonly rea
 interface PruneFacts {
   readonly timestamp: string
   readonly segment: string
-  /** First and last leaf of the segment in the log (C2SP tlog-tiles); undefined without seals. Tiles before `last` may go too. */
+  /** First and last leaf of the segment in the log (C2SP tlog-tiles), if sealed. Tiles before `last` may be removed too. */
   readonly first?: number | undefined
   readonly last?: number | undefined
   /** When the first record of the segment was written, and when the segment was closed; ISO 8601. */
@@ -75,7 +75,7 @@ interface PruneFacts {
   readonly until: string
 }
 
-/** A store in the data directory can no longer be written, or can again. */
+/** Says that a store of the data directory, or the shared store, can no longer be written, or can be written again. */
 interface StoreFacts {
   readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
   readonly timestamp: string

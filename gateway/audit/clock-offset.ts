@@ -47,7 +47,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The gateway's start keeps this thread busy: a single timer could fire before it reads an answer that has already come.
+    // The gateway's start keeps this thread busy: a single timer could fire while an answer that has come is still unread.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()

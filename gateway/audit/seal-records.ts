@@ -4,7 +4,7 @@ export type SealNews =
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
   /** Sealed lines are no longer in the trail. `found`: number of lines up to the last one found; undefined when none was. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
-  /** Number of records that were sealed as the files had them, since nobody had handed them over. */
+  /** Number of records that the thread read from the files to seal them, because they had not been handed over. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
 
 /** @param timestamp ISO 8601 @param origin name of the log */

@@ -69,7 +69,7 @@ function tileNames(size: number): TileName[] {
   return names.reverse()
 }
 
-/** Writes entry bundles: each entry behind its length. A bundle that begins before the first line is left out. */
+/** Writes entry bundles: the length of each entry, then the entry. A bundle that begins before the first line is left out. */
 async function writeBundles(
   segments: readonly Segment[],
   tiles: ProvenTiles,

@@ -29,7 +29,7 @@ export function openToAppend(file: string): number {
   throw unusable(file, `${kind} is no place for a trail; - is standard output`)
 }
 
-/** A path, the same for all names of a file. The file need not exist. */
+/** Gives one path for all names of a file. The file need not exist. */
 export function realPathOf(file: string): string {
   try {
     return realpathSync(file)

@@ -35,7 +35,7 @@ export class AppendLog {
   #waiting: string[] = []
   /** Bytes that a crash would lose, because they could not be written yet. */
   waitingBytes = 0
-  /** Lines that were given up: too many were waiting. */
+  /** Number of lines that were given up, because too many were waiting. */
   lostLines = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 

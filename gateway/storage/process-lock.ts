@@ -9,7 +9,7 @@ export interface ProcessLock {
   readonly fault: Error | undefined
   /** True when another process could take the lock: its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
-  /** Takes a removed or released lock again. @throws Error when another process has it; this one stays as it is */
+  /** Takes a removed or released lock again. @throws Error when another process has it; this lock stays as it is */
   renewed(): ProcessLock
   release(): void
 }

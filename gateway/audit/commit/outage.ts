@@ -101,7 +101,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** Commits a group after what is pending. The caller holds the right to commit. @returns why that failed, after `commitFailed` */
+  /** Commits a group after what is pending. The caller holds the right to commit. @returns why it failed, if so: see `commitFailed` */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options
@@ -135,7 +135,7 @@ export class Outage {
   /** Goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // A second call comes when the first new file was never written: what the first call said is kept.
+    // A second call comes when the first new file was never written: `removed` and `clockSetBackMs` of the first call still hold.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false

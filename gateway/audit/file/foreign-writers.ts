@@ -115,7 +115,7 @@ function beginAnew(
   const isOwn = stats?.ino.toString() === own.inode
   let aside: string | undefined
   if (!isOwn && path !== own.path) {
-    // A link to a file that may be anything: only the link is ours to rename.
+    // The name is a link to a file that is not ours: only the link is renamed.
     aside = `.${basename(file)}.link`
     renameSync(file, join(dirname(file), aside))
   } else if (isOwn || (stats?.size ?? 0n) > 0n) aside = setAside(path, nowMs)

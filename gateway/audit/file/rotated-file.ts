@@ -4,7 +4,7 @@ import { openRegularFile } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
-/** Bytes at the beginning of a file in which a record must begin. */
+/** Number of bytes at the beginning of a file within which a record must begin. */
 const HEAD_BYTES = 128 * 1024
 
 type Candidate = { readonly path: string; readonly mtimeNs: bigint }

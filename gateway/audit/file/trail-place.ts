@@ -34,7 +34,7 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   }
 }
 
-/** @returns undefined where it belongs to the gateway or to root, or is not there */
+/** @returns the fault of a path that belongs neither to the gateway nor to root; undefined also when nothing is there */
 export function ownerFault(
   path: string,
   stats: Pick<Stats, 'uid'> | undefined,

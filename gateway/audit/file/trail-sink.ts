@@ -78,7 +78,7 @@ export class TrailSink {
     return fstatSync(this.fd)
   }
 
-  /** True when the file has no name any more: it is lost when the process ends. */
+  /** True when the file has no name any more: its contents are lost when the process ends. */
   get isRemoved(): boolean {
     return fstatSync(this.fd).nlink === 0
   }

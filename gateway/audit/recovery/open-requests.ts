@@ -15,7 +15,7 @@ import { FOREIGN_HEAD } from '../seal-records.ts'
 type CountLine = { readonly open?: unknown; readonly continues?: unknown; readonly format?: unknown }
 
 /**
- * Finds the API_REQUEST lines without an API_RESPONSE in a trail that `read` is given line by line, backwards.
+ * Finds the API_REQUEST lines of a trail that have no API_RESPONSE. `read` gets the lines one by one, the last line first.
  * Pairs are found by the bytes of `pairKeyOf`, so most lines need no JSON parser. Memory grows only with the number of
  * exchanges open at once.
  */
@@ -24,14 +24,14 @@ export class OpenRequests {
   damagedLines = 0
   continues: string | undefined = undefined
 
-  /** Where the gateway's own bytes end in files that others have written to, by inode. */
+  /** For each file that others have written to, by inode: the position at which the gateway's own bytes end. */
   readonly ends = new Map<unknown, number>()
 
   /** Responses whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
   #responseCount = 0
   readonly #requests: string[] = []
-  /** Number of open requests, once a line has said it. */
+  /** Number of requests to find, once a line has told how many are open. */
   #expected: number | undefined
 
   constructor(expected?: number) {

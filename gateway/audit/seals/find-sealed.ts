@@ -26,7 +26,7 @@ export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** Adds a tile; the last one first. @param hashes of the tile, as text */
+  /** Adds a tile. To be called for the last tile first. @param hashes of the tile, as text */
   addTile(tile: number, hashes: string): void {
     for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
       const [index, hash] = [tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES)]

@@ -68,7 +68,7 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
   return naming(file, () => makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' })))
 }
 
-/** @param withSecond reads the ML-DSA-44 key too; default: if it exists @throws Error that names the file, when one cannot be read or is of another kind */
+/** Reads the keys of a log. @param withSecond also the ML-DSA-44 key; default: if it exists @throws Error that names the file */
 export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
     ed25519: readKeyFile(file, 'ed25519'),

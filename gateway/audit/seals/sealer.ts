@@ -48,7 +48,7 @@ interface SealerOptions {
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
   onReadBack(records: number): void
-  /** Called for faults despite which sealing continues, such as a removed log. */
+  /** Called for faults after which sealing continues, such as a removed log. */
   onFault(message: string): void
 }
 

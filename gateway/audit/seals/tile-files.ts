@@ -12,7 +12,7 @@ const DRAFTS_AT_ONCE = 4
 /** Parallel syncs share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
-/** Files of a log's tiles, written so that they survive a power failure at once (`writeSynced`) or later (`write`). */
+/** Writes the tiles of a log. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */
 export class TileFiles {
   readonly directory: string
   #drafts = 0
@@ -62,7 +62,7 @@ export class TileFiles {
 
   syncNames(): void {
     for (const directory of this.#unsynced) {
-      // A removed directory must not fail each time.
+      // A removed directory must not make every call fail.
       this.#unsynced.delete(directory)
       try {
         syncDirectory(directory)
@@ -85,7 +85,7 @@ export class TileFiles {
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      // `addName` has names of directories synced too.
+      // `addName` has the names of new directories synced later.
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     }

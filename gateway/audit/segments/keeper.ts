@@ -33,7 +33,7 @@ export interface KeeperParts {
   /** Segments that a start would read to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
   readonly inUse: () => Promise<string>
-  /** Appends lines, and resolves when they are sealed or synced. @param isSealed by the gateway's own sealer */
+  /** Appends lines, and resolves when they are sealed or synced. @param isSealed true: this gateway seals the trail */
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
 }
 

@@ -104,7 +104,7 @@ export class Shipper {
 
   /** Copies new tiles, then the checkpoint. @throws Error; the next call continues */
   async shipTree(): Promise<void> {
-    // The log lies beside the given name, which may be a link; copies have the file's own name.
+    // The log lies beside the given name, which may be a link. Copies are named after the file itself.
     const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
     const checkpoint = readRegularFile(checkpointFile(directory))
