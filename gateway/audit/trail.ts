@@ -20,8 +20,8 @@ const RESPONSE_TIMEOUT_MS = 5000
  * The audit trail: a file of lines, which this process alone writes.
  * `append` is for requests: if the line cannot be written, the caller refuses the request. `settle` is for what has happened: a
  * line that cannot be written stays pending. Pending lines are responses of requests in flight, so their number is bounded.
- * An AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused enclose an outage or a rotation. Both
- * tell recovery how many requests are open.
+ * An outage or a rotation begins with an AUDIT_STOP, which has the reason, and ends with an AUDIT_START, which has the number
+ * of refused requests. Both tell recovery how many requests are open.
  * If a failed write left a part of a line, that part is cut off. Where that cannot be done (standard output, an append-only
  * file), the next write begins with the rest of the line.
  * Standard output is never recovered. A full blocking pipe stops the gateway.

@@ -101,7 +101,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** Commits a group after what is pending. The caller holds the right to commit. @returns why it failed, if so: see `commitFailed` */
+  /** Commits a group after what is pending. The caller holds the right to commit. @returns the error given to `commitFailed` */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options

@@ -4,7 +4,7 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { closedSegments } from './trail-segments.ts'
 
 const MAX_AHEAD_MS = 3_600_000
-/** Time without another jump after which a jumped clock is believed. */
+/** A clock that has jumped is believed after this time without another jump. */
 const BELIEVED_AFTER_MS = 86_400_000
 
 /** Time for irreversible actions. A jump forward moves it by at most an hour, until the clock has stayed there for a day. */
