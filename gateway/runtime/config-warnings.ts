@@ -18,7 +18,7 @@ import { JWKS_PATH } from './upstream-parts.ts'
 const MAX_WARNINGS = 20
 /** Most pairs of rows that are compared, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
-/** Requests with other methods need no idempotency key. */
+/** Methods whose requests can have an idempotency key. */
 const KEYED_METHODS = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
@@ -45,13 +45,13 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
 }
 
-/** A pattern in lower case; an exact one has a closing slash. Limits ignore both differences. */
+/** A pattern in lower case; an exact one has a closing slash. Limits ignore letter case and closing slashes. */
 function foldedPattern(path: string): string {
   const folded = foldPath(path)
   return folded.endsWith('/') || folded.endsWith('/*') ? folded : `${folded}/`
 }
 
-/** One sentence that names the clients whose webhooks have no way in. */
+/** One sentence that names the clients whose webhooks are always refused. */
 export function clientWarnings(
   routes: readonly Pick<Route, 'webhookClient'>[],
   clients: ClientTable['rows'],
@@ -121,7 +121,7 @@ function maskWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** True when paths of a row can begin like those of the template, and the row masks nothing of the segment at `at`. */
+/** True when a path of the row can match the template up to the segment `at`, and the row masks no part of that segment. */
 function shows({ path, mask }: Route, template: string, at: number): boolean {
   const segment = segmentsOf(path)[at] ?? '*'
   const isOpen =
@@ -134,7 +134,7 @@ function shows({ path, mask }: Route, template: string, at: number): boolean {
   return isOpen && patternsMeet(begin(path), begin(template))
 }
 
-/** One sentence for each row whose rewritten paths are those of another row for other callers. */
+/** One sentence for each row that rewrites its paths to those of a row with other callers. */
 function rewriteWarnings(routes: readonly Route[]): readonly string[] {
   const rewritten = routes.filter(({ sending }) => sending?.rewrite !== undefined)
   if (rewritten.length * routes.length > MAX_PAIRS) return []
@@ -148,7 +148,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
         one.upstream === row.upstream &&
         callers.get(one) !== callers.get(row) &&
         patternsMeet(one.path, path) &&
-        // Where both rows cover a path, the more specific one applies, as the operator wrote them.
+        // Rows that overlap before the rewriting are meant so: the more specific one applies.
         !patternsMeet(one.path, row.path),
     )
     return other === undefined
@@ -163,17 +163,17 @@ export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
-/** Since Linux 5.14 (ip-sysctl). `1`: connections that a closing socket has not accepted go to another one on its port. */
+/** A setting of Linux 5.14. With `1`, connections that a closing socket has not accepted go to another socket on its port. */
 const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
 
-/** Warns when the system would reset connections at the end of one of several gateways on a port. */
+/** Warns when Linux would reset waiting connections as soon as one of several gateways on a port ends. */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
   file = MIGRATE_FILE,
 ): readonly string[] {
   if (!reusePort || (existsSync(file) && readFileSync(file, 'utf8').trim() === '1')) return []
   return [
-    'when one of the gateways on this port ends, Linux resets connections that it has not accepted yet: sysctl net.ipv4.tcp_migrate_req=1 (Linux 5.14) gives them to another',
+    'when a gateway on this port ends, Linux resets the connections that this gateway has not accepted yet: sysctl net.ipv4.tcp_migrate_req=1 (Linux 5.14) gives them to another gateway',
   ]
 }
 
@@ -187,12 +187,12 @@ function pathsOf(routes: readonly Route[]): readonly string[] {
   return routes.map(({ path }) => path)
 }
 
-/** Warns when the configuration file is the operator's and the limit table the shipped one, which hardly fits another service. */
+/** Warns when the operator has named a configuration file but no limit table: the shipped table hardly fits another service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))
   if (env.GATEWAY_LIMITS !== undefined || ownFolder) return []
   return [
-    `GATEWAY_CONFIG is ${configFile} and GATEWAY_LIMITS is not set: the limits of ${limitsFile} are in force, those of the demonstration unless you changed them`,
+    `GATEWAY_CONFIG is ${configFile} and GATEWAY_LIMITS is not set: the limits of ${limitsFile} are in force, and these are for the demonstration unless you changed them`,
   ]
 }

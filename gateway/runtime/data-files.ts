@@ -28,7 +28,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       if (due !== undefined) log.error({ file, ...due }, 'the audit trail cannot be written')
     },
     onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
-      // A file that was overwritten in place, or renamed, has the size at which the gateway left it.
+      // At least 1, because a file that was renamed or overwritten in place still has the size that the gateway knows.
       metrics.gateway_audit_foreign_bytes_total.add(Math.max(Math.abs(found - at), 1))
       const cause = `${name} (${reason}): the gateway had left ${at} bytes and found ${found}`
       metrics.causes.set('gateway_audit_foreign_bytes_total', cause)

@@ -21,7 +21,7 @@ export interface Stop {
 
 interface Draining {
   readonly listeners: readonly HttpServer[]
-  /** Called when the grace ends: from now on no connection is accepted. */
+  /** Called when the grace ends: from then on no connection is accepted. */
   graceOver(): void
   /** Awaited when the last request has ended, before the parts are closed. */
   beforeClose?(): Promise<void> | undefined
@@ -40,7 +40,7 @@ export async function drain(
   load.phase = 'draining'
   log.info({ inFlight: load.inFlight.size, reason, graceMs }, 'draining')
   await passed(graceMs, hurry)
-  // Edits have taken effect until now.
+  // Edits of the configuration take effect until the grace ends.
   graceOver()
   const closed = Promise.all(listeners.map((listener) => listener.close()))
   const sweep = setInterval(() => closeIdle(listeners), SWEEP_MS)
@@ -79,14 +79,14 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   await gateway.trail.end(reason)
 }
 
-/** Closes idle connections once this turn of the loop has read the sockets, so that one with a waiting request counts as busy. */
+/** Closes idle connections after this turn of the event loop has read the sockets: a connection with a new request is then busy. */
 function closeIdle(listeners: readonly HttpServer[]): void {
   setImmediate(() => {
     for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)
   })
 }
 
-/** Ends the forwardings that go on without their clients: upstreams are not closed before. */
+/** Ends the forwardings that go on without their clients. The upstreams can close only afterwards. */
 export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
   for (const orphan of orphans) orphan.abort()
 }

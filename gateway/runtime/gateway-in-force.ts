@@ -250,12 +250,12 @@ function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
 }
 
-/** Whoever has this file and the id of a session finds its records. */
+/** The key that names sessions. Whoever has this file and the id of a session can find the records of the session. */
 const SESSION_KEY_FILE = 'audit-session-key'
 /** 132 bits. */
 const SESSION_NAME_CHARS = 22
 
-/** Names sessions for the audit trail: HMAC-SHA-256 of the id. Nobody gets the id from it. */
+/** Names sessions for the audit trail: HMAC-SHA-256 of the id. Nobody can find the id from the name. */
 function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
   const file = join(settings.dataDir, SESSION_KEY_FILE)
   try {
@@ -307,12 +307,12 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   }
 }
 
-/** Names this process in CDN-Loop (RFC 8586). Not guessable without its secret. */
+/** The name of this process in CDN-Loop (RFC 8586). Nobody can guess it without the secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
-/** Time between two log lines of a cause, which many certificates share. */
+/** Time between two log lines with one cause, because many certificates can share it. */
 const OCSP_REPEAT_MS = 1000
 
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {
@@ -332,7 +332,6 @@ function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metric
 
 const DROP_REASONS: readonly DropReason[] = ['queue_full', 'refused', 'undelivered', 'stopped']
 
-/** @param secret of this gateway */
 function makeTracer(
   { settings, version, log }: StartupConfiguration,
   { metrics, secret }: { readonly metrics: Metrics; readonly secret: Uint8Array },
@@ -357,7 +356,7 @@ function makeTracer(
       },
       dropped: (reason, spans) => {
         dropped.add(spans, reason)
-        // Nobody will read the metric.
+        // The process ends before anyone reads the metric.
         if (reason === 'stopped') log.warn({ spans }, 'spans were lost at the stop')
       },
       fault: (cause) => {

@@ -21,14 +21,14 @@ import type { PassedState } from './restart/messages.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** How long a new process waits for the shared store before it serves without it. */
+/** Longest time that a new process waits for the shared store before it serves. */
 const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
 
 /** The table of idempotency keys, opened when a row first needs it. */
 export interface IdempotencyKeys {
   table: KeyTable | undefined
-  /** @param secrets default: those of the start @throws Error that names what cannot be read, or whose secret is gone */
+  /** @param secrets default: those of the start @throws Error that names a file that cannot be read, or keys whose secret is gone */
   open(secrets?: KeySecrets): KeyTable
 }
 
@@ -38,18 +38,18 @@ export interface GatewayState {
   readonly revocations: Revocations
   readonly acceptedWebhooks: ReplayMemory
   readonly acceptedSignatures: ReplayMemory
-  /** Webhooks of GitHub and of described schemes that the service has taken. */
+  /** Webhooks that the service has taken: of GitHub, and of schemes that clients.json describes. */
   readonly deliveredWebhooks: ReplayMemory
   readonly proofs: ReplayMemory
   readonly keys: IdempotencyKeys
   /** Used only while failed credentials are throttled. */
   readonly throttle: AuthThrottle
   readonly failures: Counters
-  /** Clock by which all of these count, epoch milliseconds. */
+  /** Clock for all of these: epoch milliseconds that never jump. */
   readonly clock: () => number
-  /** What other gateways share with this one; undefined: it is the only one. */
+  /** The part of this gateway in the shared store; undefined: there is no such store. */
   readonly member: StoreMember | undefined
-  /** Decide whether a message was accepted before: the memories above, or the shared store together with them. */
+  /** Guards decide whether a message was accepted before: by the memories above, alone or with the shared store. */
   readonly guards: {
     readonly webhooks: ReplayGuard
     readonly signatures: ReplayGuard
@@ -62,7 +62,7 @@ export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
 
-/** @throws when a file cannot be read, since starting without it would forget its content */
+/** Makes the state of a gateway. @throws Error when a file cannot be read: a start without the file would forget its content */
 export function makeGatewayState(
   startup: StartupConfiguration,
   { watch, gatewayId }: { readonly watch: StoreWatch; readonly gatewayId: string },
@@ -81,7 +81,7 @@ export function makeGatewayState(
       onStoreFailure,
       gatewayId,
       clock,
-      // Both are called later, when `state` exists.
+      // The next two are called later, when `state` exists.
       ownSessions: () => state.revocations.entries(),
       onFailure: (caller) => state.throttle.apply(caller, clock()),
       onAway: (cause) => watch.away(cause),
@@ -167,7 +167,7 @@ function areWritable(state: GatewayState): boolean {
   return messageMemories(state).every(({ isWritable }) => isWritable)
 }
 
-/** Work for each second and for the end. All of it in one turn of the event loop would delay requests. */
+/** The work of each second, in parts: all of it in one turn of the event loop would delay requests. */
 export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
   const { limiter, revocations, keys, member } = state
   return [
@@ -193,7 +193,7 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
   ]
 }
 
-/** Waits for the shared store: without it the gateway would let through what the others have counted. */
+/** Waits a while for the shared store: without it the gateway would let through requests that exceed the shared counts. */
 export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
   const endMs = performance.now() + MAX_STORE_WAIT_MS
   while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)

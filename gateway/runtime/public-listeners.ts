@@ -55,7 +55,7 @@ export class CannotListen extends Error {
   }
 }
 
-/** What the log says of a failed start, whose cause need not be an address. */
+/** What the log says of a failed start. It names an address only when the gateway could not listen there. */
 export function startFailure(error: unknown): {
   readonly what: 'cannot listen' | 'cannot start'
   readonly cause: string
@@ -74,7 +74,7 @@ export async function openPublicListeners(
   options: {
     readonly material: TlsMaterial | undefined
     readonly tickets: TicketKeys
-    /** Sockets that listen already; for others one is opened. */
+    /** Sockets that listen already. A listener that is not among these opens its own socket. */
     readonly open?: ListeningSockets | undefined
   },
 ) {
@@ -110,7 +110,7 @@ export async function openPublicListeners(
       secured.enforce(changed)
       tls.trust = changed.trust
     },
-    /** @param staple of new connections; undefined: none */
+    /** @param staple the OCSP response for new connections; undefined: none is sent */
     staple: (staple: Staple | undefined) => secured?.staple(staple),
     /** Puts edited time-outs and bounds of clients in force. */
     boundClients: () => {
@@ -123,14 +123,14 @@ export async function openPublicListeners(
     stopAccepting: () => {
       for (const [, { server }] of listening) server.close()
     },
-    /** Accepts again, on copies of the sockets in their order. */
+    /** Accepts again. @param sockets copies of those of `sockets()`, in the same order */
     acceptAgain: (sockets: readonly ListeningSocket[]) => {
       for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
     },
   }
 }
 
-/** Loads what serves HTTP/2 only where a client may speak it. */
+/** Loads the code of HTTP/2, but only when a client may speak it. */
 async function loadHttp2({ http2, tls }: Settings): Promise<Http2Protocol | undefined> {
   const isSpoken = http2 === 'tls' ? tls !== undefined : http2
   return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
@@ -155,7 +155,7 @@ const RENEW_MS = 1000
 interface SecureTerms {
   readonly handshakeMs: number
   readonly http2: Settings['http2']
-  /** True when a response of OCSP may come. */
+  /** True when an OCSP response may be sent with the certificate. */
   readonly staples: boolean
   /** Ticket keys of this gateway alone, used where no secret is shared. */
   readonly tickets: TicketKeys
@@ -177,7 +177,7 @@ export class SecureListener {
     this.#tickets = this.#ticketsOf(material)
     const options: TlsOptions = { ...listenerOptions(material, terms), ticketKeys: this.#ticketKey() }
     this.http = createSecureHttpServer(connections, options)
-    // A listener for this event costs every handshake a turn of the loop.
+    // A listener for this event costs every handshake a turn of the event loop.
     if (terms.staples)
       this.http.tls.on('OCSPRequest', (_certificate, _issuer, reply) =>
         reply(null, this.#stapleOfNow() as Buffer),
@@ -192,7 +192,7 @@ export class SecureListener {
     this.http.tls.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
   }
 
-  /** Sends the response to new connections while valid. */
+  /** Sends this OCSP response to new connections while it is valid; undefined: none. */
   staple(staple: Staple | undefined): void {
     this.#staple = staple
   }
@@ -228,7 +228,7 @@ const OWN_FILES = 256
 const ASSUMED_FILES = 10_240
 const LEAST_CONNECTIONS = 64
 
-/** Every request ends in the pipeline, also a malformed one, so that every response has its headers, audit pair and metric. */
+/** Gives every request to the pipeline, even a malformed one, so that each response has its headers, audit records and metrics. */
 function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exchange> {
   const { clock, steadyClock, settings } = inForce.gateway
   return new Connections({
@@ -249,7 +249,7 @@ function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exc
   })
 }
 
-/** A request keeps the gateway that is in force when it begins. To break it off, any gateway will do: all share what that needs. */
+/** Handles requests. Each keeps the `Gateway` that is in force when it begins; `interrupt` uses parts that no edit replaces. */
 function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),
@@ -292,8 +292,8 @@ function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
 }
 
 /**
- * Client connections that may be open: the limit on open files, less those for upstreams (two for each exchange, one for each
- * tunnel) and for the process itself. Otherwise idle clients could use up the files that active ones need.
+ * Number of client connections that may be open: the limit on open files, less the files for upstreams (two for each exchange, one
+ * for each tunnel) and for the process itself. More idle clients could use up the files that active clients need.
  */
 export function connectionRoom(
   { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },

@@ -28,13 +28,13 @@ import { notifyServiceManager, startWatchdog } from './startup/service-manager.t
 import { startBanner } from './startup/start-banner.ts'
 
 const UNUSABLE = 1
-/** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
+/** Time in which signals count as one Ctrl-C: under npm it arrives twice, from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
 /** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
 const TRAIL_MAINTAIN_MS = 1000
 const SEGMENT_ROUND_MS = 5000
 
-/** Reads the configuration or exits, starts, serves until a signal or a successor, and ends. */
+/** Runs a gateway until a signal stops it or another process takes over. Exits with 1 when it cannot start. */
 export async function runGateway(): Promise<void> {
   // Files (audit trail, counts, sessions) are for this user only.
   process.umask(0o077)
@@ -48,7 +48,7 @@ export async function runGateway(): Promise<void> {
   // After a restart the main process is another one.
   void tellSystemd('READY=1', `MAINPID=${process.pid}`)
   startWatchdog(() => void tellSystemd('WATCHDOG=1'))
-  // The parent restarts this process only if it got this far. The callback keeps a broken channel from ending it.
+  // A parent restarts only a process that has sent this. The callback keeps a broken channel from ending the process.
   if (predecessor === undefined) process.send?.('ready', () => {})
 
   const restarts = new Restarts({
@@ -64,7 +64,7 @@ export async function runGateway(): Promise<void> {
   control.open()
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
-    // Before this process ends, or systemd would take the service for ended.
+    // Systemd must know this before the process ends, or it would take the service for ended.
     const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
     await told
@@ -95,7 +95,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
-  // Edits since then are in force at the process before.
+  // Edits since the first reading are in force at the process before.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
     const { what, ...why } = startFailure(error)
@@ -138,7 +138,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   return { serving, admin, attestation }
 }
 
-/** Writes pending records once the disk has room again, without waiting for a request; begins new segments and keeps closed ones. */
+/** Writes pending records once the disk has room again. Begins new segments; has closed ones compressed, shipped and pruned. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { file } = settings.audit
@@ -150,7 +150,7 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
     if (trail.writable) rotation.maintain(serving.settings.audit.rotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
-  // After a restart the segments are for the other process.
+  // After a restart the other process takes care of the segments.
   const round = () => (trail.writable ? segments.round(serving.settings.audit) : undefined)
   round()
   setInterval(round, SEGMENT_ROUND_MS).unref()

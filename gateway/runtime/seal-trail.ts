@@ -52,7 +52,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   readOwnCheckpoint(directory, sealKey)
   const second = mlDsaKeyFile(file)
   const withSecond = secondSealKey !== undefined
-  // Only now: the log may be of another key.
+  // This comes after the check that the log is not of another key.
   if (withSecond && sealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
     log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   if (!withSecond && !isMissing(second))
@@ -65,7 +65,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     const fault = ownerFault(path, stats)
     if (fault !== undefined) throw new Error(`the key of the seals cannot be used: ${fault}`)
     try {
-      // Whoever can read it can seal another trail in the place of this one.
+      // Whoever can read the key can seal another trail in place of this one.
       if (stats !== undefined) checkPrivate(stats)
     } catch (error) {
       log.warn({ file: path, cause: (error as Error).message }, 'the key of the seals')
@@ -88,7 +88,7 @@ function isMissing(file: string): boolean {
   return statSync(file, { throwIfNoEntry: false }) === undefined
 }
 
-/** What is wrong with the key that is named for the seals, where they are made. */
+/** Faults of the key that `audit.sealKeyFile` names, where seals are made. */
 export function sealKeyFaults({
   file: trail,
   seals,
@@ -110,12 +110,12 @@ export function sealKeyFaults({
   }
 }
 
-/** What others may do to the trail by the place where it stands, one sentence each. */
+/** Warnings of what other users can do to the trail because of the place of its file. */
 export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly string[] {
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
-/** Why a gateway started by this process's user would refuse the place of its trail and key. Empty for root, who may check for others. */
+/** Why a gateway of this user would refuse the place of its trail or key. Empty for root, who may check for another user. */
 export function ownerWarnings({
   file,
   sealKeyFile: key,
@@ -125,7 +125,7 @@ export function ownerWarnings({
   return [judgePlace(file).fault, ofKey].flatMap((fault) => fault || [])
 }
 
-/** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: it is not to be sealed */
+/** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: the trail is not sealed */
 export function sealTrail(
   { log }: StartupConfiguration,
   sealed: SealedTrail | undefined,

@@ -69,7 +69,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     metrics,
     limiter: state.limiter,
     reports,
-    /** Has another file read with those of the configuration, until they are no longer watched. */
+    /** Watches another file together with those of the configuration. */
     watch: (file: Watching) => void watching.push(file),
     get settings() {
       return inForce.gateway.settings
@@ -82,7 +82,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      // Here connections come before anyone asks for readiness: on sockets of a process before, or on a shared port.
+      // On inherited sockets and on a shared port, connections come before anyone asks for readiness.
       if (inheritance !== undefined || settings.reusePort) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {

@@ -8,7 +8,7 @@ import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
-/** Time after which a lasting state is recorded again, for readers of one day of the trail. */
+/** Time after which a fault that lasts is recorded again, so that readers of a single day of the trail see it. */
 const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {
@@ -50,7 +50,7 @@ export class StoreWatch {
     this.#options.metrics.causes.set(metric, cause)
   }
 
-  /** Exposes the shared store in the metrics: without it there is no metric of it. Called once. */
+  /** Exposes the shared store in the metrics. Called once, and only where there is such a store. */
   expose(shared: Pick<StoreMember, 'counts' | 'isAway' | 'unsentSessions'>): void {
     const { metrics } = this.#options
     const { counts } = shared
@@ -78,7 +78,7 @@ export class StoreWatch {
     metrics.gateway_idempotency_bytes.read(() => table.bytes)
   }
 
-  /** Reports that the shared store no longer responds, once until it is observed to be writable. */
+  /** Reports that the shared store no longer responds. Logged once, until the store is observed to be writable. */
   away(cause: string): void {
     this.#options.metrics.gateway_store_write_errors_total.count('shared')
     this.#because('shared', cause)

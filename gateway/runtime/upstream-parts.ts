@@ -8,7 +8,7 @@ import type { Gateway } from '../gateway.ts'
 import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
 
-/** Where a row publishes the gateway's own keys. */
+/** The path at which a row publishes the gateway's own keys. */
 export const JWKS_PATH = '/.well-known/gateway-jwks.json'
 
 interface UpstreamParts {
@@ -21,7 +21,7 @@ interface UpstreamParts {
 const OUTCOMES = ['answered', '5xx', 'failed'] as const
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 
-/** @param before groups in force. `handOver` passes connections and health of targets that stay. */
+/** @param before groups in force; their `handOver` later gives connections and health of targets that stay to the new groups */
 export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,
@@ -98,7 +98,7 @@ export function observeUpstreams(
 
 const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
-/** Exposes the upstreams in the metrics. For one that is in two groups the worse state counts, and the sum of attempts. */
+/** Exposes the upstreams in the metrics. An upstream in two groups has the worse state of both, and the sum of their attempts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()

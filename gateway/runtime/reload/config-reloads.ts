@@ -39,7 +39,6 @@ interface WatchedFiles extends Reports {
 /** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
   const { enforce, startup, tls, log } = watched
-  /** As read from the files, without a port that the system chose. */
   let inForce = startup.settings
   let table = startup.clients?.value
   let clients: Reloader<ClientTable> | undefined
@@ -110,7 +109,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 interface LimitChecks {
   /** Logs what is probably a mistake. */
   warnOf(limits: Limits): void
-  /** Finds what does not fit the clients in force. */
+  /** Finds what does not fit the settings and clients in force. */
   faultsOf(limits: Limits): Fault[]
 }
 
@@ -170,7 +169,7 @@ interface WatchedTls {
   readonly clients: () => ClientTable | undefined
 }
 
-/** Watches the files of `tls`. The OCSP response is watched by itself, because others write it at other times. */
+/** Watches the files of `tls`. The OCSP response has a watch of its own, because it changes at other times. */
 export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports

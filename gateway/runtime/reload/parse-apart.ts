@@ -13,7 +13,7 @@ export type ParseJob =
 const SMALL_LENGTH = 32 * 1024
 /** Heap of the parsing thread. A text that needs more ends only that thread. */
 const MAX_HEAP_MB = 1024
-/** Stack of the parsing thread, as small as that of the main thread, so that what passes here passes there. */
+/** Stack of the parsing thread, like that of the main thread: the next start must be able to parse what passes here. */
 const STACK_MB = 1
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
@@ -30,7 +30,7 @@ export function parseApart<T>(
 
 export async function rereadApart(options: RereadOptions): Promise<Reread> {
   const { text, running } = options
-  // The description of an API is seldom short, and its schemas are compiled to see whether they can be.
+  // The description of an API is seldom short, and compiling its schemas takes time.
   if (text.length <= SMALL_LENGTH && !text.includes('"openapi"')) return rereadSettings(options)
   return inThread<Reread>({ kind: 'settings', options }, (why) => ({
     parsed: { faults: [unread(running.configFile, why)] },

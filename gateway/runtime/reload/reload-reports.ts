@@ -13,7 +13,7 @@ export interface Watching {
   stop(): void
 }
 
-/** Number of faults of a file that its cause names. */
+/** Most faults of a file that the cause in the metrics names. */
 const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
@@ -26,14 +26,14 @@ export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'cl
 
 interface Edited {
   readonly file: string
-  /** All files, where several are taken together. */
+  /** All files, where several are read together. */
   readonly files?: readonly string[]
   readonly label: string
   readonly what: ConfigPart
 }
 
 interface Edit {
-  /** Values in force until now and from now on, as the audit trail has them. */
+  /** Values before and after the edit, as the audit trail has them. */
   readonly before: readonly object[]
   readonly after: readonly object[]
   readonly settings?: {
@@ -46,7 +46,7 @@ interface Edit {
 
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
-/** Names a file in metrics: without its directory, unless two files have one name, so that neither hides the result of the other. */
+/** Names a file in metrics: by its whole path if another file has the same name, else without its directory. */
 export function labelOf(
   file: string,
   { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,
@@ -102,7 +102,7 @@ export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | u
   }
 }
 
-/** The name of an account; undefined where this machine's list lacks it, or there is none. */
+/** The name of an account; undefined when the list of this machine lacks it or cannot be read. */
 function accountName(uid: number, accounts: string): string | undefined {
   try {
     const lines = readFileSync(accounts, 'utf8').split('\n')

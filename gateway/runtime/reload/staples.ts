@@ -11,13 +11,13 @@ import type { Reports, Watching } from './reload-reports.ts'
 /** Time between two checks of the clock. */
 const CHECK_MS = 10_000
 const MINUTE_MS = 60_000
-/** The longest time between two attempts. The time doubles with each failed attempt. */
+/** The longest wait after a failed attempt. The wait doubles with each one. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
 
 interface Stapled {
   readonly chain: Chain
-  /** Puts it in force for new connections; undefined: none is sent. */
+  /** Puts a response in force for new connections; undefined: none is sent. */
   readonly enforce: (staple: Staple | undefined) => void
 }
 
@@ -49,7 +49,7 @@ abstract class ReportedStapler extends Stapler implements Watching {
   }
 }
 
-/** Asks the responder that the certificate names, again at half of the response's lifetime. A reload waits for no responder. */
+/** Asks the responder that the certificate names, and again after half of the response's lifetime. No reload waits for the answer. */
 export class StapleFetch extends ReportedStapler {
   readonly #reports: Reports
   readonly #sendTo: (url: string) => Send
@@ -117,7 +117,7 @@ export class StapleFetch extends ReportedStapler {
     const certificate = issuedCertificate(chain)
     const url = responderOf(chain[0])
     if (url === undefined) return 'the certificate names no responder with a URL of http'
-    // The verdict says that the issuer is missing.
+    // The verdict on this empty response says that the issuer is missing.
     if (certificate === undefined) return Buffer.alloc(0)
     try {
       return await askResponder(certificate, this.#sendTo(url), this.#leaving.signal)
@@ -127,7 +127,7 @@ export class StapleFetch extends ReportedStapler {
   }
 }
 
-/** @param leftMs how long the response that is sent still holds; 0: none is sent */
+/** @param leftMs how long the response that is sent stays valid; 0: none is sent @param fruitless failed attempts in a row */
 export function pauseBefore({
   leftMs,
   fruitless,
@@ -139,7 +139,7 @@ export function pauseBefore({
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }
 
-/** Sends the response of OCSP in a file while it is good, and reports why it is not. It prevents no start and no handshake. */
+/** Sends the OCSP response in a file while it is good, else reports why not. A bad file prevents no start and no handshake. */
 export class StapleWatch extends ReportedStapler {
   readonly #watch: FileWatch
   #looks = 0

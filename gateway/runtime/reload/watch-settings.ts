@@ -17,9 +17,9 @@ import { labelOf, type Reports, reporter, type Watching } from './reload-reports
 interface SettingsWatch {
   readonly settings: Settings
   readonly texts: SettingsTexts
-  /** Finds faults between valid settings, the limits in force, and the clients in force or read for the first time. */
+  /** Finds where edited settings do not fit the limits in force, or the clients: those in force or read for the first time. */
   faultsOf(edited: EditedSettings): readonly Fault[]
-  /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
+  /** Puts a whole edit in force. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
   readonly reread?: typeof rereadApart
 }
@@ -67,7 +67,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   return reloader
 }
 
-/** True when no text can be half written: each is JSON, of which no beginning is valid, or equals what the last look found. */
+/** True when no text can be half written. Each is a JSON object, which is valid only when whole, or equals that of the last look. */
 function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   return [...texts].every(
     ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),
@@ -91,7 +91,7 @@ function warn(
   }
 }
 
-/** Faults in files that only the next start reads. Those in force are watched, and report their own. */
+/** Faults in files that only the next start reads. The files in force have watches, which report their faults. */
 function nextStartFaults({ needsRestart, wanted }: Pick<EditedSettings, 'needsRestart' | 'wanted'>): Fault[] {
   const waits = (key: string) => needsRestart.includes(key)
   const faults: Fault[] = []

@@ -25,7 +25,7 @@ export class ConnectionHandOver {
   #parked: ParkedConnection[] = []
   /** Sockets on their way to the other process, and idle ones with TLS. Those still here at the end are closed. */
   readonly #waiting = new Set<Socket>()
-  /** Relays to the other process, which ends them. */
+  /** Sockets whose bytes are relayed to the other process, which ends the relay. */
   readonly #relayed = new Set<Socket>()
   #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
 
@@ -38,22 +38,22 @@ export class ConnectionHandOver {
     return this.#open.sockets()
   }
 
-  /** Accepts and begins nothing more. Resolves when requests under way are counted. */
+  /** Accepts no more connections and begins no more requests. Resolves when the requests under way have been counted. */
   async suspend(): Promise<void> {
-    // The sockets stay open in copies: those of the other process, and those to which this one can go back.
+    // Copies keep the sockets open: the other process has copies, and this process has others to go back to.
     this.#open.stopAccepting()
     this.#open.connections.park((connection) => this.#take(connection))
     await this.#decided()
   }
 
-  /** Serves again. @param sockets copies of those that listened, in their order */
+  /** Serves again. @param sockets copies of those that listened, in the same order */
   goOn(sockets: readonly ListeningSocket[]): void {
     this.#open.connections.unpark()
     this.#open.acceptAgain(sockets)
     for (const { goOn } of this.#parked.splice(0)) goOn()
   }
 
-  /** Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. */
+  /** Gives the connections away. Breaks off the requests that have not ended after `timeouts.drainMs`, or at `late`. */
   async leave(successor: SuccessorChannel, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()
@@ -97,7 +97,7 @@ export class ConnectionHandOver {
   #relayNext(socket: TLSSocket, successor: SuccessorChannel, unread: Buffer | undefined): void {
     const next = () => {
       const hasMore = unread !== undefined || socket.readableLength > 0
-      // It has ended, or is being closed.
+      // The connection has ended, or is being closed.
       if (!hasMore || socket.writableEnded) socket.destroySoon()
       else void this.#relay(socket, successor, unread)
     }
@@ -122,14 +122,14 @@ export class ConnectionHandOver {
     setTimeout(() => {
       this.#open.connections.closeAll()
       for (const socket of this.#waiting) socket.destroySoon()
-      // TLS handshakes may end later.
+      // A TLS handshake that ends later gives one more connection.
       this.#take = ({ socket }) => socket.destroy()
     }, LAST_REFUSALS_MS)
-    // Clients that take nothing would keep them open for ever.
+    // Clients that read nothing would keep these sockets open for ever.
     setTimeout(() => {
       for (const socket of this.#waiting) socket.destroy()
     }, 2 * LAST_REFUSALS_MS)
-    // A request that has just gone through has its own time.
+    // A request that was relayed just now has its own time.
     setTimeout(() => {
       for (const socket of this.#relayed) socket.destroy()
     }, this.#inForce.gateway.settings.timeouts.drainMs)
@@ -150,7 +150,7 @@ export class ConnectionHandOver {
   }
 }
 
-/** Both ends of a local connection; nobody reads the far one yet. Node cannot pass a connection with TLS to another process. */
+/** Both ends of a local connection, which Node can pass to another process, unlike one with TLS. Nobody reads the far end yet. */
 async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true })
   server.listen(0, '127.0.0.1')
@@ -163,7 +163,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   server.on('connection', async (far) => {
     far.on('error', () => {})
     if (near.connecting) await once(near, 'connect').catch(() => {})
-    // Any program of this machine may connect too, from another loopback address even by the same port.
+    // Any program of this machine may connect too. From another loopback address it can even have the same port.
     const isNear = far.remotePort === near.localPort && far.remoteAddress === near.localAddress
     if (isNear) found.resolve(far)
     else far.destroy()
@@ -175,7 +175,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   }
 }
 
-/** Passes on what comes over the connection, and what comes back. @returns the end for the process that goes on with it */
+/** Connects a socket with a local connection, in both directions. @returns the far end, which another process can take */
 export async function relay(socket: Socket, unread?: Buffer): Promise<Socket> {
   const [near, far] = await connectedPair()
   near.setNoDelay(true)

@@ -37,8 +37,8 @@ export interface HandOverParts {
 }
 
 /**
- * Hands a gateway over to another process: `sockets`, `suspend`, then `goOn` or `leave`. The connections wait first, then
- * the files close, then the audit trail; `goOn` takes back files, trail, then connections.
+ * Hands a gateway over to another process: call `sockets`, `suspend`, then `goOn` or `leave`. `suspend` stops the connections,
+ * then the files, then the audit trail. `goOn` resumes the files, then the trail, then the connections.
  */
 export class HandOver {
   readonly #parts: HandOverParts
@@ -58,11 +58,11 @@ export class HandOver {
     return this.#parts.connections.sockets()
   }
 
-  /** Waits for requests under way to be counted, and closes the files. @throws Error when these fail: `goOn` must follow */
+  /** Waits for requests under way to be counted, and closes the files. @throws Error when a file fails; call `goOn` then */
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations } = this.#parts
     await connections.suspend()
-    // Before the other process reads the files: it may miss what is written from now on.
+    // Set first, because the other process may not read what is written from now on.
     revocations.otherProcess = (sid) => this.#ended.push(sid)
     this.#areFilesSuspended = true
     const passed = files.suspend()
@@ -105,11 +105,11 @@ export class HandOver {
     revocations.otherProcess = tell
     await connections.leave(successor, Promise.race([hurry, successor.hurry]))
     close()
-    // Messages go in their order: with the last one all are on their way.
+    // Messages arrive in order: when the last one was heard, all were.
     await this.#heard(isTold, hurry)
   }
 
-  /** Waits until the new process has heard the last message: no ended session may come back. Only a stop ends the wait. */
+  /** Waits until the new process has heard which sessions have ended: otherwise one could come back. Only a stop ends the wait. */
   async #heard(isTold: Promise<void>, hurry: Promise<unknown>): Promise<void> {
     const { log } = this.#parts
     const cause = 'the new process hangs'

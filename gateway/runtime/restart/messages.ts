@@ -3,7 +3,7 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
-/** What a restart cannot change, by name and as configured: both processes share the sockets and the files. */
+/** Settings that a restart cannot change, by name: both processes share these sockets and files. */
 export type Places = Readonly<Record<string, string | number | undefined>>
 
 /** State that is in memory only. Plain data. */
@@ -36,7 +36,7 @@ export type ToPredecessor =
   | { readonly type: 'prepared'; readonly places: Places }
   /** A copy of the socket comes back: with it the process before can listen again. */
   | { readonly type: 'listener'; readonly name: ListenerName }
-  /** It serves: there is no way back. */
+  /** The new process serves: there is no way back. */
   | { readonly type: 'serving' }
   | { readonly type: 'recorded'; readonly id: number; readonly fault: string | undefined }
   | { readonly type: 'revoked'; readonly sid: string }

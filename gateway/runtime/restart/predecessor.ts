@@ -41,7 +41,7 @@ export class Predecessor {
   constructor() {
     process.on('message', (message, handle) => this.#receive(message as ToSuccessor, handle))
     process.on('disconnect', () => this.#disconnected())
-    // It may have ended while this program was loaded.
+    // The parent may have ended while this program was loaded.
     if (!process.connected) this.#disconnected()
   }
 
@@ -55,7 +55,7 @@ export class Predecessor {
     return this.#send({ type: 'faulty', faults })
   }
 
-  /** This process serves from now on. It also does what requests in flight at the process before still need. */
+  /** Tells that this process serves from now on, and does what requests in flight at the process before still need. */
   serve(followed: Followed): void {
     this.#followed = followed
     followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })

@@ -84,7 +84,7 @@ export class Restarts {
     // With systemd a launcher may end: the service goes on with the new main process.
     if (process.send !== undefined && process.connected && process.env.NOTIFY_SOCKET === undefined)
       throw new CannotRestart(
-        'the gateway was started by npm, `countersign run` or another program that ends with this process: stop and start that',
+        'the gateway was started by npm, `countersign run` or another program that ends with this process: stop and start that program',
       )
     if (process.pid === 1)
       throw new CannotRestart(
@@ -95,7 +95,7 @@ export class Restarts {
     return handOver
   }
 
-  /** @returns for how long nobody served. @throws when the other process does not serve; this one goes on */
+  /** @returns the milliseconds in which nobody served @throws Error when the other process does not serve; this one then goes on */
   async #handOver(handOver: HandOver, successor: Successor): Promise<number> {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
@@ -122,7 +122,7 @@ export class Restarts {
     } catch (error) {
       // The successor ends first, because two processes must never have the files.
       await successor.end()
-      // Admin never closed: drop its copy.
+      // The admin listener has not closed, so nobody needs its copy.
       closeFrom(sockets.length)
       handOver.goOn(copies)
       onBack()
@@ -144,7 +144,7 @@ export function placesOf(settings: Settings): Places {
 function differenceOf(ours: Places, theirs: Places): string | undefined {
   const name = Object.keys(ours).find((key) => ours[key] !== theirs[key])
   if (name === undefined) return undefined
-  return `${name} is ${ours[name] ?? 'not set'} and would be ${theirs[name] ?? 'not set'}: that takes a stop and a start`
+  return `${name} is ${ours[name] ?? 'not set'} and would be ${theirs[name] ?? 'not set'}: stop and start the gateway to change this`
 }
 
 function within<T>(ms: number, promise: Promise<T>): Promise<T> {

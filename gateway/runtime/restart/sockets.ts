@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { type Server, Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 
-/** A TCP socket as Node passes it between processes. The object is its own copy: closing it leaves the others as they are. */
+/** A TCP socket as Node passes it between processes. Each such object is a copy: closing it leaves the other copies open. */
 export interface PassedSocket {
   readonly fd: number
   close(): void
@@ -16,10 +16,10 @@ export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** The sockets that listeners need not open, by listener. */
+/** Sockets that are open already, by listener. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
-/** What the other process cannot see of a connection whose TLS ends in this one. Certificates: base64 of the DER, the client's first. */
+/** What another process cannot see of a connection whose TLS this process decrypts. Certificates: DER in base64, the client's first. */
 export interface ClearOrigin {
   readonly peer: string
   readonly authorized: boolean
@@ -31,14 +31,14 @@ export interface ClearOrigin {
 export interface PassedConnection {
   readonly socket: PassedSocket
   readonly unread: string | undefined
-  /** Undefined: it is the client's own connection. */
+  /** Undefined: `socket` is the client's own connection, not a relay of one. */
   readonly clear: ClearOrigin | undefined
 }
 
-/** The client's and ten authorities': no honest client sends more. */
+/** One certificate of the client and ten of authorities: no honest client sends more. */
 const MAX_CERTIFICATES = 11
 
-/** The one property of Node's servers and sockets that is not documented; `node:cluster` passes the same objects. */
+/** The only undocumented property of Node that this file uses. `node:cluster` passes the same objects. */
 interface WithHandle {
   readonly _handle: PassedSocket | null
 }
@@ -47,7 +47,7 @@ export function socketOf(server: Server): PassedSocket | undefined {
   return (server as unknown as WithHandle)._handle ?? undefined
 }
 
-/** A paused connection as it is passed on; undefined when it is closed. @param kept what has been read, if not in the stream */
+/** A paused connection as it is passed on; undefined when it is closed. @param kept bytes already read, if not in the socket */
 export function takeConnection(
   socket: Socket,
   clear: ClearOrigin | undefined,
@@ -55,7 +55,7 @@ export function takeConnection(
 ): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
-  // The read may start the socket reading.
+  // `socket.read` may start the reading again: stop it.
   const unread: Buffer | null = kept ?? socket.read()
   handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }

@@ -16,7 +16,7 @@ export class Successor {
   readonly #hurry = Promise.withResolvers<void>()
   /** Resolves when the process is gone: messages that wait for it to take a socket are then never sent. */
   readonly #gone = Promise.withResolvers<void>()
-  /** Commits of audit records and of outcomes of keys that it has not acknowledged. */
+  /** Commits of records and of outcomes of keys that the process has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
   #lastRecordsId = 0
   #faults: readonly string[] = []
@@ -27,7 +27,7 @@ export class Successor {
     this.#child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
       env: { ...process.env, [TAKES_OVER]: '1' },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      // It lives on when this process and its group have ended.
+      // The new process lives on when this process and its group have ended.
       detached: true,
     })
     for (const each of [this.#prepared, this.#serving]) each.promise.catch(() => {})
@@ -49,12 +49,12 @@ export class Successor {
     return this.#serving.promise
   }
 
-  /** Resolves when it is being stopped, or has ended. */
+  /** Resolves when the new process is being stopped, or has ended. */
   get hurry(): Promise<void> {
     return this.#hurry.promise
   }
 
-  /** Gives it a listening socket, one at a time. Resolves to a copy that does not listen, to go back to. @throws SuccessorFailed */
+  /** Gives a listening socket away; call it for one at a time. Resolves to a copy, for listening again. @throws SuccessorFailed */
   async give([name, socket]: NamedSocket): Promise<PassedSocket> {
     const copy = new Promise<PassedSocket>((resolve) => {
       this.#onCopy = resolve
@@ -70,7 +70,7 @@ export class Successor {
     this.send({ type: 'connection', ...rest }, socket, sent)
   }
 
-  /** @param sent called when it is on its way, or never will be. */
+  /** @param sent called when the message is on its way, or never will be. */
   send(message: ToSuccessor, socket?: PassedSocket, sent: () => void = () => {}): void {
     if (this.#child.connected) this.#child.send(message, socket as unknown as SendHandle, {}, sent)
     else sent()

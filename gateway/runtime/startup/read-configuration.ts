@@ -62,12 +62,12 @@ export function readConfiguration(
   }
 }
 
-/** Faults of the clients with what they name, and with the authorities of the listener. */
+/** Faults between the clients and other files: the keys that they name, and the authorities of the listener. */
 export function clientFaults(file: string, clients: ClientTable, trust: ClientTrust | undefined): Fault[] {
   return [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
 }
 
-/** Takes an edit over that the process before has in force. A faulty one, or one that needs a restart, is left to the watches. */
+/** Reads an edit that the process before has in force. A faulty edit, or one that needs a restart, is left to the watches. */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)
@@ -85,7 +85,7 @@ function textsOf({ settings, texts, limits, clients, adminToken, tls }: StartupC
   ] as const
 }
 
-/** The present text; undefined without a readable file. */
+/** The present text of a file; undefined when it cannot be read. */
 function textNow(file: string | undefined): string | undefined {
   try {
     return file === undefined ? undefined : readLenient(file)
@@ -94,7 +94,7 @@ function textNow(file: string | undefined): string | undefined {
   }
 }
 
-/** Files that are known although gateway.json or the environment has a fault, so that all faults come at once. */
+/** Files whose names are known despite faults in gateway.json or the environment, so that all faults are reported at once. */
 export function filesNamedAnyway(env: Environment) {
   const { configFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
@@ -107,7 +107,7 @@ export function filesNamedAnyway(env: Environment) {
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
 
-/** The file of clients that counts. When faults in gateway.json hide whether a route takes clients, it is the one beside gateway.json. */
+/** The file of clients, if it is used. With a faulty gateway.json, a named file counts as used, and so does one beside gateway.json. */
 function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
   const { configFile, clientsFile } = configFiles(env)
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)
@@ -132,7 +132,7 @@ export interface StartupConfiguration {
 
 type StoreModule = typeof import('../../store/store-member.ts')
 
-/** Loads what joins the shared store only when one is configured: its client takes 170 ms and 30 MB. */
+/** Loads the code of the shared store, but only when one is configured: its client takes 170 ms and 30 MB. */
 export async function loadStoreModule({ store }: Pick<Settings, 'store'>): Promise<StoreModule | undefined> {
   return store === undefined ? undefined : import('../../store/store-member.ts')
 }

@@ -5,7 +5,7 @@ import { configFiles, type Environment } from '../../config/environment.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
-/** The issuer in config/gateway.json and the backend's default. At another port of the gateway it is replaced. */
+/** The issuer in config/gateway.json and the backend's default. It is replaced when the gateway has another port. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 
 /** Variables by which gateway and backend of `npm start` find each other. What the operator set stays. */
@@ -23,15 +23,15 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // The backend names itself without closing slashes in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // The address at which clients present their certificates to the HTTPS listener; the backend's metadata names it. Behind an https
-  // address they may reach only that one.
+  // Clients present their certificates at this address of the HTTPS listener; the backend's metadata names it. With a public https
+  // address, clients may reach only that one.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
 }
 
-/** An address that reaches a program listening at `host` here. */
+/** The address by which this machine reaches a program that listens at `host`. */
 function reachable(host = '127.0.0.1'): string {
   if (host === '' || host === '0.0.0.0') return '127.0.0.1'
   if (host === '::') return '[::1]'

@@ -40,7 +40,7 @@ export function startBanner(
   ].join('\n')
 }
 
-/** A path that is likely to get a response: of a route that anyone may GET, else of any. */
+/** A path to try: of a route that anyone may GET, else of another route with GET, else of any route. */
 function toTry(routes: readonly Route[]): string {
   const gets = routes.filter(({ methods }) => methods?.has('GET') !== false)
   const route = gets.find(({ auth }) => auth.has('none')) ?? gets[0] ?? routes[0]
