@@ -39,7 +39,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   )
 }
 
-/** Writes `path` and `query`, also for records of a refusal. @returns undefined when the target is too long */
+/** Reads the target; writes `path` and `query`. @returns a text that says what is wrong; undefined when the target is too long */
 export function readPath(gateway: Gateway, exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'

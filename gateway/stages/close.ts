@@ -8,7 +8,7 @@ import { releasePermit } from './take-permit.ts'
 
 /**
  * Ends an exchange once, before the last byte of a response is written: every response that a client has seen is in the trail.
- * The status is 499 when the client disconnected; 408, 502 or 504 when a response that had begun was broken off.
+ * The status is 499 when the client disconnected, and that of the refusal when a response that had begun was broken off.
  */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return

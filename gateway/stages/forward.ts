@@ -32,7 +32,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const target = targetOf(exchange)
   if (route.signedTarget !== undefined)
     signForService(gateway, exchange, { target, common, fields, hasBody, signedTarget: route.signedTarget })
-  // RFC 9110 section 10.1.1: never to HTTP/1.0.
+  // A client of HTTP/1.0 gets no 100 (RFC 9110 section 10.1.1).
   const unread = hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs

@@ -46,7 +46,7 @@ function whenTaken(
   return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
 }
 
-/** Returns what `decide` throws: other requests wait for the same reply. */
+/** Decides, and returns an error instead of throwing it, because other requests wait for the same reply. */
 function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
   try {
     return decide(gateway, exchange, pending.row, pending.take as Take)

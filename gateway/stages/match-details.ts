@@ -7,8 +7,8 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
 /**
- * Compares the body with what the user approved: one of the token's `authorization_details` (RFC 9396) must fit it whole. Waits
- * for the body. Writes `bufferedBody`.
+ * Compares the body with what the user approved: one of the token's `authorization_details` (RFC 9396) must fit all the compared
+ * members. Waits for the body. Writes `bufferedBody`.
  */
 export function matchDetails(
   gateway: Gateway,

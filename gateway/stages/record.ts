@@ -81,8 +81,8 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
 }
 
 /**
- * Adds a signature to a record. Writes the key of the signature first, once in each file of the trail, so that files verify after
- * older ones were deleted. @param client undefined: the gateway has signed
+ * Adds a signature to a record. Writes the key of the signature first, once in each file of the trail, so that each file can be
+ * verified without older ones. @param client undefined: the gateway has signed
  */
 export function withSignature(
   { trail, clock }: Gateway,

@@ -1,6 +1,6 @@
 import type { Post } from './span-post.ts'
 
-/** `refused` by the receiver, `undelivered` in time, `stopped`: the gateway stopped first. */
+/** Why spans are dropped. `refused`: by the receiver. `undelivered`: not sent in time. `stopped`: the gateway stopped first. */
 export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
 
 export interface ExporterOptions {
@@ -25,7 +25,7 @@ const LAST_RETRY_MS = 30_000
 /** Time after which a batch that cannot be sent is dropped: the receiver may fail because of it. */
 const GIVE_UP_MS = 5 * 60_000
 
-/** Sends spans in batches, one at a time, and again when that may help. Spans wait as text in bounded memory; others are dropped. */
+/** Sends spans in batches, one at a time, and retries where that may help. Waiting spans have bounded memory; others are dropped. */
 export class SpanExporter {
   readonly #options: ExporterOptions
   /** The last one is being filled. */
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** True when a span may still find room: worth making its text. */
+  /** False when no span would find room, so that nobody need make its text. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }
@@ -76,7 +76,7 @@ export class SpanExporter {
     this.#options.reports.dropped(this.#closing ? 'stopped' : 'queue_full', spans)
   }
 
-  /** Sends what waits, each batch once, and drops what is not sent in that time or before `hurry`. */
+  /** Sends what waits, each batch once. Drops what is not sent within `withinMs` and before `hurry`. */
   async close(withinMs: number, hurry: Promise<void>): Promise<void> {
     this.#closing = true
     clearTimeout(this.#timer)
@@ -131,7 +131,7 @@ export class SpanExporter {
         return
       }
       reports.fault(posted.cause)
-      // Random, so that gateways that lost the receiver together do not retry together. "Retry-After: 0" does not shorten it.
+      // The wait is random, so that several gateways do not retry together. `Retry-After: 0` does not shorten it.
       const waitMs = Math.max(posted.retryAfterMs ?? 0, delayMs * (0.5 + Math.random()))
       delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
       const isLast = this.#closing || performance.now() + waitMs > giveUpMs
@@ -158,10 +158,10 @@ export interface Envelope {
   readonly tail: string
 }
 
-/** Spans per request, as OpenTelemetry's own exporters send them; but a batch goes out before the queue is full. */
+/** Most spans of a batch, as in OpenTelemetry's own exporters; a small queue has smaller batches, of half its size. */
 const MAX_BATCH_SPANS = 512
 const BATCH_BYTES = 256 * 1024
-/** Spans of usual length for which a buffer has room. With longer ones the queue is full earlier. */
+/** Number of spans of usual length for which a buffer has room. With longer spans the queue is full earlier. */
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 

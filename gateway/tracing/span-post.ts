@@ -13,7 +13,7 @@ export type Posted =
   | {
       readonly delivered: false
       readonly mayRetry: boolean
-      /** When the receiver says how long to wait. */
+      /** The wait that the receiver asks for; undefined: none. */
       readonly retryAfterMs: number | undefined
       readonly cause: string
     }
@@ -41,7 +41,7 @@ export function createPost({ endpoint, headers, ca, compression, timeoutMs }: Re
       return outcomeOf(await send({ ...request, body: zipped ? await zip(body) : body }))
     } catch (error) {
       const { message, statusCode } = error as SendFault
-      // Without the rest of a response, its status decides.
+      // When only the status of a response has come, the status decides.
       if (statusCode !== undefined) return outcomeOf({ statusCode, headers: {}, body: Buffer.alloc(0) })
       return { delivered: false, mayRetry: true, retryAfterMs: undefined, cause: message }
     }
@@ -72,7 +72,7 @@ function delivered(text: string): Posted {
   }
 }
 
-/** RFC 9110 section 10.2.3: seconds, or a date. */
+/** Reads Retry-After (RFC 9110 section 10.2.3): seconds, or a date. */
 export function retryAfterMs(value: string, nowMs = Date.now()): number | undefined {
   const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - nowMs
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), MAX_RETRY_AFTER_MS)

@@ -3,7 +3,7 @@ import type { Attempt, Trace } from './trace.ts'
 
 /*
  * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids as hexadecimal digits, 64 bit numbers as text,
- * enumerations as numbers. Attributes are those of the HTTP and RPC semantic conventions 1.44; never a query, a credential, a body.
+ * enumerations as numbers. Attributes follow the HTTP and RPC semantic conventions 1.44: never a query, a credential or a body.
  */
 
 export interface TracedExchange {
@@ -25,7 +25,7 @@ export interface TracedExchange {
 }
 
 interface TracedEnd {
-  /** As in its audit record: 499 when the client went away. */
+  /** As in the audit record: 499 when the client went away. */
   readonly statusCode: number
   readonly endMs: number
   /** Epoch milliseconds when the steady clock was at 0. */
@@ -38,7 +38,7 @@ const CLIENT = 3
 const ERROR = 2
 const CLIENT_GONE = 499
 const CLIENT_GONE_ERROR = 'client_disconnected'
-/** Errors of the one who serves a call of gRPC; to its client everything but OK is an error. */
+/** Statuses of gRPC that are errors of the server. For the client, every status except OK is an error. */
 const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNKNOWN',
   'DEADLINE_EXCEEDED',
@@ -55,7 +55,7 @@ const MAX_USER_AGENT_CHARS = 256
 const MAX_METHOD_CHARS = 64
 const MAX_STATE_CHARS = 512
 
-/** The spans of an exchange, separated by commas. Their number is one more than that of the attempts. */
+/** The spans of an exchange, separated by commas: one of the server, and one for each attempt. */
 export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
   let text = serverSpan(trace, exchange, end)
   for (let index = 0; index < trace.attempts.length; index++)
@@ -67,7 +67,7 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   const { refusalCode, headers } = exchange
   const { statusCode } = end
   const gone = isClientGone(trace, end)
-  // The head had gone out before the refusal.
+  // True when the head had gone out before the refusal.
   const brokenOff = refusalCode !== undefined && exchange.res.headersSent
   const sentStatus =
     !gone && !brokenOff ? statusCode : exchange.res.headersSent ? trace.attempts.at(-1)?.status : undefined
@@ -119,7 +119,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   const { name, attributes: ofMethod } = methodOf(exchange.method, end.knownMethods)
   const origin = origins.getOrInsertComputed(attempt.upstream, originOf)
   const error = errorOf(trace, attempt, exchange, end)
-  // The gateway itself ended what was refused.
+  // When the gateway has refused, it has itself ended the attempt.
   const isAnswered =
     attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
@@ -141,7 +141,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   })
 }
 
-/** @returns undefined for an attempt whose response was passed on and is no error. */
+/** The error of an attempt; undefined when its response was passed on and is no error. */
 function errorOf(
   trace: Trace,
   attempt: Attempt,
@@ -155,7 +155,7 @@ function errorOf(
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
 }
 
-/** Attributes of a call of gRPC. Callers make methods up: only one that the service knows is named. @param isAnswered by the service */
+/** Attributes of a gRPC call. Callers invent methods, so only one that the service knows is named. @param isAnswered by the service */
 function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   const { grpcStatus } = exchange
   if (grpcStatus === undefined) return ''
@@ -172,7 +172,7 @@ function callError(grpcStatus: number | undefined): string | undefined {
   return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }
 
-/** True when the client went away. A service may answer 499 as well. */
+/** True when the client went away. A 499 may also come from the service. */
 function isClientGone(trace: Trace, { statusCode }: TracedEnd): boolean {
   return statusCode === CLIENT_GONE && trace.attempts.at(-1)?.status !== CLIENT_GONE
 }
@@ -214,7 +214,7 @@ export function nanoseconds(epochMs: number): string {
   return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
-/** The name and the attributes of a method. Callers make methods up, and each would be one more name of spans. */
+/** The name and the attributes of a method. Callers invent methods: these share one name, so that spans have few names. */
 function methodOf(method: string, knownMethods: ReadonlySet<string>) {
   if (knownMethods.has(method))
     return { name: method, attributes: plain('http.request.method', method).slice(1) }
@@ -229,7 +229,7 @@ function text(key: string, value: string | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"stringValue":${JSON.stringify(value)}}}`
 }
 
-/** For a value without a character to escape, such as an address. */
+/** An attribute with a value that has no character to escape, such as an address. */
 function plain(key: string, value: string): string {
   return `,{"key":"${key}","value":{"stringValue":"${value}"}}`
 }
@@ -240,7 +240,7 @@ function number(key: string, value: number | undefined): string {
 
 let authority = { host: '', attributes: '' }
 
-/** Host, which says what server the caller meant. Most requests name the same one. */
+/** Attributes of Host, which names the server that the caller meant. The last ones are kept: most requests have the same Host. */
 function authorityOf(host: string): string {
   if (host === authority.host) return authority.attributes
   const [, address = '', port] = AUTHORITY.exec(host) ?? []

@@ -40,7 +40,7 @@ export class Trace {
   #fields: Field[] = []
   #at = 0
 
-  /** @param origin the id of a new trace, or the traceparent of the caller whose trace it is part of */
+  /** @param origin the id of a new trace, or the traceparent of a caller whose trace goes on */
   constructor(steadyClock: () => number, origin: { readonly traceId: string } | RemoteParent) {
     this.#steadyClock = steadyClock
     this.spanId = newSpanId()
@@ -66,7 +66,7 @@ export class Trace {
     fields.push(this.#traceparent(), ...this.tracestates)
   }
 
-  /** An attempt begins. @returns whether the fields have changed since the last one */
+  /** Begins an attempt. @returns true when it has other fields than the attempt before */
   began(upstream: string): boolean {
     const isResent = this.attempts.length > 0
     if (isResent) {
@@ -85,7 +85,7 @@ export class Trace {
     return isResent
   }
 
-  /** The attempt under way failed. Without one there is nothing to say. */
+  /** Ends the attempt under way, if there is one, as failed. */
   failed(error: string, status?: number): void {
     const attempt = this.attempts.at(-1)
     if (attempt === undefined || attempt.endMs !== undefined) return
@@ -108,7 +108,7 @@ export function newTraceId(): string {
   return randomHex(32)
 }
 
-/** An id of zeros is invalid; its chance is 2^-64. */
+/** A random id. Only zeros would be invalid, but their chance is 2^-64. */
 function newSpanId(): string {
   return randomHex(16)
 }
@@ -119,7 +119,7 @@ export function flagsIn(traceparent: string): number {
 
 interface InTrace {
   readonly req: { readonly fields: readonly Field[] }
-  /** Undefined unless it is sampled. */
+  /** Undefined unless the request is sampled. */
   readonly trace: { readonly traceId: string } | undefined
   /** The `traceparent` that was sent upstream. */
   readonly traceparent: string | undefined
@@ -131,7 +131,7 @@ export function recordedTraceId(trace: InTrace['trace'], received: string | unde
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined
 }
 
-/** The trace id for a log line: that of its spans, else what the service was told, else what the caller said. */
+/** The trace id for a log line: that of the spans, else what the service was told, else what the caller said. */
 export function traceIdOf({ trace, traceparent, req }: InTrace): string | undefined {
   if (trace !== undefined) return trace.traceId
   const named = traceparent ?? receivedTraceparent(withoutNominated(req.fields))

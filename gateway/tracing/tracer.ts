@@ -19,9 +19,9 @@ interface TracerOptions {
 }
 
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
-/** A larger difference means that the wall clock was set or has drifted; a smaller one comes from its resolution. */
+/** Difference above which the wall clock counts as set or drifted. A smaller one comes from its resolution. */
 const CLOCK_CHANGE_MS = 2
-/** Number of last digits of a trace id that decide. They are random by Trace Context level 2. */
+/** Number of last digits of a trace id that decide about sampling. They are random by Trace Context level 2. */
 const DECIDING_DIGITS = 12
 const DECIDING_VALUES = 2 ** 48
 
@@ -52,7 +52,7 @@ export class Tracer {
     return takesRoot(settings.sampling, traceId) ? new Trace(steadyClock, { traceId }) : undefined
   }
 
-  /** The exchange is over. @param statusCode as in its audit record: 499 when the client went away */
+  /** Exports the spans of an exchange that is over. @param statusCode as in its audit record: 499 when the client went away */
   finish(trace: Trace, exchange: TracedExchange, statusCode: number): void {
     const { steadyClock, settings } = this.#options
     const spans = trace.attempts.length + 1
@@ -73,7 +73,7 @@ export class Tracer {
     return this.#exporter.close(withinMs, hurry)
   }
 
-  /** Equal for all spans of a trace, and for all traces until the wall clock changes. */
+  /** Wall time minus steady time: equal for all spans of a trace, and for all traces until the wall clock changes. */
   #epochOffset(): number {
     const { clock, steadyClock } = this.#options
     const offsetMs = clock() - steadyClock()
@@ -89,7 +89,7 @@ function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTruste
   return Math.random() < ratio
 }
 
-/** Decides for the first span of a trace by its id, so that others with the same rule and ratio decide alike. */
+/** Decides about a new trace by its id, so that other programs with the same rule and ratio decide alike. */
 function takesRoot({ ratio }: Sampling, traceId: string): boolean {
   return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
 }

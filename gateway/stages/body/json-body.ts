@@ -12,15 +12,15 @@ import { wholeBody } from './whole-body.ts'
 
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
 const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
-/** Limit for each member. */
+/** Longest text of one member. */
 const MAX_CHARS = 16_384
 const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
 
 /**
- * Waits for a JSON body and reads members of it. A member that is not there is undefined; in an empty body all are. Refuses a
- * body that a service may read otherwise.
+ * Waits for a JSON body and reads members of it. A missing member is undefined; an empty body has no members. Refuses a body
+ * that a service may understand differently.
  *
- * @param decide gets their JSON texts in the order of the members, with numbers as they are written
+ * @param decide gets the JSON text of each member, in the order of `members`, with numbers as they are written
  */
 export function readMembers(
   gateway: Gateway,
@@ -73,19 +73,19 @@ function valuesOf(
 /** Refuses JSON that services may not read as UTF-8. @param fields as the service gets them */
 export function refuseEncoding(contentType: string, fields: readonly Field[]): Refusal | undefined {
   if (!isInUtf8(contentType)) return CHARSET
-  // Each line counts: a service may read another than the first.
+  // Checks each such field: a service may read another one than the first.
   return fields.some(({ lower, value }) => lower === 'content-encoding' && value.toLowerCase() !== 'identity')
     ? ENCODED
     : undefined
 }
 
-/** Some services follow a charset: what is one text in UTF-8 may be a text and further members in UTF-7. */
+/** True when no other charset is named. Some services obey it: one text in UTF-8 may be a text and more members in UTF-7. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
 }
 
-/** `The request body at "/amount": must be string.` */
+/** Refuses with a sentence such as `The request body at "/amount": must be string.` */
 export function refuseMisfit(what: string, { pointer, reason }: Misfit): Refusal {
   const place = pointer === '' ? '' : `at ${JSON.stringify(pointer)}: `
   return refusal('schema_violation', { detail: `The ${what} ${place}${reason}.` })

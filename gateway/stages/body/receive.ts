@@ -6,7 +6,7 @@ import { type Refusal, refusal } from '../../refusals.ts'
 import { METHODS_WITH_BODY } from '../../upstream/request-body.ts'
 import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 
-/** Enough for a form or a JSON document. */
+/** Longest body to wait for: enough for a form or a JSON document. */
 const MAX_BYTES = 16 * 1024
 
 /**

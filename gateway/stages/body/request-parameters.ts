@@ -15,7 +15,7 @@ interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 
-/** Checks path, query and header; undefined when all fit. @param fields as the service gets them */
+/** Finds a parameter in path, query or header that does not fit; undefined when all fit. @param fields as the service gets them */
 export function parameterMisfit(
   { parameters }: RequestRules,
   { path, query }: Pick<Exchange, 'path' | 'query'>,
@@ -56,7 +56,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
 }
 
-/** Checks one value. Where its text may also mean a number or boolean, it is enough that one of the two fits. */
+/** Checks one value. A text that may also mean a number or boolean passes when the text or that meaning fits. */
 function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit | undefined {
   const value = meant(text, types)
   const misfit = fits(value)
@@ -64,7 +64,7 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
   return fits(text) === undefined ? undefined : misfit
 }
 
-/** Reads each item as `singleMisfit` does. */
+/** Checks a list. It reads each item as `singleMisfit` does. */
 function listMisfit(
   texts: readonly string[],
   { types, fits, eachFits }: RequestParameter,

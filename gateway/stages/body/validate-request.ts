@@ -43,7 +43,7 @@ export function validate(
   return mayEndEmpty(exchange) ? firstByteOrEnd(exchange.req).then(check) : check()
 }
 
-/** True without a body, or with one that an empty frame (HTTP/2) or chunk (HTTP/1.1) has ended. */
+/** True without a body, or when the body was only an empty last frame (HTTP/2) or chunk (HTTP/1.1). */
 function isEmpty({ req, headers }: Exchange): boolean {
   if (!headers.hasBody || headers.contentLength === 0) return true
   return req.complete && req.body?.isEmpty === true
@@ -80,7 +80,7 @@ function checkBody(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** The described type, else the narrowest range. */
+/** Finds what the description says about a type: under its name, else under the narrowest range. */
 function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,

@@ -22,10 +22,10 @@ const GRPC_CALL = refusal('unsupported_media_type', {
 })
 
 /**
- * Reads the whole body into memory, if there is room: at once when all of it has come.
+ * Reads the whole body into memory, if there is room. Returns it at once when all of it has come.
  *
  * @param owner the room is shared fairly among owners
- * @param maxBytes a bound beside that of the route
+ * @param maxBytes a further bound, besides that of the route
  */
 export function readWholeBody(
   { load: { bodyRoom } }: Gateway,
@@ -50,7 +50,7 @@ export function readWholeBody(
     else exchange.orphan.onEnd = release
   })
   if (whole !== undefined) return bodyRoom.take(waiting, whole.length) ? whole : OVERLOADED
-  // The body is needed before anything else is decided.
+  // The client may wait for this before it sends the body, which is needed now.
   if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
   return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
@@ -92,7 +92,7 @@ export function mayEndEmpty({ req, headers }: Exchange): boolean {
   )
 }
 
-/** Resolves after `EMPTY_END_MS` at the latest. Only one call for a request may wait at a time. */
+/** Resolves at the first byte or the end of the body, after `EMPTY_END_MS` at the latest. Only one call for a request may wait. */
 export function firstByteOrEnd(req: IncomingRequest): Promise<undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), EMPTY_END_MS)

@@ -27,8 +27,8 @@ const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
 ])
 
 /**
- * Reports a refusal in shadow mode instead of refusing. Nobody believes a claim that would be refused: an unproved caller has
- * no principal. Writes `principal`.
+ * Reports a refusal in shadow mode instead of refusing. A credential that would be refused proves nothing, so its caller gets no
+ * principal. Writes `principal`.
  */
 export function overlook(
   gateway: Gateway,
@@ -36,7 +36,7 @@ export function overlook(
   refused: Refusal | undefined,
 ): Refusal | undefined {
   if (refused === undefined) return undefined
-  // The caller is who it says, and the service is told what it may do.
+  // These codes refuse a caller that is proved. The service is told the caller's scopes.
   const isProved =
     refused.code === 'insufficient_scope' || refused.code === 'insufficient_user_authentication'
   if (!isProved && !OVERLOOKED.has(refused.code)) return refused

@@ -20,7 +20,7 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
 })
 const SESSIONS_UNKNOWN = refusal('sessions_unavailable', {
   headers: ['Retry-After', '5'],
-  cause: 'the shared store is away, and with it the sessions that ended elsewhere',
+  cause: 'the shared store is away, so it is not known which sessions ended at other gateways',
 })
 
 type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>

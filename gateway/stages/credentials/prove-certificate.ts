@@ -94,7 +94,7 @@ function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefine
   return named.find((principal) => principal && isFromItsIssuer(gateway, peer, { principal, alone }))
 }
 
-/** @param alone no other authority can issue such a certificate, so the entry need not name one */
+/** @param alone true when no other authority can issue such a certificate: the client's entry then need not name an issuer */
 function isFromItsIssuer(
   { clients }: Gateway,
   { authorities }: PeerCertificate,

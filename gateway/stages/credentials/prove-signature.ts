@@ -78,7 +78,7 @@ export function proveSignature(
   const verify = () => verifyMessage(presented)
   return inTurn(gateway, exchange, verify, (verdict) => {
     if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
-    // The client may have signed with a key that it has published since.
+    // The client may have signed with a key that it published after the keys were fetched.
     const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
     return refreshed.then(() => (exchange.closed ? undefined : inTurn(gateway, exchange, verify, settle)))
   })

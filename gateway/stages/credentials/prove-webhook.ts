@@ -21,7 +21,7 @@ import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
-/** Names the key that a webhook is signed with. */
+/** The header that names the key of a webhook. */
 const API_KEY = 'x-api-key'
 /** For webhooks that cannot be remembered: the outcome in metrics, the seconds until another attempt, the cause. */
 const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
@@ -36,7 +36,7 @@ export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boo
   const client = route?.webhookClient
   if (client === undefined) return valueIn(req.fields, API_KEY) !== undefined
   const scheme = gateway.clients.table.byWebhookClient.get(client)?.scheme
-  // A client without a key: `none` must not let the request pass unverified.
+  // Without a scheme the client has no key. Even where `none` is accepted, the request must not pass unverified.
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
 }
 
@@ -71,7 +71,7 @@ export function proveWebhook(
   const check = (buffered: Buffer | Refusal) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
-    // A slow body must not make a webhook outlive the memory of accepted ones.
+    // Checked again after a slow body: a webhook must not be older than the memory of accepted ones.
     const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
     if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause, key))
     return accept(gateway, exchange, { key, message, body: buffered })
@@ -79,7 +79,7 @@ export function proveWebhook(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Undefined where a header is repeated: readers would differ about which counts. */
+/** The headers of a webhook; undefined where one is repeated: readers would differ about which counts. */
 function headersOf(
   { req }: Exchange,
   { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
@@ -92,7 +92,7 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
-/** Accepted in a URL. With other characters, the beginning of a JSON body could move to the end of the URL under one signature. */
+/** Characters of a signed URL. With others, the beginning of a JSON body could move into the URL under the same signature. */
 const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
 /** URLs that the sender may have signed. They come from `publicUrls`, because Host is not trusted. */

@@ -22,7 +22,7 @@ import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
 import { lapseOf, openTunnel } from './tunnel.ts'
 
-/** RFC 8288 section 3, as far as a hint needs it. No character fits two places, so no value takes long to refuse. */
+/** A link (RFC 8288 section 3) of an early hint. No character fits two places of the pattern, so a wrong value is refused fast. */
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
 const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
@@ -33,7 +33,7 @@ const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
-/** Wait after which a client that leaves counts as unanswered. One that leaves sooner has changed its mind. */
+/** Wait after which a client that leaves counts as unanswered. A client that leaves sooner has changed its mind. */
 const UNANSWERED_AFTER_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
@@ -74,7 +74,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   /** True when the response ends sessions: it is delivered even if it ends the caller's own. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** Set once it goes on without the client: only for the response head or, with an idempotency key, the whole response. */
+  /** Set once the forwarding goes on without its client, for the response head or, with an idempotency key, the whole response. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
   /** The response while it waits for its signature; undefined: none waits. */
@@ -253,7 +253,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
     if (this.#status === 0 && req.complete && waitedMs > UNANSWERED_AFTER_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
-    // A gRPC client that leaves wants the service to cancel the call, too.
+    // A gRPC client that leaves also wants the service to cancel the call.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()

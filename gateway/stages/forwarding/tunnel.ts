@@ -63,7 +63,7 @@ export function openTunnel(
   return undefined
 }
 
-/** Checks that the authentication is still recent enough: the caller goes on asking as long as the tunnel is open. */
+/** Checks that the authentication of the user is still recent enough while the tunnel is open. */
 function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expired' | undefined {
   const isGood = exchange.route?.isShadow === true || refuseAuthentication(gateway, exchange) === undefined
   return isGood ? undefined : 'token_expired'
@@ -74,7 +74,7 @@ function isProxy({ settings: { trustedProxies } }: Gateway, { address, viaTruste
   return viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
 }
 
-/** Why the credential is no longer valid; undefined while it is. @param hadCertificate it was good when the request came */
+/** Why the credential is no longer valid; undefined while it is. @param hadCertificate a good one, when the request came */
 export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
   const { principal } = exchange
   if (principal !== undefined) {

@@ -13,7 +13,7 @@ import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certific
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/prove-certificate.ts'
 
-/** The end-to-end fields, then those on connection and caller: the client's Connection field cannot remove the latter. */
+/** Makes the fields for the service. Those about connection and caller are the gateway's own: no Connection field removes them. */
 export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
@@ -61,16 +61,16 @@ function differLittle(fields: readonly Field[], others: readonly Field[]): boole
 }
 
 /**
- * Fields for all requests of a connection whose received fields are the same, except varying ones. `fit` compares all that they
- * are made of; the client's address follows from the connection, the fields and the configuration.
+ * Fields for all requests of a connection whose received fields are the same, except varying ones. `fit` compares all that these
+ * fields are made of, but not the client's address: that follows from the connection, the received fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
   /** A good traceparent with its tracestate, else empty. */
   readonly trace: readonly Field[]
-  /** Client-Cert, not yet checked for who sent it. */
+  /** Received Client-Cert fields. It is not checked yet who sent them. */
   readonly certificates: readonly Field[]
-  /** For the log: names that neither go upstream nor are written again. */
+  /** Names of fields, for the log, that do not go upstream and that the gateway does not write itself. */
   readonly removed: string[] = []
   /** Places of the received fields that vary and go upstream. */
   readonly varying: readonly number[]
@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** Leaves out a Signature of another kind than RFC 9421, such as the Berlin Group's: with it nobody could read the gateway's. */
+/** Leaves out a Signature of another kind than RFC 9421, such as the Berlin Group's: beside it nobody could read the gateway's own. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')
@@ -189,7 +189,7 @@ class RepeatedField {
     this.#last = new Field(name, '')
   }
 
-  /** @param value read from a connection, or checked */
+  /** @param value read from a connection, or already checked */
   of(value: string): Field {
     if (this.#last.value !== value) this.#last = new Field(this.#last.name, value)
     return this.#last
@@ -223,7 +223,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kep
     FORWARDED_HOST.of(joined(kept, 'x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
-  // The client can write the front of X-Forwarded-For.
+  // A client can write the beginning of X-Forwarded-For, so the service gets the address in a field of its own.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(address))
   const via = joined(kept, 'via')
   const hop = `${exchange.req.version} countersign`
@@ -231,7 +231,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kep
   else if (via !== undefined) fields.push(new Field('Via', via))
 }
 
-/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
+/** Picks the trace fields to send: a tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
 function goodTrace(kept: readonly Field[]): readonly Field[] {
   const [traceparent, another] = kept.filter(({ lower }) => lower === 'traceparent')
   if (traceparent === undefined || another !== undefined || !isTraceparent(traceparent.value)) return []
@@ -257,7 +257,7 @@ function addCaller(principal: Principal, fields: Field[]): void {
   for (const field of callers) fields.push(field)
 }
 
-/** Checks the values again. @throws TypeError for one that is not valid in a field */
+/** Makes the fields about a caller. @throws TypeError for a value that is not valid in a field */
 function callerFields({ subject, client, session, method, scope }: Principal): Field[] {
   const fields = [checkedField('X-Auth-Method', method), checkedField('X-Auth-Scope', scope)]
   if (session !== undefined) fields.unshift(checkedField('X-Auth-Session', session))
@@ -266,7 +266,7 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
   return fields
 }
 
-/** Adds the client's certificate (RFC 9440), or the one that a trusted proxy names. @returns whether a received field went on */
+/** Adds the client's certificate (RFC 9440), or the one that a trusted proxy names. @returns true when it passes on a received field */
 function addCertificate(
   gateway: Gateway,
   exchange: Exchange,

@@ -46,7 +46,7 @@ span { display: inline-block; }
 }
 `
 
-/** No scripts, no external resources, no forms, no framing. */
+/** The Content-Security-Policy of the page: no scripts, no external resources, no forms, no framing. */
 export const PAGE_POLICY =
   `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

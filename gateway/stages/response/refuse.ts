@@ -10,7 +10,7 @@ import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { signResponse } from './sign-response.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
-/** Ends an exchange with a response of the gateway: a 503 when the request cannot be recorded. */
+/** Ends an exchange with a refusal, or with a 503 instead when the request cannot be recorded. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal

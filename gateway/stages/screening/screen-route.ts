@@ -12,7 +12,7 @@ import { writeHead } from '../response/write-response.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
 
 /**
- * Decides for the route before authentication: addresses, pages of other origins, maintenance. Answers preflights, which have
+ * Applies the rules of the route that need no caller: addresses, pages of other origins, maintenance. Answers preflights, which have
  * no credentials, and OPTIONS requests that may not be forwarded.
  */
 export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
