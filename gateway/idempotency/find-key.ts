@@ -17,7 +17,7 @@ export interface FoundKey {
 }
 
 /**
- * Finds keys in files that a gateway may be writing. It writes nothing.
+ * Finds keys in files that a gateway may be writing. Only reads them.
  *
  * @param ids names of the keys under any secret (`KeySecret.idOf`) @returns the keys that the files have
  * @throws Error that names a file which cannot be read

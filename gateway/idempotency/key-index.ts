@@ -44,8 +44,8 @@ interface CallersKeys {
 const CODE_FROM = 6
 
 /**
- * Keys by their ids, and those of each caller from the oldest to the newest. A Map by texts would take
- * longer: V8 interns each text that is looked up.
+ * Finds keys by their ids, and lists the keys of each caller from the oldest to the newest. A Map by texts
+ * would take longer: V8 interns each text that is looked up.
  */
 export class KeyIndex {
   size = 0
@@ -64,7 +64,7 @@ export class KeyIndex {
       for (let entry: KeyEntry | undefined = first; entry !== undefined; entry = entry.sameCode) yield entry
   }
 
-  /** @param entry its id is not here yet */
+  /** @param entry with an id that is not here yet */
   add(entry: KeyEntry): void {
     const code = codeOf(entry.id)
     entry.sameCode = this.#byCode.get(code)

@@ -20,7 +20,7 @@ export interface KeyJournalOptions {
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly onFault: (cause: string) => void
-  /** The files were removed under the gateway, and are made again. */
+  /** Called when the files were removed while the gateway was running. They are made again. */
   readonly onRemoved: (cause: string) => void
   readonly write?: Write
   readonly sync?: typeof fdatasync
@@ -29,7 +29,7 @@ export interface KeyJournalOptions {
   readonly maxBytes?: number
 }
 
-/** @param error why the record is not durable @param isWritten it may be in the file all the same */
+/** @param error why the record is not durable @param isWritten true when the record may be in the file all the same */
 type OnDurable = (error: Error | undefined, isWritten: boolean) => void
 
 /** A record to write, which becomes the last of its key. */
@@ -37,7 +37,7 @@ interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
-  /** True at the end of a turn: the record is written after the present call, because an immediate would come a turn later. */
+  /** True at the end of a turn: the record is written in the next tick, because `setImmediate` would come a turn later. */
   readonly isAtTurnEnd?: boolean | undefined
   readonly run?: OnDurable
 }
@@ -45,16 +45,16 @@ interface Put {
 const UNWRITTEN = new Error('the record of an idempotency key cannot be written')
 
 /**
- * The records of keys, in segments that only grow. Live is the last record of a kept key. The oldest segment is removed when none in
- * it is live; where too much is dead, its live records are copied to the newest first.
- * Only the oldest goes, so no record outlives a later one of its key.
+ * The records of keys, in segments that only grow. A record is live when it is the last one of a kept key. The oldest segment is
+ * removed when it has no live record. When all segments have too many dead ones, its live records are first copied to the newest.
+ * Only the oldest segment is removed, so that no record outlives a later one of its key.
  */
 export class KeyJournal {
   readonly #options: KeyJournalOptions
   readonly #segmentBytes: number
   readonly #log: AppendLog
   #reserve: Reserve | undefined
-  /** Oldest first; the last is written. */
+  /** Oldest first. New records go to the last one. */
   #segments: Segment[] = []
   #liveBytes = 0
   /** True while `bytes` of the newest segment is right. */
@@ -67,7 +67,7 @@ export class KeyJournal {
   #isSyncing = false
   #isRotationDue = false
   #isCompacting = false
-  /** Another process may have the files. */
+  /** True while another process may have the files. */
   #isSuspended = false
 
   constructor(options: KeyJournalOptions) {
@@ -90,10 +90,10 @@ export class KeyJournal {
   }
 
   /**
-   * Reads all segments, oldest first; `begin` must follow. Ages are measured by the clocks of the runs that wrote them, so that a
-   * wrong wall clock makes no key expire; the time when nothing was written does not count.
+   * Reads all segments, oldest first; `begin` must follow. The age of a key is measured by the clock of the run that wrote it, so
+   * that a wrong wall clock makes no key expire. Time in which nothing was written does not count.
    *
-   * @returns for each segment how much its times are behind the present clock
+   * @returns for each segment how many milliseconds its clock is behind the present one
    * @throws Error that names the file, because keys would be forgotten without it
    */
   load(found: OnFound): ReadonlyMap<unknown, number> {
@@ -116,7 +116,7 @@ export class KeyJournal {
     )
   }
 
-  /** Writes under another secret, in a file of its own. */
+  /** Writes under another secret from now on, in a new segment. */
   rekey(secret: KeySecret): void {
     this.flush()
     this.#secret = secret
@@ -146,7 +146,7 @@ export class KeyJournal {
 
   readonly #onTurnEnd = (): void => this.flush()
 
-  /** Writes what waits now, and calls back once it is durable. A full disk takes at least the status of a response. */
+  /** Writes what waits now, and calls back once it is durable. On a full disk it writes at least the status of each response. */
   flush(): void {
     const puts = this.#puts
     if (puts.length === 0) return
@@ -179,7 +179,7 @@ export class KeyJournal {
     return true
   }
 
-  /** Writes into reserved room, only the status of a response. @returns false when it was not written; it has then called back */
+  /** Writes one record into reserved room, but of a response only the status. @returns false when that failed; `run` was called then */
   #appendShort({ entry, record, run }: Put): boolean {
     const { state, response } = record
     const short = {
@@ -188,14 +188,14 @@ export class KeyJournal {
       record: response === undefined ? record : { ...record, response: statusOf(response) },
     }
     const isOwed = state === 'done' || state === 'free'
-    // As if the next try were due.
+    // With this time the log tries again at once.
     const nowMs = this.#options.clock() + RETRY_MS
     const isWritten = isOwed && this.#reserve?.give() === true && this.#append([short], nowMs)
     if (!isWritten) run?.(UNWRITTEN, false)
     return isWritten
   }
 
-  /** Updates the size. A failed write may leave bytes. */
+  /** Updates the size of a segment. After a failed write the file says it, because the write may have left bytes. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true
@@ -276,7 +276,7 @@ export class KeyJournal {
     return this.#lastOpened?.text
   }
 
-  /** Called once a second: retries writes, begins and removes segments. @param again the record of a key in the present clock */
+  /** Called once a second: retries writes, begins and removes segments. @param again makes the record of a key with present times */
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
@@ -286,7 +286,7 @@ export class KeyJournal {
     this.#measure(current, 0)
     if (!existsSync(current.file)) this.#doubtAll()
     this.#isRotationDue ||= current.bytes >= this.#segmentBytes || current.isDoubtful
-    // A sync works on the open file.
+    // A sync under way needs the present file.
     if (this.#isRotationDue && !this.#isSyncing) this.#rotate()
     if (this.#isCompacting) return
     this.#isCompacting = true
@@ -313,7 +313,7 @@ export class KeyJournal {
     this.#rotate()
   }
 
-  /** Begins a segment when all of the present one is as durable as it was promised to be. */
+  /** Begins a segment, once the present one is as durable as was promised. */
   #rotate(): void {
     this.#isRotationDue = false
     this.markTime()

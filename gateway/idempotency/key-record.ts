@@ -10,14 +10,14 @@ export interface KeptResponse {
   readonly body: string | undefined
 }
 
-/** What is kept of a response where there is no room for more. */
+/** Makes the part of a response that is kept where there is no room for more: its status. */
 export function statusOf({ status }: Pick<KeptResponse, 'status'>): KeptResponse {
   return { status, fields: '', body: undefined }
 }
 
 /** What a line of the journal says of a key. */
 export interface KeyRecord {
-  /** `begun`: its request is under way, and unknown after a crash. `free`: it was never sent, so it may be sent now. */
+  /** `begun`: the request is under way; after a crash, nobody knows its outcome. `free`: it was not carried out, so it may be sent. */
   readonly state: 'begun' | 'unknown' | 'done' | 'free'
   /** A name made by `KeySecret`, like `fingerprint`. */
   readonly caller: string
@@ -35,7 +35,7 @@ export interface KeyRecord {
 export const NEWLINE = 0x0a
 /** Hex of each byte. V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** Begins a line of sealed responses, but no name. */
+/** The character that begins a line of sealed responses. No name begins with it. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
@@ -45,7 +45,7 @@ const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
 export const LINE_MAX_BYTES = 300
 /** Responses are sealed together up to this size. To read one, all of them are opened. */
 const SEALED_MAX_BYTES = 16 * 1024
-/** Not known, or sealed. */
+/** Stands for a value that is not known, or is sealed. */
 const NONE = '-'
 
 interface NamedRecord {
@@ -57,14 +57,14 @@ interface NamedRecord {
 interface Lines {
   /** ASCII. */
   readonly text: string
-  /** Place of each record in the text: where its line begins, and what it takes there. */
+  /** For each record: where its line begins in the text, and how many bytes the line and its response take. */
   readonly places: readonly { readonly at: number; readonly bytes: number }[]
 }
 
 /**
- * Each record is a line: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With `done` the
- * request id is sealed with the response, and the span says where. Other records are not sealed, which halves the time: callers are
- * hashes, and the audit trail has request ids in clear. Responses are sealed together, before their lines: that halves the cost.
+ * Makes a line of each record: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With
+ * `done`, the request id is sealed with the response, and the span says where. Other records need no sealing, which halves the time:
+ * callers are hashes, and request ids are in clear in the audit trail. Several responses are sealed as one: that halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []
@@ -111,7 +111,7 @@ export function responseText(
   return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
-/** @param text other responses may follow @returns undefined when it was sealed with another clear part, or is not whole */
+/** Reads a response. @param text others may follow in it @returns undefined when it is not whole, or has another clear part */
 export function readResponse(
   clear: string,
   text: Buffer,
@@ -126,7 +126,7 @@ export function readResponse(
   return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
 }
 
-/** Where a response is: `from` to `to` in a sealed line of `bytes` bytes, which begins `back` bytes before the record. */
+/** Where a response is: `from` to `to` in the opened text of a line of `bytes` bytes, which begins `back` bytes before the record. */
 interface Span {
   readonly back: number
   readonly bytes: number
@@ -151,7 +151,7 @@ export function isSealedLine(line: Buffer): boolean {
   return line[0] === SEALED.charCodeAt(0)
 }
 
-/** @param line without its end @returns undefined when it has no name; without a head when that is damaged */
+/** Reads a line without its end. @returns undefined when it has no name; no `head` when the head is damaged */
 export function readKeyHead(line: Buffer): ReadLine | undefined {
   const written = line.toString('latin1', 0, LINE_MAX_BYTES)
   const [clear, id, caller, state, atMs, keepMs, fingerprint, requestId, crc = ''] = HEAD.exec(written) ?? []
@@ -175,8 +175,8 @@ export function readKeyHead(line: Buffer): ReadLine | undefined {
 
 /**
  * @param at where the record begins
- * @param opened gives what was sealed in the line that begins there and has so many bytes; undefined: it is damaged
- * @returns undefined when it is damaged or that of another key
+ * @param opened opens the sealed line that begins at `at` and has `bytes` bytes; undefined: the line is damaged
+ * @returns undefined when the record is damaged, or is the record of another key
  */
 export function readKeyRecord(
   line: Buffer,

@@ -16,7 +16,7 @@ const NAME_CHARS = 22
 /** 36 bits. */
 const KEY_NAME_CHARS = 6
 export const ID_CHARS = KEY_NAME_CHARS + NAME_CHARS
-/** At about 250 bytes each, 5 MB. */
+/** Most names of callers that are remembered: at about 250 bytes each, 5 MB. */
 const MAX_CALLERS = 20_000
 
 /** One line of `idempotencyKeyFile`: names callers and keys, and makes the key of each file (HKDF, RFC 5869). */
@@ -28,7 +28,7 @@ export class KeySecret {
   readonly #inner = Buffer.alloc(BLOCK_BYTES + TEXT_BYTES, 0x36)
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c)
   readonly #callers = new LRUCache<string, string>({ max: MAX_CALLERS })
-  /** Begins with the name of the secret. */
+  /** Room to make ids in. It begins with the name of the secret. */
   readonly #id = Buffer.alloc(ID_CHARS)
 
   constructor(secret: string) {
@@ -57,7 +57,7 @@ export class KeySecret {
       inner.writeUInt32LE(bytes, end)
       end = at + bytes
     }
-    // As text: a buffer that the library makes costs more than the hash.
+    // The inner hash is text here: a buffer that the library makes would cost more than the hash.
     this.#outer.write(hash('sha256', inner.subarray(0, end), 'latin1'), BLOCK_BYTES, 'latin1')
     return hash('sha256', this.#outer, 'base64url').slice(0, NAME_CHARS)
   }
@@ -90,7 +90,7 @@ export class KeySecret {
   }
 }
 
-/** The secrets of `idempotencyKeyFile`: the first names what begins, the others what began before. */
+/** The secrets of `idempotencyKeyFile`. The first names keys that begin now, the others name keys that began before. */
 export type KeySecrets = readonly [KeySecret, ...KeySecret[]]
 
 /** @param lines at least one */
@@ -107,7 +107,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt, with which one process writes. The nonce, a counter, stands before each text. */
+/** AES-256-GCM under the key of one salt. Only one process seals with it, so a counter is the nonce, which precedes each text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string
@@ -129,7 +129,7 @@ export class RecordSeal {
     return Buffer.concat([this.#nonce, sealed, cipher.getAuthTag()]).toString('base64url')
   }
 
-  /** Undefined when it is not what `seal` has made. */
+  /** Opens a text; undefined when `seal` has not made it. */
   open(text: string): Buffer | undefined {
     const sealed = Buffer.from(text, 'base64url')
     if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined

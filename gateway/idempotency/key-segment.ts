@@ -26,18 +26,18 @@ export interface Journaled extends Slotted {
   bytes: number
 }
 
-/** A file of records, under a key of its own. */
+/** A file of records, which is sealed with an encryption key of its own. */
 export interface Segment {
   readonly file: string
   /** For reading. */
   readonly fd: number
-  /** The name of the secret that its records are sealed under. */
+  /** The name of the secret from which the encryption key is made. */
   readonly key: string
   /** Undefined: the secret is gone. */
   readonly seal: RecordSeal | undefined
   readonly live: Slots<Journaled>
   bytes: number
-  /** The disk may not have its records: they are written again, into the newest segment. */
+  /** True when the disk may lack its records: these are written again, into the newest segment. */
   isDoubtful: boolean
 }
 
@@ -48,7 +48,7 @@ interface FoundSegment {
   readonly lastMs: number
 }
 
-/** One record of an earlier run. @param head undefined: damaged, so that nothing but its key is known */
+/** Called for each record of an earlier run. @param head undefined: it is damaged, so that only the key is known */
 export type OnFound = (
   id: string,
   head: Omit<KeyRecord, 'response'> | undefined,
@@ -108,7 +108,7 @@ function numberOf(name = ''): number {
   return Number(NAME.exec(name)?.[1] ?? 0)
 }
 
-/** @returns undefined for a file without a whole first line @throws Error that names the file */
+/** Reads a segment. Removes a file without a whole first line, and returns undefined. @throws Error that names the file */
 function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound): FoundSegment | undefined {
   const text = readFileSync(file)
   let at = text.indexOf(NEWLINE) + 1

@@ -6,16 +6,16 @@ import { type KeySecret, type KeySecrets, nameIn, secretNamed } from './key-secr
 /** A request with a key. */
 export interface KeyedRequest {
   readonly key: string
-  /** Who sends it, as `callerOf` says: the key belongs to them and to the row. */
+  /** Who sends it, named by `callerOf`. A key belongs to one caller and one row. */
   readonly caller: string
   readonly row: string
   /** What must be the same when the key comes again: method, target, content type, body. */
   readonly content: readonly (string | Uint8Array)[]
   readonly requestId: string
   readonly keepMs: number
-  /** Keys of one caller that are kept at a time. */
+  /** Most keys of one caller that are kept at a time. */
   readonly maxKeys: number
-  /** True: a request of unknown outcome is sent again: the service resolves it. */
+  /** True: a request of unknown outcome is sent again, because the service can resolve it. */
   readonly resolves: boolean
   /** True at the end of a turn of the event loop: other requests follow in the same call. */
   readonly isAtTurnEnd?: boolean
@@ -39,14 +39,14 @@ export type Begun<Held = HeldKey> =
   | { readonly outcome: 'unknown'; readonly requestId?: string | undefined }
   | { readonly outcome: 'in_progress' | 'reused' | 'too_many' | 'unavailable' }
 
-/** `free`: the request was not sent. `unknown`: it was, and there is no whole response. */
+/** `free`: the request was not carried out. `unknown`: it may have been. */
 export type Finish = KeptResponse | 'free' | 'unknown'
 
 /** An outcome for the process that has the files now. Plain data. */
 export interface FinishedKey {
   readonly id: string
   readonly requestId: string
-  /** The body in base64. */
+  /** With a body in base64. */
   readonly finish: Finish
 }
 
@@ -67,7 +67,7 @@ export function callerOf(user: string, client = ''): string {
 
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
-/** About 500 bytes of memory each. */
+/** Most keys, at about 500 bytes of memory each. */
 export const MAX_KEYS = 1_000_000
 /** Bytes of records beyond which only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
@@ -75,7 +75,7 @@ export const MAX_BYTES = 1024 * 1024 * 1024
 const SWEPT_AT_ONCE = 5000
 /** Keys of a caller that one request checks: more than it adds. */
 const SWEPT_OF_CALLER = 8
-/** The longest `keep`, for keys with a damaged record, which would say how long. */
+/** How long to keep a key whose record is damaged: the longest `keep`, because only the record has its own. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
 const NOT_HERE = new Error('the idempotency key is not in progress here')
 
@@ -88,16 +88,16 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #journal: KeyJournal
   #secrets: KeySecrets
   readonly #keys = new KeyIndex()
-  /** Outcomes that are still to be written. */
+  /** Number of outcomes that are still to be written. */
   #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
   /** Keys begun by the process before, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
-  /** Another process may have the files. */
+  /** True while another process may have the files. */
   #isSuspended = false
   /** Gets outcomes when another process has them. */
   #elsewhere: Elsewhere | undefined
-  /** Outcomes that came before it was decided which process goes on, with what to call. */
+  /** Calls of `finish` that wait until it is decided which process has the files. */
   #undecided: (readonly [HeldKey, Finish, OnFinished])[] = []
 
   /** @throws Error that names a file which cannot be read, or whose secret is gone: its keys would be forgotten */
@@ -140,13 +140,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
         )
   }
 
-  /** The first secret names what begins from now on. @throws Error when one that is still needed is missing; nothing has changed then */
+  /** Takes other secrets: the first names new keys. @throws Error when one that is still needed is missing, and changes nothing then */
   rekey(secrets: KeySecrets): void {
     const before = this.#secrets
     this.#journal.flush()
     if (before.some(({ name }) => secretNamed(secrets, name) === undefined)) {
       this.#checkSecrets(secrets)
-      // Otherwise the next process could take keys that are over for younger, and miss their secret.
+      // Otherwise the next process could take expired keys for younger ones, and miss their secret.
       if (!this.#journal.markTime())
         throw new Error(
           `${this.#options.directory} cannot be written: leave the older lines in "idempotencyKeyFile" until it can be`,
@@ -175,7 +175,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
-  /** Calls back once: with `begun` when that is durable, `unavailable` when it cannot be, anything else at once. Never throws. */
+  /** Calls back once: with `begun` when that is durable, with `unavailable` when it cannot be, with others at once. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
     const { secret, caller, id, entry } = this.#find(request, nowMs)
@@ -220,7 +220,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** The outcome; undefined when the request may be sent. */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
     const record = this.#journal.read(entry)
-    // The content of its request is lost with a damaged record, so nothing can resolve it.
+    // A damaged record has lost the fingerprint: nobody can tell whether the request is the same.
     if (!record?.fingerprint) return { outcome: entry.state === 'in_progress' ? 'in_progress' : 'unknown' }
     if (record.fingerprint !== fingerprint) return { outcome: 'reused' }
     if (entry.state === 'in_progress') return { outcome: 'in_progress' }
@@ -246,7 +246,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
           entry.expiresAtMs = atMs + keepMs
           run({ outcome: 'begun', held })
         } else if (isWritten) {
-          // It was not sent.
+          // The request was not sent.
           this.finish(held, 'free', () => run({ outcome: 'unavailable' }))
         } else {
           this.#await(entry, false)
@@ -259,8 +259,8 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 
   /**
-   * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written, so that it is
-   * unknown. A full disk takes at least the status of a response.
+   * Ends what `begin` has begun. Calls back once, when the outcome is durable. Calls back with an error when a response cannot be
+   * written: the outcome is then unknown. On a full disk it writes at least the status of a response.
    */
   finish(held: HeldKey, outcome: Finish, run: OnFinished): void {
     const { entry, requestId, fingerprint, otherwise } = held
@@ -306,7 +306,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.maintain((entry) => this.#again(entry as KeyEntry))
   }
 
-  /** The last record of a key as it is written again; one that cannot be read is made of what is known. */
+  /** The last record of a key, to be written again. If it cannot be read, it is made of what is known. */
   #again(entry: KeyEntry): KeyRecord {
     const { caller, state, keepMs, expiresAtMs } = entry
     const known = this.#journal.read(entry) ?? {
@@ -329,7 +329,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** True when a caller has `maxKeys` keys. Drops some that are over first. @param name of the caller under the first secret */
+  /** True when a caller has `maxKeys` keys, even without some that have expired. @param name of the caller under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
@@ -396,7 +396,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     else this.finish({ ...this.#heldOf(entry), requestId }, encoded(finish, 'base64', 'latin1'), run)
   }
 
-  /** Makes unknown what the process before has begun, but not finished. */
+  /** Marks as unknown the keys that the process before has begun, but not finished. */
   release(): void {
     for (const entry of this.#inherited) {
       entry.state = 'unknown'

@@ -21,7 +21,7 @@ export class KeyedExchange {
   #fault: Error | undefined
   #whenDurable: ((error: Error | undefined) => void) | undefined
 
-  /** @param maxBytes of a body that is kept */
+  /** @param maxBytes most bytes of a body that is kept */
   constructor(keeper: Pick<KeyKeeper, 'finish'>, held: unknown, maxBytes: number) {
     this.#keeper = keeper
     this.#held = held
@@ -46,7 +46,7 @@ export class KeyedExchange {
     this.#body = this.isKeeping ? this.#body + piece.toString('latin1') : ''
   }
 
-  /** The response is whole. */
+  /** Marks the response as whole. */
   complete(): void {
     this.#isWhole = true
   }
