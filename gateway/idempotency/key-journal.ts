@@ -195,7 +195,7 @@ export class KeyJournal {
     return isWritten
   }
 
-  /** Updates the size of a segment. After a failed write the file says it, because the write may have left bytes. */
+  /** Updates the size of a segment. After a failed write it is read from the file, because the write may have left bytes. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true

@@ -75,7 +75,7 @@ export const MAX_BYTES = 1024 * 1024 * 1024
 const SWEPT_AT_ONCE = 5000
 /** Keys of a caller that one request checks: more than it adds. */
 const SWEPT_OF_CALLER = 8
-/** How long to keep a key whose record is damaged: the longest `keep`, because only the record has its own. */
+/** Time to keep a key whose damaged record no longer says how long: the longest `keep`. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
 const NOT_HERE = new Error('the idempotency key is not in progress here')
 
@@ -329,7 +329,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** True when a caller has `maxKeys` keys, even without some that have expired. @param name of the caller under the first secret */
+  /** True when a caller has `maxKeys` keys after some expired ones were dropped. @param name of the caller under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]

@@ -14,7 +14,7 @@ import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 import { JWKS_PATH } from './upstream-parts.ts'
 
-/** Number of warnings that are written out. Further ones are counted, because a table can have thousands of rows. */
+/** Most warnings, or names in one warning, that are written out. More are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20
 /** Most pairs of rows that are compared, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
@@ -148,7 +148,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
         one.upstream === row.upstream &&
         callers.get(one) !== callers.get(row) &&
         patternsMeet(one.path, path) &&
-        // Rows that overlap before the rewriting are meant so: the more specific one applies.
+        // Rows that overlap without the rewriting are left out: between them, the more specific one applies.
         !patternsMeet(one.path, row.path),
     )
     return other === undefined

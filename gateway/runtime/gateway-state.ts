@@ -148,7 +148,7 @@ function keysOf(make: (secrets?: KeySecrets) => KeyTable): IdempotencyKeys {
   }
 }
 
-/** Puts edits of `authThrottle`, `onStoreFailure` and the life of tokens in force; failures counted so far stay. */
+/** Puts edits of `authThrottle`, `onStoreFailure` and the life of tokens in force. Failures counted so far stay counted. */
 export function changeState(
   { failures, clock, member, revocations }: GatewayState,
   settings: Settings,

@@ -104,7 +104,7 @@ export async function openPublicListeners(
     connections,
     port,
     tlsPort,
-    /** Puts a certificate and client trust in force for new connections. */
+    /** Puts a certificate and the trusted authorities of clients in force for new connections. */
     enforce: (changed: TlsMaterial) => {
       if (secured === undefined) return
       secured.enforce(changed)
@@ -112,7 +112,7 @@ export async function openPublicListeners(
     },
     /** @param staple the OCSP response for new connections; undefined: none is sent */
     staple: (staple: Staple | undefined) => secured?.staple(staple),
-    /** Puts edited time-outs and bounds of clients in force. */
+    /** Puts edited time-outs and bounds for clients in force. */
     boundClients: () => {
       const { settings: edited } = inForce.gateway
       connections.bound(connectionRoom(edited), clientTimeoutsOf(edited), headBoundsOf(edited))
@@ -162,7 +162,7 @@ interface SecureTerms {
   readonly clock: () => number
 }
 
-/** The HTTPS listener: its certificate, the response of OCSP, and the key of session tickets, which is new each day. */
+/** The HTTPS listener: its certificate, the OCSP response, and the key of session tickets, which is new each day. */
 export class SecureListener {
   readonly http: SecureHttpServer
   readonly #terms: SecureTerms
@@ -197,7 +197,7 @@ export class SecureListener {
     this.#staple = staple
   }
 
-  /** Takes the key of a new day. */
+  /** Takes the ticket key of a new day. */
   renewTicketKey(): void {
     if (this.#tickets.dayKey(this.#terms.clock()).day !== this.#day)
       this.http.tls.setTicketKeys(this.#ticketKey())

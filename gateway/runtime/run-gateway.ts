@@ -30,7 +30,7 @@ import { startBanner } from './startup/start-banner.ts'
 const UNUSABLE = 1
 /** Time in which signals count as one Ctrl-C: under npm it arrives twice, from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
-/** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
+/** Time between two checks of the audit trail, even without requests: whether it can be written again, and whether to rotate it. */
 const TRAIL_MAINTAIN_MS = 1000
 const SEGMENT_ROUND_MS = 5000
 

@@ -21,7 +21,7 @@ interface UpstreamParts {
 const OUTCOMES = ['answered', '5xx', 'failed'] as const
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 
-/** @param before groups in force; their `handOver` later gives connections and health of targets that stay to the new groups */
+/** @param before groups in force. Their `handOver` later passes on connections and health of the targets that remain. */
 export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,

@@ -25,14 +25,14 @@ const LAST_RETRY_MS = 30_000
 /** Time after which a batch that cannot be sent is dropped: the receiver may fail because of it. */
 const GIVE_UP_MS = 5 * 60_000
 
-/** Sends spans in batches, one at a time, and retries where that may help. Waiting spans have bounded memory; others are dropped. */
+/** Sends spans in batches, one at a time, and retries where that may help. When the bounded queue is full, spans are dropped. */
 export class SpanExporter {
   readonly #options: ExporterOptions
   /** The last one is being filled. */
   readonly #batches: SpanBatch[] = []
   readonly #maxBatches: number
   #waiting = 0
-  /** Memory of a finished batch, for the next one. Fresh memory for each batch would start a garbage collection of everything several times a second. */
+  /** Memory of a finished batch, for the next one. Fresh memory each time would cause several full garbage collections a second. */
   #spare: Buffer | undefined = undefined
   readonly #aborted = new AbortController()
   #timer: NodeJS.Timeout | undefined = undefined
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** False when no span would find room, so that nobody need make its text. */
+  /** False when the queue is full: the text of a span then need not be made. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }

@@ -214,7 +214,7 @@ export function nanoseconds(epochMs: number): string {
   return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
-/** The name and the attributes of a method. Callers invent methods: these share one name, so that spans have few names. */
+/** The name and the attributes of a method. Callers invent methods: unknown ones share one name, so that spans have few names. */
 function methodOf(method: string, knownMethods: ReadonlySet<string>) {
   if (knownMethods.has(method))
     return { name: method, attributes: plain('http.request.method', method).slice(1) }

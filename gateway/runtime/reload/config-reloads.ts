@@ -89,7 +89,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
       ...limitFaults(edited.limitsFile, limits.inForce(), edited, loaded?.value.rows ?? []),
     ],
     enforce: (edited, loaded) => {
-      // First, so that no request finds a route without its clients.
+      // The clients come first, so that no request finds a route without its clients.
       if (loaded !== undefined) enforce.clients(loaded.value)
       enforce.settings(edited)
       inForce = edited
@@ -107,7 +107,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 }
 
 interface LimitChecks {
-  /** Logs what is probably a mistake. */
+  /** Logs what is probably a mistake in the limits. */
   warnOf(limits: Limits): void
   /** Finds what does not fit the settings and clients in force. */
   faultsOf(limits: Limits): Fault[]
@@ -143,7 +143,7 @@ function watchLimits(watched: WatchedFiles, { warnOf, faultsOf }: LimitChecks) {
   return { watching, warn, inForce: () => inForce }
 }
 
-/** Puts each edit of the admin token in force. The audit trail has its fingerprint only. */
+/** Puts each edit of the admin token in force. The audit trail gets only a fingerprint of the token. */
 export function watchAdminToken(
   reports: Reports,
   file: string,

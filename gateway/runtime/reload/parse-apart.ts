@@ -9,7 +9,7 @@ export type ParseJob =
   | { readonly kind: Kind; readonly file: string; readonly text: string }
   | { readonly kind: 'settings'; readonly options: RereadOptions }
 
-/** Length from which a text is parsed in a thread. Shorter ones take less than 10 ms; a thread starts in some 50 ms on another core. */
+/** Length above which a text is parsed in a thread, which takes 50 ms to start on another core. Shorter texts take less than 10 ms. */
 const SMALL_LENGTH = 32 * 1024
 /** Heap of the parsing thread. A text that needs more ends only that thread. */
 const MAX_HEAP_MB = 1024

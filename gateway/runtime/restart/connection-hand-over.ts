@@ -129,7 +129,7 @@ export class ConnectionHandOver {
     setTimeout(() => {
       for (const socket of this.#waiting) socket.destroy()
     }, 2 * LAST_REFUSALS_MS)
-    // A request that was relayed just now has its own time.
+    // A request that was relayed just now gets the whole `drainMs`.
     setTimeout(() => {
       for (const socket of this.#relayed) socket.destroy()
     }, this.#inForce.gateway.settings.timeouts.drainMs)

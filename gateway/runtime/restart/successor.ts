@@ -14,7 +14,7 @@ export class Successor {
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
   readonly #hurry = Promise.withResolvers<void>()
-  /** Resolves when the process is gone: messages that wait for it to take a socket are then never sent. */
+  /** Resolves when the process is gone. Messages that wait because it has not taken a socket yet are then never sent. */
   readonly #gone = Promise.withResolvers<void>()
   /** Commits of records and of outcomes of keys that the process has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
@@ -40,7 +40,7 @@ export class Successor {
     return this.#child.pid
   }
 
-  /** Resolves when its configuration is read and valid; rejects with SuccessorFailed. */
+  /** Resolves when the new process has read a valid configuration; rejects with SuccessorFailed. */
   get prepared(): Promise<Places> {
     return this.#prepared.promise
   }

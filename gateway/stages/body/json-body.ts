@@ -79,7 +79,7 @@ export function refuseEncoding(contentType: string, fields: readonly Field[]): R
     : undefined
 }
 
-/** True when no other charset is named. Some services obey it: one text in UTF-8 may be a text and more members in UTF-7. */
+/** True when no charset but UTF-8 is named. Some services obey a charset: one text in UTF-8 may be several members in UTF-7. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))

@@ -112,7 +112,7 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
       countGuess(gateway, exchange)
       if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
     }
-    // The cause of a proof may name a path, even one of another row.
+    // The cause may name a path that has to be masked, even one of another row.
     const cause = gateway.maskUnrouted === undefined ? fault.cause : fault.description
     return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause, client }, scheme))
   }

@@ -63,7 +63,7 @@ export function proveSignature(
   }
   const ownersOf = (keyid: string) => {
     if (known === undefined) return signers.ownersOf(keyid)
-    // The token says who has sent the request, even when another client publishes the same key or name.
+    // The token says who has sent the request, even when another client publishes the same key or `keyid`.
     const key = known.keys.find(keyid)
     return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }

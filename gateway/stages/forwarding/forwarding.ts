@@ -253,7 +253,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
     if (this.#status === 0 && req.complete && waitedMs > UNANSWERED_AFTER_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
-    // A gRPC client that leaves also wants the service to cancel the call.
+    // A gRPC client that leaves expects the service to cancel the call.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()

@@ -284,7 +284,7 @@ function addCertificate(
   return false
 }
 
-/** Headers whose removal was logged, by route. Bounded: invented names count as their family. */
+/** Headers whose removal was logged, by route. There are few, because invented names count as their family. */
 const TOLD = new WeakMap<object, Set<string>>()
 
 /** Logs the first removal of each header by each route. */
