@@ -49,7 +49,7 @@ abstract class ReportedStapler extends Stapler implements Watching {
   }
 }
 
-/** Asks the responder that the certificate names, again after half of the response's lifetime, and at least daily. No reload waits. */
+/** Asks the responder that the certificate names, and again after about half of the response's lifetime. No reload waits for it. */
 export class StapleFetch extends ReportedStapler {
   readonly #reports: Reports
   readonly #sendTo: (url: string) => Send
