@@ -9,7 +9,7 @@ export interface Delivery {
 
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
-/** Knows webhooks of GitHub and of described schemes. It remembers only those that the service has answered 2xx: others may be redelivered. */
+/** Finds copies of webhooks of GitHub and of schemes described in clients.json. Only a webhook that the service has answered 2xx is remembered: any other may be sent again. */
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
@@ -18,7 +18,7 @@ export class Deliveries {
     this.#guard = guard
   }
 
-  /** Begins a delivery, unless it is a copy. `end` must then be called. A promise when the shared store is asked. */
+  /** Begins a delivery, unless there is a fault. A delivery that has begun must be ended by `end`. @returns a promise when the shared store is asked */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'

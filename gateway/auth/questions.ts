@@ -12,12 +12,12 @@ export interface Asked<Answer> {
 }
 
 interface Question<Answer> {
-  /** Questions with one name are asked once. */
+  /** A question gets the answer of a pending one that has the same name. */
   readonly name: string
   readonly caller: Caller
   /** Must not reject. */
   readonly ask: () => Promise<Asked<Answer>>
-  /** Called in place of `ask` after waiting, when the answer may be known. */
+  /** Called in place of `ask` for a question that has waited: its answer may be known by then. */
   readonly again: () => Answer | Promise<Answer>
 }
 
@@ -36,7 +36,7 @@ export const WHY_UNASKED: Readonly<Record<Unasked, string>> = {
   client_gone: 'its client has gone',
 }
 export const MAX_CALLS = 64
-/** Limit for one network, which leaves room for others. Further questions wait. */
+/** Limit for one network, so that others have room. Further questions wait. */
 const MAX_CALLS_OF_NETWORK = 16
 /** Limit for one network. Each waiting question holds a request, even when its client has gone. */
 const MAX_WAITING_OF_NETWORK = 256
@@ -52,8 +52,8 @@ export function refusesOne(statusCode: number): boolean {
 }
 
 /**
- * Asks an endpoint what requests depend on, and shares it fairly among networks. After five failures in a row the endpoint
- * gets a pause of at most 30 s. If all five were of one network, others may ask until one of them fails too.
+ * Asks an endpoint questions whose answers requests wait for. Networks share it fairly. After five failures in a row the
+ * endpoint gets a pause of at most 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
  */
 export class Questions<Answer> {
   readonly #options: QuestionsOptions<Answer>
@@ -96,7 +96,7 @@ export class Questions<Answer> {
     return asked
   }
 
-  /** Waits until another question is answered. A question that has waited for longer than it may take is not asked. */
+  /** Waits until another question is answered. A question that has waited for `timeoutMs` is not asked. */
   #wait({ caller, again }: Question<Answer>, network: string): Answer | Promise<Answer> {
     const { timeoutMs, steadyClock, unasked } = this.#options
     const waiting = this.#waiting.get(network)
@@ -119,7 +119,7 @@ export class Questions<Answer> {
       if (this.#pending.size >= MAX_CALLS) return
       if ((this.#callsOfNetworks.get(network) ?? 0) >= MAX_CALLS_OF_NETWORK) continue
       const ask = waiting.shift()
-      // Re-inserted last; the iteration comes to it again.
+      // A network that still waits goes last, and the iteration comes to it again.
       this.#waiting.delete(network)
       if (waiting.length > 0) this.#waiting.set(network, waiting)
       ask?.()

@@ -4,9 +4,9 @@ import { type KeyTally, RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-files.ts'
 
 interface ReplayMemoryOptions {
-  /** At least as long as a message could still be accepted. */
+  /** At least the time for which a message can be accepted. */
   readonly lifetimeMs: number
-  /** Each takes about 180 bytes; more are refused. Default: 500,000. */
+  /** Most messages in memory, about 180 bytes each. Further ones are refused. Default: 500,000. */
   readonly maxEntries?: number
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */
@@ -19,16 +19,16 @@ interface ReplayStore {
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
-  /** Known messages stay refused while the process lives. */
+  /** Reports that a file fails. Known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
   /** Called when others have deleted the files: they are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** Why a message is refused. `crowded`: its sender has more than a share of a nearly full memory. `away`: no store responds. */
+/** Why a message is refused. `crowded`: its sender has more than its share of a nearly full memory. `away`: no store responds. */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
-/** A `ReplayMemory`, or what several gateways share. */
+/** A `ReplayMemory`, or a memory that several gateways share. */
 export interface ReplayGuard {
   /** A promise when the shared store is asked; it never rejects. */
   take(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
@@ -42,7 +42,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** Part of the memory that each sender may always use, because several senders may share its count. */
+/** Part of the memory that each sender may always use: its count may include messages of other senders. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
@@ -58,13 +58,13 @@ const SENDER_CHARS = 8
 const COUNTS = 65_536
 const FNV_PRIME = 0x01000193
 
-/** SHA-256 of the key in base64url, whose front is replaced by that of the sender's SHA-256. */
+/** SHA-256 of the key in base64url. Its first characters are replaced by those of the sender's SHA-256. */
 export function digestOf(key: string, sender: string): string {
   const front = hash('sha256', sender, 'base64url').slice(0, SENDER_CHARS)
   return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
-/** Remembers accepted messages by digest. A full memory refuses new ones, a nearly full one only senders over their share. */
+/** Remembers accepted messages by digest. A full memory refuses all new messages, a nearly full one those of senders over their share. */
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
   readonly #senders: SenderCounts
@@ -80,7 +80,7 @@ export class ReplayMemory extends RememberedKeys {
     this.#hasFormer = store?.name === 'webhooks'
   }
 
-  /** Takes a message for good: undefined the first time. Never throws. @param key unique in this memory */
+  /** Remembers a message, or says why it is refused. Never throws. @param key unique in this memory */
   take(key: string, sender: string): ReplayFault | undefined {
     const digest = digestOf(key, sender)
     // Earlier versions remembered webhooks by the digest of the key alone.
@@ -96,7 +96,7 @@ export class ReplayMemory extends RememberedKeys {
     return this.#faultOf(digestOf(key, sender)) ?? (this.isWritable ? undefined : 'unwritable')
   }
 
-  /** Remembers a message, in memory also where the file cannot be written. Never throws. */
+  /** Remembers a message, in memory even when the file cannot be written. Never throws. */
   keep(key: string, sender: string): void {
     this.add(digestOf(key, sender))
   }
@@ -122,10 +122,10 @@ export class ReplayMemory extends RememberedKeys {
   }
 }
 
-/** Counts messages by sender. Senders may share a count: a map would cost a rare sender a third more memory. */
+/** Counts messages by sender. Senders may share a count: a map would need a third more memory for a sender of one message. */
 class SenderCounts implements KeyTally {
   readonly #counts = new Uint32Array(COUNTS)
-  /** Nobody can choose whom to share a count with. */
+  /** Hides which senders share a count, so that nobody can fill the count of another on purpose. */
   readonly #secret = randomInt(2 ** 32)
 
   countOf(digest: string): number {

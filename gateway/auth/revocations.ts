@@ -16,11 +16,11 @@ export interface SessionGroup {
 interface RevocationsOptions {
   readonly dataDir: string
   readonly clock: () => number
-  /** Tokens expire by it; default: `clock`. */
+  /** The clock by which tokens expire; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   /** Default: for tokens that live 24 hours. */
   readonly lifetimeMs?: number | undefined
-  /** Revoked sessions stay revoked in memory. */
+  /** Reports a fault. Revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
   /** Called when others have deleted the file: it is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
@@ -31,7 +31,7 @@ interface RevocationsOptions {
 const MINUTE_MS = 60_000
 export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
 
-/** How long a token of these issuers can be accepted, whichever clock is ahead. */
+/** How long a token of these issuers can be accepted, also when clocks differ. */
 export function revocationLifetimeMs(
   issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
 ): number {
@@ -53,7 +53,7 @@ const FORM: KeyForm = {
 export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
   readonly #group: SessionGroup | undefined
-  /** Told of each session that ends here: the process that takes over from this one, or the one before it. */
+  /** Tells the other process of a restart, the old or the new one, of each session that ends here. */
   otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
@@ -77,15 +77,15 @@ export class Revocations extends RememberedKeys {
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
-  /** False while `onStoreFailure` wants the ended sessions of other gateways, and they are not known. */
+  /** As `isKnown` of the group; true without a group. */
   get isKnown(): boolean {
     return this.#group?.isKnown !== false
   }
 
   /**
-   * Ends a session; it is on disk when this returns. An id that no token can have is reported. Never throws.
+   * Ends a session, and writes that to disk before it returns. An id that no token can have is reported. Never throws.
    *
-   * @returns false when a crash would undo it; `maintain` tries again
+   * @returns false when the disk failed, so that a crash would undo the end; `maintain` tries again
    */
   revoke(sid: string): boolean {
     if (!isQualifiedId(sid)) {

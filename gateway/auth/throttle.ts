@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/verification.ts'
 
 interface FailureCounter {
-  /** `remaining`: how many more failures are allowed; `resetSeconds`: time until one more is. */
+  /** `remaining`: how many more failures are allowed; `resetSeconds`: time until one more is allowed. */
   take(
     key: string,
     nowMs: number,
@@ -18,7 +18,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** Most blocked callers. When full, the one seen least recently is dropped. */
+  /** Most callers that are blocked at a time. One more drops the caller seen least recently. */
   readonly maxBlocked?: number
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined
@@ -26,10 +26,10 @@ export interface ThrottleOptions {
 
 const MAX_BLOCKED = 65_536
 
-/** Blocks a caller with too many failures until the oldest expires. A success resets nothing: guessers may have a credential. */
+/** Blocks a caller with too many failures until the oldest failure expires. A success resets nothing: a guesser may own one good credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first, to save 2 MB. */
+  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first block, to save 2 MB. */
   #blocked: LRUCache<string, number> | undefined
 
   constructor(options: ThrottleOptions) {
@@ -77,7 +77,7 @@ export class AuthThrottle {
   }
 }
 
-/** True for faults of a guess. Expired and revoked tokens were once good, and an app that repeats one must not block its address. */
+/** True for faults that a guessed token has. Expired and revoked tokens were once good, and an app that repeats one must not block its address. */
 export function mayBeGuess(reason: TokenFaultReason): boolean {
   return reason === 'malformed' || reason === 'invalid'
 }

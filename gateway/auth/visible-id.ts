@@ -4,7 +4,7 @@ const ANY_TEXT = /^\P{Surrogate}{1,256}$/u
 
 export const MAX_ID_CHARS = 256
 
-/** Ids of users and clients. `visibleId` makes them safe. */
+/** Accepts ids of users and clients. `visibleId` makes them safe. */
 export function isId(value: unknown): value is string {
   return typeof value === 'string' && ANY_TEXT.test(value)
 }
@@ -14,7 +14,7 @@ export function visibleId(id: string): string {
   return id.replace(/[^\x21-\x24\x26-\x7e]+/g, encodeURIComponent)
 }
 
-/** Ids of sessions: no comma, because `X-Revoke-Session` is a list. */
+/** Accepts ids of sessions. They have no comma, because `X-Revoke-Session` is a list. */
 export function isSessionId(value: unknown): value is string {
   return typeof value === 'string' && VISIBLE_ASCII.test(value) && !value.includes(',')
 }
@@ -23,7 +23,7 @@ export function isSessionId(value: unknown): value is string {
 const MAX_QUALIFIED_CHARS = 256 + 1 + 256
 const QUALIFIED = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUALIFIED_CHARS}}$`)
 
-/** An id, alone or as `<issuer>#<id>`. */
+/** Accepts an id, alone or as `<issuer>#<id>`. */
 export function isQualifiedId(value: unknown): value is string {
   return typeof value === 'string' && QUALIFIED.test(value)
 }

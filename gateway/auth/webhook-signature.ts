@@ -22,13 +22,13 @@ export interface WebhookMessage {
 /** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature of the scheme's version. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
-  /** One for every reason: the failed check would help a forger. */
+  /** The same for every reason: to name the failed check would help a forger. */
   readonly description: string
   /** For the log. */
   readonly cause: string
 }
 
-/** From the first to the last moment at which a webhook can be accepted; timestamps have no fractions. */
+/** Time from the first to the last moment at which a webhook can be accepted, plus one second: timestamps have no fractions. */
 export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
 export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not valid'
 
@@ -49,7 +49,7 @@ export function readWebhookHeaders(
   if (sent === undefined && scheme.timestampHeader !== undefined)
     return fault('missing', `no ${scheme.timestampHeader}`)
   if (signature === undefined) return fault('missing', `no ${signatureHeader}`)
-  // An id must not contain what follows it in the signed text: the text could be read as another id and body.
+  // An id must not contain a border of the signed text: the text could then be read as another id and another body.
   if (named !== undefined && (!ID.test(id) || idBorders?.some((border) => id.includes(border)) === true))
     return fault('malformed', `${scheme.idHeader} ${quote(id)}`)
   const entries = separator === undefined ? [signature] : signature.split(separator, MAX_ENTRIES + 1)
@@ -85,7 +85,7 @@ interface SignedContent {
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]
-  /** URLs of the request that the sender may know, for schemes that sign it. No signature is right without one. */
+  /** URLs by which the sender may know the request, for schemes that sign the URL. At least one, or no signature is right. */
   readonly urls: readonly string[]
 }
 
@@ -108,7 +108,7 @@ export function verifyWebhook(
   return genuine ? undefined : fault('mismatch', 'no signature fits a secret of the key').fault
 }
 
-/** Key of one attempt: a retry has a new time (Standard Webhooks, "Webhook metadata"). Signatures do not count: anyone can add some. */
+/** Key of one attempt: a retry has a new time (Standard Webhooks, "Webhook metadata"). Signatures are left out, because anyone can add some. */
 export function replayKey(keyName: string, { id, timestamp }: WebhookMessage): string {
   return `${keyName}\0${id}\0${timestamp}`
 }
@@ -139,7 +139,7 @@ function textsAround(
   return [before, text]
 }
 
-/** Undefined for another version, or an encoding that is not canonical. */
+/** Reads one signature. Undefined when it has another version, or its encoding is not canonical. */
 function readSignature(entry: string, { prefix, encoding, digestBytes }: WebhookScheme): Buffer | undefined {
   if (!entry.startsWith(prefix)) return undefined
   const text = encoding === 'hex' ? entry.slice(prefix.length).toLowerCase() : entry.slice(prefix.length)

@@ -10,7 +10,7 @@ import type { Caller } from '../tokens/fair-turns.ts'
 export interface Decision {
   /** Only `allowed` and `denied` are decisions. */
   readonly outcome: 'allowed' | 'denied' | 'failed' | Unasked
-  /** The decider's name for it: 1 to 128 visible ASCII characters. */
+  /** The decider's name for the decision: 1 to 128 visible ASCII characters. */
   readonly id?: string | undefined
   /** Why there is no decision, for the log. */
   readonly cause?: string
@@ -100,8 +100,8 @@ export class Decider {
 }
 
 /**
- * Reads a decision: JSON with status 200, a boolean `decision` and no member twice. X-Request-ID, where it is there, must be
- * that of the question (section 10.1.3). @throws Error for any other response
+ * Reads a decision: JSON with status 200, a boolean `decision` and no member twice. If there is an X-Request-ID, it must be that
+ * of the question (section 10.1.3). @throws Error for any other response
  */
 function readDecision({ statusCode, headers, body }: IncomingResponse, requestId: string): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)

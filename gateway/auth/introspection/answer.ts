@@ -12,12 +12,12 @@ import { isSessionId } from '../visible-id.ts'
 
 /** Media type of a signed answer, without `application/` (RFC 9701 section 5). */
 const SIGNED = 'token-introspection+jwt'
-/** How far `iat` of a signed answer may be from our clock, beside the tolerance of the issuer. */
+/** How far `iat` of a signed answer may be from our clock, in addition to the tolerance of the issuer. */
 const FRESH_MS = 60_000
-/** RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
+/** Values of `token_type` (RFC 6750, RFC 9449). Other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
 
-/** What checks of answers and tokens need to know of an issuer. */
+/** An issuer, with what checks of answers and tokens need. */
 export interface AskedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
@@ -29,7 +29,7 @@ interface Asked {
   readonly nowMs: number
 }
 
-/** Reads the members of an answer (RFC 7662 section 2.2). @throws Error for a response that is none */
+/** Reads the members of an answer (RFC 7662 section 2.2). @throws Error for a response that is no such answer */
 export function readAnswer(response: IncomingResponse): JsonObject {
   checkStatus(response)
   if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
@@ -104,7 +104,7 @@ function activeOrNot(answer: unknown): JsonObject {
   return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== null))
 }
 
-/** Why the token is no access token, as `token_type` or the terms of the dialect must say. */
+/** Finds why the token is no access token: `token_type` or the terms of the dialect must say that it is one. */
 export function faultOfAnswer(
   answer: JsonObject,
   { tokens }: Pick<ClaimRules, 'tokens'>,
@@ -119,7 +119,7 @@ export function faultOfAnswer(
     : undefined
 }
 
-/** The claims of the token. This issuer stands in for a missing `iss`, the longest life for `exp`, the client for the user, `jti` for `sid`. */
+/** The claims of the token. What is missing is replaced: `iss` by this issuer, `exp` by the longest lifetime from now, the user by the client, `sid` by `jti`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

@@ -8,8 +8,8 @@ const ASSERTION_SECONDS = 60
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
 /**
- * Makes the function that asks about a token (RFC 7662 section 2.1), with a secret (RFC 6749 section 2.3.1), an assertion (RFC
- * 7523) or a certificate (RFC 8705). New files are in force at once.
+ * Makes the function that asks about a token (RFC 7662 section 2.1). It authenticates by a secret (RFC 6749 section 2.3.1), an
+ * assertion (RFC 7523) or a certificate (RFC 8705), and reads the files of these for each question.
  * @returns a function that throws SendFault, or an Error of node:fs or node:crypto
  */
 export function introspectionRequest(
@@ -59,7 +59,7 @@ function basic(id: string, secret: string): string {
   return `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`
 }
 
-/** Makes a JWT for the issuer (RFC 7523 section 3). It names no key: issuers have their own names. */
+/** Makes a JWT for the issuer (RFC 7523 section 3). It has no `kid`: issuers name keys themselves. */
 function assertion(
   pem: string,
   { clientId, issuer }: { readonly clientId: string; readonly issuer: string },

@@ -30,7 +30,7 @@ export interface IntrospectorOptions {
   readonly clock: () => number
   readonly steadyClock?: () => number
   readonly count: (outcome: IntrospectionOutcome) => void
-  /** Reports why the endpoint cannot be asked, once while it lasts. */
+  /** Reports why the endpoint cannot be asked: once, until it answers again. */
   readonly onFault: (cause: string) => void
   /** Default: by HTTP. */
   readonly ask?: ReturnType<typeof introspectionRequest>
@@ -39,7 +39,7 @@ export interface IntrospectorOptions {
 interface Known {
   readonly verification: VerifiedToken
   readonly expMs: number
-  /** On the steady clock, so that a wall clock that is set back does not keep an answer. */
+  /** On the steady clock: setting back the wall clock must not keep an answer for longer. */
   readonly freshUntilMs: number
 }
 
@@ -53,7 +53,7 @@ const REFUSED: Verification = {
   fault: tokenFault('inactive', 'the issuer refused it when it was last asked'),
 }
 
-/** Asks an issuer whether its opaque tokens are active (RFC 7662), once for all requests with one token. Answers are cached. */
+/** Asks an issuer whether its opaque tokens are active (RFC 7662). Requests with the same token share one question. Answers are cached. */
 export class Introspector {
   readonly #issuer: AskedIssuer
   readonly #rules: ClaimRules
@@ -94,7 +94,7 @@ export class Introspector {
     return undefined
   }
 
-  /** A promise only when the endpoint must be asked. Neither throws nor rejects. */
+  /** Verifies a token. Returns a promise only when the endpoint must be asked. Never throws or rejects. */
   verify(token: string, caller: Caller): Verification | Promise<Verification> {
     const name = sha256(token)
     const known = this.#known(name)
@@ -168,7 +168,7 @@ export class Introspector {
   }
 }
 
-/** Adds the names of RFC 7662 section 2.2 to the issuer's own. No id is needed: the token is one. */
+/** Adds the claim names of RFC 7662 section 2.2 to those of the issuer. No claim with an id is needed: the token itself is an id. */
 function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   const { tokens } = issuer
   const both = (names: readonly string[], name: string) => [...new Set([...names, name])]
@@ -184,7 +184,7 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   }
 }
 
-/** Removes the token, which some issuers repeat in an answer. It is a secret: no name, no text for the log. */
+/** Removes the token, which some issuers repeat in an answer. It is a secret, so it must become neither a name nor a text in the log. */
 function withoutToken(answer: JsonObject, token: string): JsonObject {
   const holds = (text: string) => text === token || (token.length >= MIN_TOKEN_CHARS && text.includes(token))
   return JSON.parse(JSON.stringify(answer), (_name, value) =>

@@ -10,11 +10,11 @@ interface KeySetOptions {
   readonly clock: () => number
   /** Monotonic, so that a change of the wall clock does not expire keys. */
   readonly steadyClock?: () => number
-  /** How long keys live that cannot be fetched again. */
+  /** How long keys stay in force when they cannot be fetched again. */
   readonly maxStaleMs?: () => number
-  /** Reports a problem with the document or a key in it once while it lasts, and a fetch that fails each 5 minutes. */
+  /** Reports a problem with the document or its keys once while it lasts, and fetches that keep failing every 5 minutes. */
   readonly onFault: (cause: string) => void
-  /** Tells that there are other keys than before. */
+  /** Called when the keys have changed. */
   readonly onChange?: (before: Iterable<VerificationKey>, now: Iterable<VerificationKey>) => void
 }
 
@@ -65,7 +65,7 @@ export class KeySet {
     return this.#keys.size > 0
   }
 
-  /** The key with this `kid`: one object as long as it does not change. */
+  /** The key with this `kid`. It is the same object until the key changes. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
   }
@@ -83,7 +83,7 @@ export class KeySet {
   refresh(): Promise<Refreshed> {
     if (this.#refreshing !== undefined) return this.#refreshing
     const sinceMs = this.#options.clock() - this.#askedAtMs
-    // A clock that was set back is not waited for.
+    // A clock that was set back must not delay the fetch.
     if (sinceMs >= 0 && sinceMs < COOLING_MS) return Promise.resolve('cooling')
     this.#askedAtMs = this.#options.clock()
     return this.#load()
@@ -93,14 +93,14 @@ export class KeySet {
     return this.#options.uri
   }
 
-  /** Fetches every 5 minutes; after a failure again in 250 ms, doubling to 10 s. May be repeated. */
+  /** Fetches every 5 minutes. After a failure it tries again in 250 ms, then in twice the time, up to 10 s. May be called again. */
   start(): void {
     if (this.#started) return
     this.#started = true
     void this.#keepLoading(FIRST_RETRY_MS, this.#round)
   }
 
-  /** Ends `start`. Requests that still verify by these keys can have them fetched. */
+  /** Ends the regular fetches. `refresh` still works, for requests that verify by these keys. */
   retire(): void {
     this.#started = false
     this.#round += 1
@@ -169,7 +169,7 @@ export class KeySet {
     if (!isSame) this.#options.onChange?.(before.values(), keys.values())
   }
 
-  /** Time of the last fetch that has begun, on the steady clock. */
+  /** When the last fetch began, on the steady clock. */
   get triedAtMs(): number {
     return this.#triedAtMs
   }
@@ -179,7 +179,7 @@ export class KeySet {
     return this.#steadyClock() - this.#publishedAtMs
   }
 
-  /** What was wrong with the last fetch; empty: nothing. */
+  /** Faults of the last fetch; empty when there was none. */
   get fault(): string {
     return [...this.#reported].join('; ')
   }
@@ -193,7 +193,7 @@ export class KeySet {
       if (keys.size === 0) faults.push('no usable key is published: every signature is refused')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
-        // Cached verifications refer to the object.
+        // Cached verifications refer to the old object, so an unchanged key keeps it.
         if (before !== undefined && isSameKey(before, key)) keys.set(kid, before)
       }
       return keys
@@ -219,7 +219,7 @@ export class KeySet {
   }
 }
 
-/** The usable keys. Others, and all that share a `kid` (FAPI 2.0 section 5.4.3), are named in `faults`. @throws Error */
+/** Reads the usable keys. Other keys, and all keys that share a `kid` (FAPI 2.0 section 5.4.3), are named in `faults`. @throws Error */
 export function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')

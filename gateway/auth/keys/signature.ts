@@ -1,6 +1,6 @@
 import { constants, type KeyObject, sign, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
-/** RFC 7518 section 3.1, RFC 8037. No token has PS512: it is the rsa-pss-sha512 of messages (RFC 9421 section 3.3.1). */
+/** Algorithms of signatures (RFC 7518 section 3.1, RFC 8037). PS512 is not for tokens: HTTP messages use it as rsa-pss-sha512 (RFC 9421 section 3.3.1). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA' | 'PS512'
 
 /** Reads the `alg` of a token. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
@@ -19,7 +19,7 @@ export interface Signed {
 
 interface Form {
   readonly keyType: string
-  /** Null: part of the algorithm. */
+  /** Null: the algorithm has a hash of its own. */
   readonly hash: string | null
   readonly options: Omit<VerifyKeyObjectInput, 'key'>
 }
@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/** Prepares the check of signatures. With a key of another kind all are bad: OpenSSL takes null for RSA's usual hash. */
+/** Prepares the check of signatures. With a key of another kind every signature is bad: for a hash of null, OpenSSL would take the usual hash of RSA. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false

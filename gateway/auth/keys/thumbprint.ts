@@ -4,7 +4,7 @@ import type { JsonObject } from '../tokens/jws.ts'
 // The unused bits of the 43rd character are zero.
 const THUMBPRINT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/
 
-/** In the order in which RFC 7638 section 3.2 hashes them. */
+/** Members of each kind of key, in the order in which RFC 7638 section 3.2 hashes them. */
 const REQUIRED_MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['EC', ['crv', 'kty', 'x', 'y']],
   ['OKP', ['crv', 'kty', 'x']],

@@ -7,7 +7,7 @@ import { jwkThumbprint } from './thumbprint.ts'
 
 export interface VerificationKey {
   readonly kid: string
-  /** One algorithm, or those of RSA for an RSA key whose JWK names no `alg`. */
+  /** One algorithm. An RSA key whose JWK names no `alg` has all algorithms of RSA. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
   /** Thumbprint of the key as it is exported (RFC 7638). */
@@ -54,14 +54,14 @@ function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | u
   }
 }
 
-/** The `kid`, of any type; without one the thumbprint (RFC 7638). */
+/** The `kid` of a JWK, of any type. A JWK without one is named by its thumbprint (RFC 7638). */
 export function kidOf(jwk: unknown): unknown {
   if (typeof jwk !== 'object' || jwk === null) return undefined
   const members = jwk as JsonObject
   return members.kid === undefined ? jwkThumbprint(members) : members.kid
 }
 
-/** The algorithms that a JWK may verify, or why there are none. Imports nothing. */
+/** The algorithms that a JWK may verify, or why there are none. Does not import the key. */
 export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))
   if (secret !== undefined) return `publishes the private member "${secret}"`
@@ -135,13 +135,13 @@ const PRIMES = [
   3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107,
   109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167,
 ]
-/** For each prime, the remainders of powers of 65537. */
+/** For each prime, the remainders that powers of 65537 leave. */
 const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>])[] = PRIMES.map((prime) => [
   BigInt(prime),
   powersOf(65_537 % prime, prime),
 ])
 
-/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. So is one sound modulus in 2^28. */
+/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. One sound modulus in 2^28 passes for such a modulus. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

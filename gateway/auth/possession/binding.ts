@@ -12,7 +12,7 @@ export interface Binding {
 
 const MEMBERS: ReadonlySet<string> = new Set(['jkt', 'x5t#S256'])
 
-/** Reads the claim `cnf` (RFC 7800), or says why its token is refused: it confirms nothing, or what cannot be checked. */
+/** Reads the claim `cnf` (RFC 7800). A text says why the token is refused. */
 export function readBinding(cnf: unknown): Binding | string | undefined {
   if (cnf === undefined) return undefined
   if (typeof cnf !== 'object' || cnf === null || Array.isArray(cnf)) return `cnf ${quote(cnf)} is no object`
@@ -26,7 +26,7 @@ export function readBinding(cnf: unknown): Binding | string | undefined {
   return Object.freeze({ jkt, thumbprint })
 }
 
-/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented of the connection, never of a header */
+/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented taken from the connection, never from a header */
 export function isBoundToCertificate(claim: string, presented: string | undefined): boolean {
   if (!isThumbprint(claim) || !isThumbprint(presented)) return false
   return timingSafeEqual(Buffer.from(claim), Buffer.from(presented))

@@ -12,7 +12,7 @@ export type ParsedProof = Exclude<ReturnType<typeof readProof>, string>
 
 const MAX_PROOF_CHARS = 4 * 1024
 const MAX_JTI_CHARS = 256
-// They change what is signed (RFC 7515 section 4.1.11, RFC 7797).
+// Members that change what is signed (RFC 7515 section 4.1.11, RFC 7797).
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
 /** Makes every check of a DPoP proof (RFC 9449 section 4.2) that does not need the request. @returns the proof, or a fault */
@@ -60,7 +60,7 @@ export interface Htu {
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
 
-/** Reads `htu` as RFC 9449 section 4.3 compares it, its path like a request target. Undefined: no http or https URL. */
+/** Reads `htu` for the comparison of RFC 9449 section 4.3. Its path is read like a request target. Undefined: no http or https URL. */
 export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined

@@ -14,14 +14,14 @@ export interface ProofFault {
   readonly description: string
   /** For the log. Text from the proof is shortened and quoted. */
   readonly cause: string
-  /** The client has a certificate, which is not accepted now: it has guessed nothing. */
+  /** The client's certificate is not accepted now, so the client has guessed nothing. */
   readonly ofRefusedCertificate?: true
 }
 
 export interface ProofVerifierOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** For proofs alone; its lifetime is `PROOF_LIFETIME_MS`, its wall clock `clock`. */
+  /** Remembers proofs and nothing else. Its lifetime must be `PROOF_LIFETIME_MS`, and its wall clock `clock`. */
   readonly replays: Pick<ReplayGuard, 'take'>
   /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
@@ -37,13 +37,13 @@ export interface ProvenRequest {
   readonly jkt: string
 }
 
-/** `htu` is only compared with the path of the request, which was checked. */
+/** `htu` may have any path, because it is only compared with the checked path of the request. */
 const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const CACHE_SIZE = 10_000
 /** FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1. */
 const MAX_AGE_SECONDS = 60
 const MAX_AHEAD_SECONDS = 10
-/** From the first to the last moment at which a proof can be accepted, plus one second. */
+/** Time from the first to the last moment at which a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
 type CheckedProof = ParsedProof & { readonly jkt: string }
@@ -52,7 +52,7 @@ type CheckedProof = ParsedProof & { readonly jkt: string }
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  /** Checks of signatures by the thumbprint of the key, which determines the algorithm. */
+  /** Checks of signatures, by the thumbprint of the key. The key determines the algorithm. */
   readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */
@@ -112,7 +112,7 @@ export class ProofVerifier {
   ): string | undefined {
     if (htm !== method) return `htm ${quote(htm)} is not ${method}`
     if (!this.#isOurs(htu, path)) {
-      // Not the query: it may hold secrets.
+      // The query is left out: it may hold secrets.
       const shown = quote(htu.replace(/[?#].*/s, ''))
       return `htu ${shown} is not ${path} under a URL of "dpop.publicUrls": ${this.#options.publicUrls.join(', ')}`
     }
@@ -177,7 +177,7 @@ const WRONG_KEY: ProofFault = {
   cause: 'the jwk of the proof is not the key that the token is bound to',
 }
 
-// One sentence for every fault: the failed check would help a forger.
+// The description is the same for every fault: to name the failed check would help a forger.
 function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }
@@ -191,7 +191,7 @@ export class Nonces {
   readonly #clock: () => number
   #step = Number.NaN
   #usedSecret: Uint8Array | undefined
-  /** The previous, this and the next minute's: another gateway's clock may be ahead. */
+  /** Nonces of the last, this and the next minute: the clock of another gateway may be ahead. */
   #accepted: readonly string[] = []
 
   /** @param secret at least 32 bytes that nobody can guess, the same at the gateways of one address; it may change */

@@ -15,12 +15,12 @@ import { combinedValue } from './signature-fields.ts'
 
 /** Parameters of draft-cavage-http-signatures-12 section 2.1: quoted without escapes, or a number. */
 const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y
-/** Headers that must be signed. The guidelines have dropped `date` since 1.3; without it a signature would be good for ever. */
+/** Headers that must be signed. Since 1.3 the guidelines do not demand `date`; without it a signature would be good for ever. */
 const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
 /** Headers that must be signed where they are sent. */
 const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirect-uri']
 const TARGET = '(request-target)'
-/** One digest alone (RFC 3230 section 4.3.2): with two, readers would differ about which counts. */
+/** One digest alone (RFC 3230 section 4.3.2): of two, some readers would take the one and some the other. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 const NO_BODY = Buffer.alloc(0)

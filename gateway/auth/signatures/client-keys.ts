@@ -12,7 +12,7 @@ interface ClientKeysOptions {
 }
 
 const COOLING_MS = 10_000
-/** Clients whose keys are fetched again at a time. */
+/** Most clients whose keys one `refresh` fetches. */
 const MAX_REFRESHED = 8
 
 /** The clients that sign requests, with their keys. */
@@ -20,7 +20,7 @@ export class ClientKeys {
   readonly #options: ClientKeysOptions
   #signers: ReadonlyMap<string, Signer> = new Map()
   #all: readonly Signer[] = []
-  /** The clients that have a key, by what `namesOf` gives for it. */
+  /** Clients by the names of their keys, as `namesOf` writes them. */
   readonly #owners = new Map<string, Set<string>>()
   #forms: readonly SignatureForm[] = [SIGNATURE_FORMS['rfc-9421']]
   #refreshing: Promise<unknown> | undefined
@@ -45,14 +45,14 @@ export class ClientKeys {
     return this.#all.length === 1 ? this.#all[0] : undefined
   }
 
-  /** The ways in which these clients sign; that of RFC 9421 where there is no client. */
+  /** The ways in which these clients sign; RFC 9421 alone where no client signs. */
   get forms(): readonly SignatureForm[] {
     return this.#forms
   }
 
   /**
    * Clients with a key of this name, in the order in which their keys are tried: first the key whose thumbprint is the name, then by
-   * `rank`. There is one, unless a client has taken the name or the key of another.
+   * `rank`. There are several only when clients use the same name or the same key.
    */
   ownersOf(kid: string): readonly KeyOwner[] {
     const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
@@ -86,7 +86,7 @@ export class ClientKeys {
     return this.#refreshing
   }
 
-  /** Puts another table in force. Keys of an address that stays are kept. */
+  /** Puts another table in force. A client whose address of keys stays keeps the keys. */
   replace(signers: ClientTable['signers']): void {
     const before = this.#signers
     this.#signers = new Map(

@@ -2,12 +2,12 @@ import { hash } from 'node:crypto'
 import { parseDictionary } from '../../edge/syntax/structured-field.ts'
 import type { OrFault } from '../tokens/verification.ts'
 
-/** Hashes that nobody can find a second body for (RFC 9530 section 5). Others in the field prove nothing. */
+/** Secure hashes (RFC 9530 section 5): nobody can find a second body with the same digest. Others in the field are ignored. */
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
 /**
- * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, so with its content coding. Every hash that
- * is known must be right, and one must be there.
+ * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, in its content coding. Every digest of a
+ * hash above must be right, and there must be one.
  *
  * @returns `digest`: the member sha-256, else sha-512, in canonical form
  */

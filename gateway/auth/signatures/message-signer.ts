@@ -37,7 +37,7 @@ export interface UnsignedResponse {
 export interface SignedResponse {
   /** Header lines to be added, each with its CR LF. */
   readonly lines: string
-  /** Facts for the trail; undefined in forms that the trail does not prove. */
+  /** Facts for the audit trail. Undefined in forms whose signatures the trail does not hold. */
   readonly signature?: SignatureFacts
 }
 

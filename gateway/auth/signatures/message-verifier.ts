@@ -27,7 +27,7 @@ export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
 ])
 /** Algorithms for signatures without `alg` (RFC 9421 section 3.3.7). */
 const BY_KEY: readonly Algorithm[] = ['ES256', 'EdDSA', 'PS256']
-/** The half r of an ECDSA signature (r, s): anyone can turn it into (r, −s), which is as good. */
+/** Length of the half r of an ECDSA signature (r, s). Anyone can make the signature (r, −s) of it, which is as good. */
 const ECDSA_R_BYTES = 32
 
 /** HTTP Message Signatures (RFC 9421). */
@@ -73,7 +73,7 @@ function headOf(
     faultOf(body, nowMs) {
       const stale = faultOfTimes(signature, profile, nowMs)
       if (stale !== undefined) return stale
-      // The whole digest of a body, not one of its members.
+      // The signature must cover the whole field, not one member of it.
       if (!covered.has(DIGEST)) return body.length > 0 ? plain('uncovered', NO_DIGEST) : undefined
       const compared = compareDigest(combinedValue(fields, 'content-digest') ?? '', body)
       digest = compared.digest

@@ -13,7 +13,7 @@ export interface Signer {
   readonly principal: Principal
   readonly profile: SignatureProfile
   readonly keys: KeySet
-  /** Order among clients whose keys have one name: first those with a file, then as in clients.json. */
+  /** Order among clients whose keys have the same name: clients with a file of keys first, then the order of clients.json. */
   readonly rank: number
 }
 
@@ -21,7 +21,7 @@ export interface Signer {
 export interface KeyOwner {
   readonly signer: Signer
   readonly key: VerificationKey
-  /** Another client that publishes the same key, whatever it calls it. */
+  /** Another client that publishes the same key, under any name. */
   readonly rival: Signer | undefined
 }
 
@@ -31,7 +31,7 @@ export interface UnverifiedRequest {
   /** Target of the request line, or `:path`. */
   readonly target: string
   readonly fields: readonly Field[]
-  /** Header of the row's idempotency key, in lower case: it must be signed where it is sent. Undefined: the row has none. */
+  /** Header of the row's idempotency key, in lower case. A request that has it must sign it. Undefined: the row has none. */
   readonly keyHeader: string | undefined
   /** The request at each address by which clients may know this gateway. */
   readonly requests: readonly SignedRequest[]
@@ -39,11 +39,11 @@ export interface UnverifiedRequest {
 
 /** One way to sign requests. */
 export interface SignatureForm {
-  /** Headers, in lower case. A request with one of them presents such a signature. */
+  /** Headers, in lower case. A request with one of them has a signature of this form. */
   readonly headers: readonly string[]
   /** The status of refusals: 401, or what the standard wants instead. */
   readonly status: number
-  /** Reads the signatures, of which one must be good. @returns none when there is none; a text when they are malformed */
+  /** Reads the signatures, of which one must be good. @returns an empty list without a signature; a text when they are malformed */
   parse(request: UnverifiedRequest): readonly PresentedSignature[] | string
   /** Headers of a refusal that tell a client what it must sign. @param profile undefined when the client is not known */
   challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
@@ -60,7 +60,7 @@ export interface PresentedSignature {
   verify(terms: Terms): HeadVerification
 }
 
-/** The rest to check once the body is there, or the fault. */
+/** A fault, or the head of a good signature, which checks the rest once the body is there. */
 export type HeadVerification = OrFault<{ readonly head: VerifiedHead }, SignatureFault>
 
 export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
@@ -71,12 +71,12 @@ export interface VerifiedHead {
   /** Differs between any two messages of one client. */
   readonly unique: string
   /**
-   * Finds what is wrong, once the body is there as it was transferred. Never throws.
-   *
-   * @param nowMs a slow body must not make a signature outlive the memory of accepted ones
+   * Finds what is wrong once the whole body is there. Never throws.
+   * @param body as it was transferred
+   * @param nowMs checked again: after a slow body, the memory of accepted signatures may have forgotten this one
    */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
-  /** Facts for the trail, once there is no fault; undefined in forms that the trail does not prove. */
+  /** Facts for the audit trail, once there is no fault. Undefined in forms whose signatures the trail does not hold. */
   readonly signed?: (body: Buffer) => SignedBy
 }
 
@@ -85,7 +85,7 @@ export interface SignedBy {
   readonly key: KeyObject
 }
 
-/** A good signature, and what its base needs beside the message. The record has this order. */
+/** A good signature, and what its base needs in addition to the message. The record has its members in this order. */
 export interface SignatureFacts {
   /** Label (RFC 9421), or the header of a detached JWS. */
   readonly label: string
@@ -118,7 +118,7 @@ export interface SignatureFault {
     | 'unknown_key'
     | 'mismatch'
     | 'digest_mismatch'
-  /** A sentence for the client, without a full stop. Undefined: it learns only that the signature is not valid. */
+  /** A sentence for the client, without a full stop. Undefined: the client learns only that the signature is not valid. */
   readonly detail?: string
   /** For the log. */
   readonly cause: string
@@ -131,7 +131,7 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Most keys of one name that one signature is verified with. */
+/** Most keys of the same name that are tried for one signature. */
 const MAX_TRIED = 8
 const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name: give yours another kid')
 
@@ -145,7 +145,7 @@ interface Presented {
   readonly nowMs: number
 }
 
-/** Verifies everything but the body. Tries each signature: others may be for somebody else. Never throws. */
+/** Verifies everything but the body. Tries every signature, because some may be meant for others. Never throws. */
 export function verifyMessage(
   presented: Presented,
 ): OrFault<{ readonly verified: readonly VerifiedSignature[] }, SignatureFault> {
@@ -163,7 +163,7 @@ export function verifyMessage(
       const { head, fault } = verifySignature(signature, owner, presented.nowMs)
       if (head !== undefined) verified.push({ signer: owner.signer, head })
       else faults.push({ ...fault, signer: owner.signer })
-      // Other faults are found without a verification.
+      // Other faults cost no verification.
       if (fault === undefined || fault.reason === 'mismatch') tried++
     }
   }
@@ -184,7 +184,7 @@ function verifySignature(
   nowMs: number,
 ): HeadVerification {
   if (rival === undefined) return signature.verify({ signer, key, nowMs })
-  // Whoever publishes the key of another must not get what the other has signed.
+  // A client that publishes the key of another must not be taken for the other.
   const names = [signer, rival].map(({ principal }) => quote(principal.client)).join(' and ')
   return { fault: { reason: 'mismatch', cause: `${names} publish the same key` } }
 }

@@ -89,7 +89,7 @@ function componentValue(
   return fieldValue(message, name, value, parameters)
 }
 
-/** What was read of messages. A signature may name 64 members of one long field: reading the field 64 times takes a second. */
+/** Parsed fields and queries of messages. A signature may name 64 members of one long field: parsing the field 64 times takes a second. */
 const READ = new WeakMap<object, Map<string, unknown>>()
 
 function readOnce<T>(message: object, name: string, read: () => T): T {

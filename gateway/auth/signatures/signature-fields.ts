@@ -23,7 +23,7 @@ export interface MessageSignature {
 /** Each may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
-/** Limit for label and parameters, or the header of a JWS: the record of a signature has them. */
+/** Limit for label and parameters together, or for the header of a JWS: they are part of the record of a signature. */
 export const MAX_LABEL_AND_PARAMS_CHARS = 4096
 /** RFC 9421 section 2.3. */
 const PARAMETERS: ReadonlyMap<string, string> = new Map([
@@ -43,13 +43,13 @@ export function combinedValue(fields: readonly Field[], name: string): string | 
   return combined
 }
 
-/** The name of a component and its parameters, whose order has no meaning (RFC 9421 section 2). */
+/** The name of a component with its parameters, sorted because their order has no meaning (RFC 9421 section 2). */
 export function identifierOf({ item, parameters }: FieldItem): string {
   if (parameters.size === 0) return item.text
   return item.text + serializeParameters([...parameters].sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
-/** Reads Signature-Input and Signature. Empty without either; a text says what is wrong with them. */
+/** Reads Signature-Input and Signature. An empty list: neither is there. A text says what is wrong with them. */
 export function readSignatures(fields: readonly Field[]): readonly MessageSignature[] | string {
   const input = combinedValue(fields, 'signature-input')
   const signature = combinedValue(fields, 'signature')

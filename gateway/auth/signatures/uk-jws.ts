@@ -42,7 +42,7 @@ export interface DetachedJws {
   readonly iat: unknown
 }
 
-/** Reads the header of a message. Undefined without one; a text says what is wrong with it. */
+/** Reads the detached JWS of a message. Undefined: there is none. A text says what is wrong with it. */
 export function readDetachedJws(fields: UnverifiedRequest['fields']): DetachedJws | string | undefined {
   const text = combinedValue(fields, HEADER)
   if (text === undefined) return undefined
@@ -107,7 +107,7 @@ function faultOfHeader({ fields }: UnverifiedRequest, header: JsonObject): Signa
   if (other !== undefined)
     return plain('malformed', 'The signature has a claim that the standard does not name')
   if (typ !== undefined && typ !== 'JOSE') return plain('malformed', 'The typ of the signature must be JOSE')
-  // RFC 7797: without b64 the payload is base64url; b64 false must be critical.
+  // RFC 7797: without b64 the payload is base64url. A b64 of false must be named in crit.
   if (b64 !== undefined && b64 !== false) return plain('malformed', 'The b64 of the signature must be false')
   const critical = [IAT, ISS, TAN, ...(b64 === false ? ['b64'] : [])]
   const names: readonly unknown[] = Array.isArray(crit) ? crit : []
@@ -136,7 +136,7 @@ export function signUkResponse(
 ): SignedResponse | undefined {
   const { iss, tan = OPEN_BANKING } = signer.claims
   if (iss === undefined) return undefined
-  // The body alone is signed.
+  // Only a body is signed, and there is none.
   if (body === undefined) return { lines: '' }
   const claims = { [IAT]: Math.floor(nowMs / 1000), [ISS]: iss, [TAN]: tan, crit: [IAT, ISS, TAN] }
   const header = JSON.stringify({ alg: 'PS256', typ: 'JOSE', kid: signer.keyId, ...claims })

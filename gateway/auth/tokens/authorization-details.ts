@@ -2,7 +2,7 @@ import { memberIn } from '../../edge/bodies/exact-json.ts'
 import type { JsonObject } from './jws.ts'
 
 /**
- * Replaces `authorization_details` (RFC 9396) by its JSON text. It keeps numbers as the issuer wrote them, since they are amounts.
+ * Replaces `authorization_details` (RFC 9396) by its JSON text. The text keeps numbers, such as amounts, as the issuer wrote them.
  *
  * @param json text that `parseCheckedJson` accepts, whose member `within` has the claims
  */

@@ -28,7 +28,7 @@ export function readAccessToken(value: string | undefined, maxChars: number): Ac
   return { scheme, token: ownText(token) }
 }
 
-/** The scheme, even if the rest is malformed; undefined for another. */
+/** The scheme, even if the rest is malformed; undefined for another scheme. */
 export function schemeOf(value: string | undefined): Scheme | undefined {
   return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
 }
@@ -38,7 +38,7 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** The words of RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3 and draft-ietf-oauth-rar-metadata-remediation. */
+/** A refusal in the terms of RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3 and draft-ietf-oauth-rar-metadata-remediation. */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'
@@ -88,7 +88,7 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
   )
 }
 
-/** Copies an ASCII text, because V8 keeps a part of a text as a reference to the whole, such as the head of a request. */
+/** Copies an ASCII text. V8 keeps a part of a text as a reference to the whole, so a token would keep the whole head of its request in memory. */
 export function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
 }

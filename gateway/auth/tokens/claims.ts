@@ -9,20 +9,20 @@ import { type OrFault, type TokenFault, tokenFault, type VerifiedToken } from '.
 
 export interface ClaimRules {
   readonly issuer: string
-  /** One of them must be in the claim of the audience. */
+  /** A token must name one of them as its audience. */
   readonly audiences: readonly string[]
   readonly tokens: TokenDialect
   /** For `exp`, `nbf` and `iat`. */
   readonly clockToleranceMs: number
   /** True for our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
-  /** Names of the other issuers; set for our own, whose ids must not look like ids of theirs. */
+  /** Names of the other issuers. Set for our own issuer alone: its ids must not look like ids of another. */
   readonly others?: readonly string[] | undefined
   /** True when tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
-  /** Scopes that it may grant. Undefined: any. */
+  /** Scopes that the issuer may grant. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined
-  /** What the audit trail calls a session; undefined: nothing. */
+  /** Makes the name of a session for the audit trail. Undefined: sessions have no names there. */
   readonly nameSession?: ((session: string) => string) | undefined
 }
 
@@ -37,12 +37,12 @@ interface Ids {
 const HOUR_SECONDS = 3600
 /** A scope (RFC 6749 section 3.3), or the empty text between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
-/** The `client_id` of our own session tokens: a user's session, not a machine. */
+/** The `client_id` of our own session tokens. They are of users, not of a machine. */
 const SESSION_CLIENT = 'session'
 
 /**
  * Checks claims before the signature (RFC 9068 section 2.2, RFC 8725 section 3). Names are percent-encoded, so that they are
- * safe in headers. Sessions have no client. Never throws. @param nowMs epoch milliseconds
+ * safe in headers. A session token of our own gets no client. Never throws. @param nowMs epoch milliseconds
  */
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
   const { tokens, clockToleranceMs } = rules
@@ -117,7 +117,7 @@ interface NamedClaim {
   readonly value: unknown
 }
 
-/** The first of these claims that is there. Without any, the name lists all of them. */
+/** The first of these claims that is there. If none is, its value is undefined and its name lists them all. */
 function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
   for (const name of names) if (claims[name] !== undefined) return { name, value: claims[name] }
   return { name: names.join(' or '), value: undefined }
@@ -128,7 +128,7 @@ function faultOfOrigin(claims: JsonObject, rules: ClaimRules): string | undefine
   if (iss !== rules.issuer) return `iss ${quote(iss)} is not ${rules.issuer}`
   const { audienceClaim } = rules.tokens
   const cause = faultOfAudience(audienceClaim, claims[audienceClaim], rules)
-  // RFC 7519 section 4.1.3: an `aud` that names somebody else refuses the token, whatever claim is asked for.
+  // RFC 7519 section 4.1.3: a token whose `aud` names only others is refused, whatever claim holds the audience.
   const namesNobody = (aud ?? undefined) === undefined || (Array.isArray(aud) && aud.length === 0)
   return cause ?? (namesNobody ? undefined : faultOfAudience('aud', aud, rules))
 }
@@ -192,7 +192,7 @@ function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | unde
   return tokenFault('invalid', cause, `The access token lives for more than ${allowed}`)
 }
 
-/** A text with spaces, or a list. Undefined when it is anything else. */
+/** Reads scopes from a text with spaces, or from a list. Undefined when the claim is anything else. */
 function scopesOf(claim: unknown): readonly string[] | undefined {
   const names = typeof claim === 'string' ? claim.split(' ') : (claim ?? [])
   if (!Array.isArray(names)) return undefined
@@ -205,7 +205,7 @@ function isNumericDate(value: unknown): value is number {
   return Number.isFinite(value)
 }
 
-/** Reads `auth_time` (RFC 9470 section 6). One of another form counts as missing: only some rows need it. */
+/** Reads `auth_time` (RFC 9470 section 6). A value of another form counts as missing, because only some rows need the claim. */
 function authenticatedAtMs(time: unknown, nowMs: number, clockToleranceMs: number): number | undefined {
   if (!isNumericDate(time) || time * 1000 > nowMs + clockToleranceMs) return undefined
   return time * 1000 + clockToleranceMs

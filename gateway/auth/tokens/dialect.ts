@@ -7,8 +7,8 @@ const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
 const SAYS_ACCESS = /^(?:access(?:[ _-]?token)?|bearer|dpop)$/i
 
 /**
- * Why a token is no access token (RFC 8725 sections 3.11 and 3.12): its type is none of the dialect, a required claim is
- * missing, or it has the type of ID tokens and its claims do not tell it from one. @param type as `typeName` makes it
+ * Finds why a token is no access token (RFC 8725 sections 3.11 and 3.12): its type is not in the dialect, it does not meet a
+ * required term, or its type and claims could be those of an ID token. @param type as `typeName` makes it
  */
 export function faultOfKind(
   type: string,
@@ -31,7 +31,7 @@ export function faultOfKind(
   return `it may be an ID token: it has no ${[...scopeClaims, ...machine.map(({ claim }) => claim)].join(' and no ')}`
 }
 
-/** True for `token_use: access` and the like. ID tokens may meet any other term. */
+/** True for a term such as `token_use: access`. An ID token may meet any other term. */
 export function saysAccess({ values }: ClaimTerm): boolean {
   return values.every((value) => SAYS_ACCESS.test(String(value)))
 }

@@ -14,7 +14,7 @@ interface Waiting {
 /** Time for about 90 signatures by RS256, 25 by ES256 or 15 by EdDSA. */
 const MOST_MS = 2
 
-/** Bounds the time for new tokens in each turn of the event loop: a flood must not delay known ones. Networks take turns. */
+/** Bounds the time for new tokens in each turn of the event loop: a flood of them must not delay known tokens. Networks take turns. */
 export class FairTurns {
   readonly #clock: () => number
   readonly #waiting = new Map<string, Waiting[]>()
@@ -27,7 +27,7 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /** Does `work` at once while there is time, else `late` in turn, unless the caller has gone. */
+  /** Does `work` at once while time is left in this turn. Otherwise it does `late` in a later turn, unless the caller has gone. */
   take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
     const later = async () => this.#spend(late)
@@ -57,7 +57,7 @@ export class FairTurns {
     this.#spentMs = 0
     for (const [network, queue] of this.#waiting) {
       if (this.#spentMs >= MOST_MS) return
-      // Re-inserted last; iteration also visits added entries.
+      // A network that still waits goes last, and the iteration comes to it again.
       this.#waiting.delete(network)
       const next = nextOf(queue)
       if (queue.length > 0) this.#waiting.set(network, queue)

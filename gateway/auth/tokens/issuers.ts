@@ -16,20 +16,20 @@ export interface TrustedIssuer extends AskedIssuer {
 
 export interface TrustOptions {
   readonly clock: () => number
-  /** Reports a problem with an issuer: as `KeySet` and `Introspector` do. */
+  /** Reports a problem with an issuer, as often as `KeySet` and `Introspector` do. */
   readonly onFault: (uri: string, cause: string) => void
   readonly nameSession?: ((session: string) => string) | undefined
   readonly countIntrospection?: (issuer: string, outcome: IntrospectionOutcome) => void
-  /** Asked at each fetch, because it may have changed. */
+  /** Called at each fetch, because the sources may have changed. */
   readonly sources: () => KeySources
 }
 
 interface KeySources {
   readonly upstream: readonly string[]
   readonly upstreams: Readonly<Record<string, { readonly targets?: readonly string[] | undefined }>>
-  /** How long keys stay in force that cannot be fetched again. */
+  /** How long keys stay in force when they cannot be fetched again. */
   readonly jwksMaxStaleMs: number
-  /** An upstream that publishes keys may require it. */
+  /** Field that an upstream may require before it sends its keys. */
   readonly upstreamSecret: Field | undefined
 }
 
@@ -69,7 +69,7 @@ export function usesKeys({ introspection }: TrustedIssuer): boolean {
   return introspection?.for !== 'all' || introspection.signed
 }
 
-/** What must be the same for an issuer to be unchanged. Its key set counts by its address. */
+/** The values that must be equal for an issuer to be unchanged. Of its key set, only the address counts. */
 function termsOf(trusted: TrustedIssuer) {
   return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }
 }
@@ -85,7 +85,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** Fetches a key set. An upstream gets the upstream secret, and when it fails the others of its group are asked. @throws the first fault */
+/** Fetches a key set. A target of an upstream gets the upstream secret. If it fails, the other targets of that upstream are asked. @throws the first fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]

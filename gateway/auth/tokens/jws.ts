@@ -40,6 +40,6 @@ export function decodeObject(part: string): JsonObject | string {
 /** Decodes base64url as JOSE writes it (RFC 7515 section 2); undefined for anything else. */
 export function decodeBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
-  // Node's decoder accepts padding, other alphabets and stray bits; only the canonical spelling comes back as it was.
+  // Node's decoder accepts padding, other alphabets and stray bits; only a canonical text is the same when it is encoded again.
   return bytes.length > 0 && bytes.toString('base64url') === text ? bytes : undefined
 }

@@ -9,7 +9,7 @@ import { type OrFault, tokenFault } from './verification.ts'
 export interface ParsedToken {
   readonly algorithm: Algorithm
   readonly kid: string | undefined
-  /** As `typeName` makes it of `typ`; empty without one. */
+  /** The `typ` as `typeName` makes it; empty when there is none. */
   readonly type: string
   readonly claims: JsonObject
   readonly jws: Jws
@@ -19,7 +19,7 @@ const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspe
 const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
-// They bring keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
+// Members that bring keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 type TokenParsing = OrFault<{ readonly token: ParsedToken }>
@@ -43,7 +43,7 @@ export function parseToken(text: string): TokenParsing {
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
 }
 
-/** Headers by their encoded text: tokens of one key have few. A client can invent headers, so they are bounded. */
+/** Headers by their encoded text: tokens of one key have few different headers. A client can invent some, so their number is bounded. */
 const knownHeaders = new Map<string, JsonObject>()
 
 function readHeader(part: string): JsonObject | string {

@@ -35,7 +35,7 @@ export interface TokenFault {
   readonly client?: string | undefined
 }
 
-// One sentence per reason: the failed check would help a forger.
+// One description for each reason: to name the failed check would help a forger.
 const descriptions: Readonly<Record<TokenFaultReason, string>> = {
   malformed: 'The access token is malformed',
   expired: 'The access token expired',

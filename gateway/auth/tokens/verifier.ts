@@ -40,12 +40,12 @@ export class TokenVerifier {
   readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
-  /** Turns of new tokens, and of signatures of requests. */
+  /** Bounds the time for new tokens and for signatures of requests. */
   readonly turns: FairTurns
   readonly #asked: readonly TrustedIssuer[]
   readonly maxChars: number
 
-  /** @param before gives its cached tokens of unchanged issuers */
+  /** @param before passes on its cached tokens of unchanged issuers */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
     this.turns = options.turns ?? new FairTurns()
@@ -58,7 +58,7 @@ export class TokenVerifier {
       sizeCalculation: (_verified, token) => token.length,
     })
     const isKept = ({ issuer }: Verified) => options.issuers.includes(issuer)
-    // Copied: requests that began with the other verifier may add tokens of issuers that are trusted no more.
+    // The cache is copied: requests that still use the old verifier may add tokens of issuers that are no longer trusted.
     if (before !== undefined) {
       this.#verified.load(before.#verified.dump().filter(([, { value }]) => isKept(value)))
     }
@@ -69,7 +69,7 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only when it must wait: for keys, an answer about an opaque token, or the caller's turn. Never throws.
+   * Verifies a token. Returns a promise only when it must wait for keys, an answer about an opaque token, or the caller's turn. Never throws.
    * @param trust names of the issuers that may be asked about an opaque token; undefined: all
    */
   verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
@@ -94,12 +94,12 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
-  /** Finds the introspector of the issuers that a row trusts: it trusts at most one that has one. */
+  /** Finds the introspector for a row. At most one of the issuers that a row trusts has an introspector. */
   #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }
 
-  /** False for a JWT that is verified here, or is of another issuer: a token is shown to no server but its own. */
+  /** False for a JWT that is verified here, or is of another issuer: a token is shown to no issuer but its own. */
   #isAsked(introspector: Introspector, token: string): boolean {
     const named = this.#issuers.get(issuerNamed(token))
     return named === undefined || (named.introspector === introspector && isAskedForAll(named))
@@ -162,7 +162,7 @@ export class TokenVerifier {
     const key = findKey(issuer.keys, token)
     if (typeof key === 'string') return invalid(key)
     const verification = key && check(key)
-    // A token without a kid may be signed by a key that the issuer has published since.
+    // A token without a kid may be signed by a key that the issuer has published since the last fetch.
     return verification === undefined || (token.kid === undefined && verification === BAD_SIGNATURE)
       ? this.#once(text, findAfterRefresh(issuer.keys, token, check, key))
       : verification
@@ -194,7 +194,7 @@ export class TokenVerifier {
   }
 }
 
-/** The key that the token means; undefined when it is not known. A text says why several fit. */
+/** The key that the token means; undefined when it is not known. A text says that several keys fit. */
 function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
   if (kid !== undefined) return keys.find(kid)
   const fitting = keys.fitting(algorithm)
