@@ -36,8 +36,8 @@ export class UpstreamClient {
   }
 
   /**
-   * Hands over to a successor, if there is one, that `createUpstreams` made from this client. Connections that it does not keep
-   * are closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
+   * Hands over to the successor that `createUpstreams` made from this client, if there is one. Connections that the successor does
+   * not keep are closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
    */
   handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
     const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))
@@ -60,7 +60,7 @@ export class UpstreamClient {
  * Makes the client for all upstreams of a group. Upstreams that `before` has too keep connections and health. `before` itself
  * is not changed until it hands over.
  *
- * @throws TypeError for a URL that is not valid, for none, or for both versions of HTTP
+ * @throws TypeError for an invalid URL, for no URL, or for URLs of both versions of HTTP
  */
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {
   const addresses = options.urls.map(parseAddress)

@@ -10,7 +10,7 @@ export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32
 
-/** What a target must not have: white space would let two readers see two targets. Bytes above ASCII are sent unchanged. */
+/** Characters that a target must not have. With white space, two readers could see different targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
 
 /** @throws TypeError unless the method is a token and the target in origin form (RFC 9112 section 3.2.1) */

@@ -22,21 +22,21 @@ const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are b
 export const NEVER = Number.POSITIVE_INFINITY
 const NONE_TRIED: readonly never[] = []
 
-/** Times in milliseconds. */
+/** The state of a client, which its exchanges share. */
 export interface ClientState<OwnPool> {
   readonly clock: () => number
   readonly headersMs: number
   readonly choice: Choice<Origin<OwnPool>>
-  /** Undefined: no response makes a request go out again. */
+  /** The budget of the configured retries. Undefined: none are configured. */
   readonly retries: RetryBudget | undefined
   readonly deadlines: Deadlines
-  /** True once no exchange starts any more. Written by `close`. */
+  /** True once `close` was called: no exchange starts any more. */
   closed: boolean
 }
 
 /**
- * One request and its response, retried where that is safe. One object is both the call that the sender holds and the user of
- * its connection: one allocation for each request.
+ * One request and its response, retried where that is safe. The object is both the call that the sender holds and the user of a
+ * connection, so that each request needs one allocation only.
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
@@ -51,7 +51,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   /** The downstream body, if all of it had arrived; else `body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   protected body: StreamedBody<Writable> | undefined = undefined
-  /** NEVER while it is not the upstream's turn. */
+  /** When the upstream must have done its next step. NEVER while it need not act. */
   protected idleDeadlineMs = NEVER
   protected nowMs: number
   protected headReceived = false
@@ -75,7 +75,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
   }
 
-  /** Writes the head of the request, again when its fields have changed. @throws Error when it cannot be sent */
+  /** Writes the head of the request. Called again when its fields have changed. @throws Error when it cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
   /** Writes the request, with the body if all of it is there. @returns whether its body may be streamed */
@@ -101,7 +101,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     else this.attempt(ALL_IN_USE)
   }
 
-  /** The connection is made, or was open. */
+  /** Called when the connection is made, or at once when it was open. */
   connected(): void {
     const { body: source } = this.request
     if (source === null) this.send(undefined)
@@ -151,7 +151,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     } else if (nowMs >= this.#totalDeadlineMs) this.abortWith(this.#totalFault())
   }
 
-  /** Blames who had to act next. */
+  /** Blames the side that had to act next. */
   #totalFault(): UpstreamFault {
     const { totalMs, isTotalOfClient = false } = this.request
     const fault = (kind: UpstreamFaultKind, words: string, isNeutral = isTotalOfClient) => ({
@@ -266,7 +266,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.failLater({ kind: 'broken', cause })
   }
 
-  /** After an early head the body renews the deadline, unless the response is held back: the upstream may await the body. */
+  /** Renews the deadline after an early head, because the upstream may wait for the body. A response that is held back has no deadline. */
   bodyPassed(): void {
     if (this.headReceived && this.idleDeadlineMs !== NEVER)
       this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -290,7 +290,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   #isSentAgain(retries: RetryBudget, status: number, fields: readonly Field[]): boolean {
-    // The end of a session must not be lost with its response.
+    // A response that ends a session must be passed on.
     const isUnwanted = retries.statuses.has(status) && revokedSessions(fields).length === 0
     this.#resendOver(isUnwanted ? 'failed' : 'succeeded')
     if (!isUnwanted || !isRepeatable(this.request) || !this.#mayResend(retries, this.#tried)) return false
@@ -333,7 +333,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** Called at a 101: there is no response to await, and a retry has done its work. */
+  /** Called at a 101. No other response is awaited, and a retry has succeeded. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')

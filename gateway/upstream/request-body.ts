@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** Methods with a body that means something: a service that accepts such a request has read it. */
+/** Methods whose body has a meaning: a service that accepts such a request has read the body. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {

@@ -17,7 +17,7 @@ export interface UpstreamRequest {
   readonly body: Readable | Buffer | null
   /** `websocket`, say. */
   readonly upgrade: string | undefined
-  /** How long the upstream may neither take a piece of the body nor send one. */
+  /** Longest time in which the upstream may neither take nor send a piece of a body. */
   readonly idleMs: number
   /** From `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
@@ -64,8 +64,8 @@ export interface UpstreamFault {
 }
 
 /**
- * `information` any number of times, then `head`, `data`, `end`; or `upgrade`. `fault` may replace any of them and is the
- * last.
+ * Calls come in this order: `information` any number of times, then either `head`, `data` and `end`, or `upgrade`. `fault` may
+ * come in place of any of them, and is the last.
  */
 export interface UpstreamResponse {
   /** RFC 9110 section 15.2; never 100 or 101. */

@@ -77,7 +77,7 @@ export class UpstreamGroups {
     )
     for (const { name, maxInFlight } of options.groups) {
       if (maxInFlight === undefined) continue
-      // Requests in flight go on to count.
+      // Requests in flight still count.
       this.#permits.set(name, before?.permitsOf(name) ?? new FairPermits(maxInFlight))
     }
   }

@@ -9,7 +9,7 @@ import {
 import type { UpstreamTlsSettings } from '../config/upstreams/upstream-group.ts'
 import type { Address } from './upstream-address.ts'
 
-/** PEM. */
+/** Terms of TLS to an upstream. Certificates and keys are in PEM. */
 export interface UpstreamTlsTerms {
   /** Undefined: the authorities that Node knows. */
   readonly ca: string | undefined
@@ -23,7 +23,7 @@ export interface UpstreamTlsTerms {
 
 /**
  * Verifies the certificate of an upstream against authorities and name (RFC 9110 section 4.3.4); nothing turns that off.
- * Holds what is costly: the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
+ * Keeps what is costly to make: the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
  */
 export class UpstreamTls {
   readonly #address: Address

@@ -22,8 +22,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all of them back off, it is the one
-   * whose back-off ends first. Undefined when all are in `tried` or have an open circuit breaker.
+   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all of them back off, it chooses the one
+   * whose back-off ends first. Undefined when each is in `tried` or has an open circuit breaker.
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const chosen = this.#best(tried)
@@ -31,7 +31,7 @@ export class Choice<Kind extends Origin> {
     return chosen
   }
 
-  /** True when `next` would find one. */
+  /** True when `next` would find an upstream. */
   hasAny(tried: readonly Kind[]): boolean {
     return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
   }

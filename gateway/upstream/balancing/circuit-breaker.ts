@@ -17,13 +17,13 @@ export class CircuitBreaker {
   readonly #clock: () => number
   readonly #onChange: (state: BreakerState) => void
   readonly #window: FailureWindow | undefined
-  /** Written here alone. */
+  /** Only this class writes it. */
   state: BreakerState = 'closed'
-  /** The failure that opened it the last time. Written here alone. */
+  /** The failure that opened it the last time. Only this class writes it. */
   cause = ''
   #failuresInRow = 0
   #openUntilMs = 0
-  /** Rounds are numbered; exchanges carry the number of theirs. */
+  /** Number of the last round. Each probe carries the number of its round. */
   #round = NO_PROBE
   #firstRound = NO_PROBE
   #begun = 0
@@ -73,7 +73,7 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** True when all probes of a round have good heads at its end. Their bodies may go on for hours. */
+  /** True when the round is over and enough probes have good heads. It does not wait for bodies, which may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
@@ -151,7 +151,7 @@ export class CircuitBreaker {
   }
 }
 
-/** Counts over a window that slides in tenths. */
+/** Counts results in a window that slides in steps of a tenth of its length. */
 class FailureWindow {
   readonly #slotMs: number
   /** The oldest come first; those without results are left out. */

@@ -47,7 +47,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.brokeOff(status, this.#takeProbe())
   }
 
-  /** Ends an attempt. If it has not failed since its head, it was a success, even when it was given up. */
+  /** Ends an attempt. With a head and no failure after it, the attempt is a success, even when it was given up. */
   protected attemptOver(): void {
     const { chosenOrigin } = this
     chosenOrigin.inFlight -= 1

@@ -5,10 +5,10 @@ const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Health of one upstream. When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s;
- * then one exchange probes it, while the others wait. After three failures in a row it is avoided for 1 s, doubling up to 10
- * s, with one probe after each time, if there is another upstream. Not avoided, an upstream that fails fast would have the
- * fewest exchanges in flight and get most of the traffic.
+ * Health of one upstream. When no connection can be made, other upstreams are preferred for a back-off of 250 ms, which doubles
+ * up to 10 s. After three failures in a row they are preferred for 1 s, doubling up to 10 s. After each such time one exchange
+ * probes the upstream. Without this, an upstream that fails fast would have the fewest exchanges in flight and get most of the
+ * traffic.
  */
 export class Health {
   readonly #clock: () => number
@@ -17,10 +17,10 @@ export class Health {
   readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
   #passesChecks = true
-  /** Lies in the remote past when the upstream never had to recover. Only this class writes it. */
+  /** Time of the last recovery, in the remote past when there was none. Only this class writes it. */
   recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
-  /** End of the back-off. Written here alone. */
+  /** End of the back-off. Only this class writes it. */
   retryAtMs = 0
   #connectProbed = false
   /** Why it was not healthy the last time. */
@@ -61,7 +61,7 @@ export class Health {
     return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
-  /** True while any ready upstream is preferred to it, however busy that one is. */
+  /** True while other ready upstreams are preferred, even if they are busier. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }
@@ -106,7 +106,7 @@ export class Health {
 
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      // The response to the probe may go on for hours.
+      // A good head is enough, because the body of a response may go on for hours.
       if (this.#isPromising) this.#begin()
       else {
         this.#responseProbed = true

@@ -13,7 +13,7 @@ export interface UpstreamsOptions {
   /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port`, not mixed with those. */
   readonly urls: readonly string[]
   readonly connectMs: number
-  /** From the request sent until the head of the response. */
+  /** Time from the end of the request until the head of the response. */
   readonly headersMs: number
   readonly maxConnections: number
   /** Monotonic. */
@@ -42,8 +42,8 @@ export interface Origin<Pool = unknown> {
 }
 
 /**
- * Makes the origins of a group. One known by the same URL keeps its health, and its connections if TLS is the same. If breaker
- * and slow start are the same too, it is taken as it is.
+ * Makes the origins of a group. A known origin of the same URL gives its health, and its connections if TLS is the same. If
+ * breaker and slow start are the same too, the known origin itself is used.
  */
 export function createOrigins<Pool>(
   addresses: readonly Address[],

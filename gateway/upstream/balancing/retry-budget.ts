@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** Retries that can be saved up: those of `SAVED_SECONDS` at `minPerSecond`, and at least `SAVED_RETRIES`. */
+/** Most retries that are saved: those of `SAVED_SECONDS` at `minPerSecond`, but at least `SAVED_RETRIES`. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 
@@ -10,8 +10,8 @@ const SAVED_RETRIES = 10
 export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
 
 /**
- * Bounds the retries that `RetrySettings` allow: `budgetPercent` of the requests, and `minPerSecond` besides. Unused retries are
- * saved up: ten, or those of ten seconds if they are more.
+ * Bounds the retries that `RetrySettings` allow: `budgetPercent` of the requests, and in addition `minPerSecond`. Unused retries
+ * are saved.
  */
 export class RetryBudget {
   readonly attempts: number

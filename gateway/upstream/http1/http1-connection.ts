@@ -11,7 +11,7 @@ import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
 /** Time for which an idle connection is kept: less than the 5 s after which a Node server closes it. */
 const KEEP_ALIVE_MS = 4000
-/** Time before an announced timeout at which we close, so that no request meets the server's close. */
+/** We close a connection this long before the timeout that the server announces, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
@@ -139,7 +139,7 @@ export class Http1Connection implements Timed, ResponseReader {
     user.head(status, fields, this.#nowMs)
   }
 
-  /** True when the upstream may have read the head alone: it responded before the whole request was written, or refused it. */
+  /** True when the upstream may have read only the head: it responded before the whole request was written, or refused the request. */
   #isLeftUnread(method: string, status: number): boolean {
     const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
     return this.#sending || this.socket.writableLength > 0 || !isRead
@@ -150,7 +150,7 @@ export class Http1Connection implements Timed, ResponseReader {
     return user !== undefined && this.#buffer.pass({ bytes, from, to }, user, this.#nowMs)
   }
 
-  /** @returns `false` to pause reading. With TLS, what has been decrypted still comes after that. */
+  /** @returns `false` to pause reading. With TLS, bytes that are already decrypted still come. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
     if (upgraded !== undefined) return upgraded.receive(this.#buffer.bytes, 0, length)
@@ -233,7 +233,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #ended(): void {
     if (this.#upgraded !== undefined) return
     this.#hasEnded = true
-    // With TLS the end is told although reading is paused.
+    // TLS reports the end even while reading is paused.
     if (this.#unread !== undefined) return
     const user = this.#user
     if (user !== undefined && this.#parser.phase === 'until close') {

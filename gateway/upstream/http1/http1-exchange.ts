@@ -69,7 +69,7 @@ export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPoo
   }
 }
 
-/** Chunked when its length is not known. */
+/** The body of a request, chunked when its length is not known. */
 class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
   override start(): void {
     const { source } = this

@@ -8,7 +8,7 @@ const ZERO = 0x30
 const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
-/** Most fields of a head. One response may end every session of a user: 1,300 in one list, or 900 with a field each. */
+/** Most fields of a head. They are enough to end 900 sessions of a user with a field each, or 1,300 in one list. */
 const MAX_FIELDS = 1024
 
 /** Any of the calls may call `stop` of the parser. */
@@ -221,7 +221,7 @@ export class ResponseLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.1. Any other coding would reach the client encoded and unnamed. */
+  /** RFC 9112 section 6.1. A client would get a body in any other coding without the name of the coding. */
   #noteCoding(value: string): string | undefined {
     if (value.toLowerCase() !== 'chunked') return 'a Transfer-Encoding other than chunked'
     if (this.chunked) return 'more than one Transfer-Encoding'

@@ -22,7 +22,7 @@ export class Http2Exchange
   #timesTurnedAway = 0
   /** The gRPC status that counts when the trailers have none; undefined until a call gets a head with status 200. */
   #callStatus: number | undefined = undefined
-  /** True when the response is whole with its head, whatever comes behind it (RFC 9110 section 6.4.1). */
+  /** True when the response ends with its head, so that a later fault does not matter (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {
@@ -93,7 +93,7 @@ export class Http2Exchange
     this.request.attempts?.failed('unreachable')
     this.detach()
     this.nowMs = this.state.clock()
-    // An upstream that takes no streams must not get connections without end.
+    // An upstream that takes no streams must not make us open connections without end.
     if (this.#timesTurnedAway < MAX_TIMES_TURNED_AWAY) this.attempt(ALL_IN_USE)
     else this.failLater(ALL_IN_USE)
   }
@@ -157,7 +157,7 @@ export class Http2Exchange
   }
 
   protected override abortWith(fault: UpstreamFault): void {
-    // First, because the receiver of the fault may end the session.
+    // The probe comes first, because the receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
   }
@@ -186,7 +186,7 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
 
   protected finish(): void {
     this.detach()
-    // First, because Node asks for the trailers when the stream ends.
+    // This comes first, because Node asks for the trailers when the stream ends.
     this.sender.bodySent()
     this.to.end()
   }

@@ -4,7 +4,7 @@ import { checkRequestLine, isStatus, MAX_RESPONSE_HEAD_BYTES } from '../message-
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
-/** RFC 9113 section 8.2.2. Only `requestHead` writes `te`. */
+/** Refused fields (RFC 9113 section 8.2.2). `te` is one of them, because only `requestHead` writes it. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',

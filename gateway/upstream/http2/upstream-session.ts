@@ -7,13 +7,13 @@ import { Pool } from '../pool.ts'
 import type { UpstreamFault } from '../upstream-client.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Streams of a connection, even if the upstream allows more. The next one gets a connection of its own. */
+/** Most streams of a connection, even if the upstream allows more. One more opens another connection. */
 const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
 /** Bytes that may come beyond what clients take: of one response, and of all responses of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** Memory of all streams, with what waits to be read. */
+/** Most memory of a session: all its streams, with the data that waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** Time for an upstream to close its side, once all exchanges are over. */
@@ -32,8 +32,8 @@ export interface SessionUser {
 }
 
 /**
- * One connection of HTTP/2, for many exchanges (RFC 9113 section 9.1). The upstream's SETTINGS make it connected: they prove
- * that HTTP/2 is spoken, and say how many streams may be open.
+ * One connection of HTTP/2, for many exchanges (RFC 9113 section 9.1). It is connected once the upstream's SETTINGS have come:
+ * they prove that the upstream speaks HTTP/2, and say how many streams may be open.
  */
 export class UpstreamSession implements Timed {
   slot = -1
@@ -136,7 +136,7 @@ export class UpstreamSession implements Timed {
         initialWindowSize: STREAM_WINDOW,
         maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES,
       },
-      // Requests of many callers share the connection: no field of one is compressed by what another has sent.
+      // Requests of many callers share the connection: how a field is compressed must not depend on what another caller sent.
       maxDeflateDynamicTableSize: 0,
       maxHeaderListPairs: MAX_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
@@ -211,7 +211,7 @@ export class UpstreamSession implements Timed {
 
 /** A second session is opened only when the first has no place left. */
 export class SessionPool extends Pool<UpstreamSession> {
-  /** Streams expected of a new session: what the last one allowed. Else each session of a burst would turn requests away. */
+  /** Streams expected of a new session: as many as the last one allowed. If more were expected, each session of a burst would turn requests away. */
   expectedStreams = MAX_STREAMS
   readonly #sessions: UpstreamSession[] = []
 

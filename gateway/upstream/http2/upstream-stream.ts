@@ -9,8 +9,8 @@ const INTERNAL_ERROR = 2
 const REFUSED_STREAM = 7
 const CANCEL = 8
 /**
- * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. With
- * these, Node resets a stream for a response that it does not accept, or the upstream for our request.
+ * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. Node resets
+ * a stream with one of these when it does not accept the response, the upstream when it does not accept our request.
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
@@ -45,7 +45,7 @@ export class UpstreamStream {
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
-  /** Pieces that wait to be joined, or for the end of a pause: Node would drop a complete response with the connection. */
+  /** Pieces that wait to be joined, or for the end of a pause. They are kept here, because Node drops unread ones with the connection. */
   #rest: Buffer[] = []
   /** True once Node has given everything of a complete response. */
   #isRead = false
@@ -86,11 +86,11 @@ export class UpstreamStream {
     this.#rest = []
     this.#isPaused = false
     if (!this.stream.closed) this.stream.close(CANCEL)
-    // A stream ends when it has been read.
+    // A stream ends only when all of it was read.
     this.stream.resume()
   }
 
-  /** Calls the user, and fails the stream when it throws: nobody else would catch that. */
+  /** Calls the user, and fails the stream when the user throws: nobody else would catch the error. */
   #tell(tell: () => void): void {
     try {
       tell()
@@ -100,8 +100,8 @@ export class UpstreamStream {
   }
 
   /**
-   * Notes END_STREAM. Node also ends the readable side of a stream that is reset with NO_ERROR or CANCEL, or whose connection
-   * ends, as if it were complete; but such a stream is closed by then.
+   * Notes END_STREAM. Node ends the readable side also when a stream is reset with NO_ERROR or CANCEL, or its connection ends.
+   * Then the stream is closed already; at END_STREAM it is not.
    */
   #watchEnd(): void {
     const { stream } = this
