@@ -16,7 +16,7 @@ interface Asked {
   readonly caller: Caller | undefined
   readonly nowMs: number
   readonly shared: Take | 'away' | undefined
-  /** What the request is counted in, for the journal. */
+  /** The counters in which the request was counted, for the journal. */
   readonly counted: Counted[]
 }
 
@@ -97,7 +97,7 @@ export class Limiter {
    */
   take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
     const counters = this.#countersFor(row)
-    // Another process may be counting.
+    // After `close`, another process may be counting.
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     const isAlone = row.next === undefined && row.beside === undefined
@@ -209,8 +209,8 @@ export class Limiter {
   }
 
   /**
-   * Puts an edit in force. A row that becomes durable, or no longer is, gets a new id: hits of an id are in segments or in the snapshot,
-   * else a restart would count them twice.
+   * Puts an edit in force. A row that becomes durable, or no longer is, gets a new id. If hits of one id were in segments and in the
+   * snapshot, a restart would count them twice.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): void {
     const before = counters.record

@@ -14,7 +14,7 @@ export interface RowUse {
 }
 
 const NEAREST = 10
-/** Callers seen by one look, all rows together: 1.5 ms. */
+/** Most callers that one look sees in all rows together. It takes 1.5 ms. */
 const KEYS_PER_LOOK = 5000
 /** Fewest callers of a row seen by one look. */
 const MIN_KEYS = 20
@@ -25,7 +25,7 @@ interface Pass {
   best: readonly string[]
 }
 
-/** Finds the callers nearest to their limits. Each look sees some of a row's callers, and again the nearest that are known. */
+/** Finds the callers nearest to their limits. Each look sees some callers of a row, and the nearest ones of the look before. */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
   readonly #keysPerLook: number

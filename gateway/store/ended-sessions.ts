@@ -9,9 +9,9 @@ import type { StoreKeys } from './store-keys.ts'
 
 const MAX_HASHES = 20_000
 const PAGE = 1000
-/** Sessions in one command: it holds up the store for about 2 ms. */
+/** Most sessions in one command, which then holds up the store for about 2 ms. */
 const MAX_BATCH = 250
-/** Replaced hash keys that are kept: the hash of a session that ended elsewhere may be under one of them. */
+/** Most replaced hash keys that are kept, because sessions that ended elsewhere may be hashed with one of them. */
 const MAX_RETIRED = 3
 
 /**
@@ -83,7 +83,7 @@ export class EndedSessions {
     this.#learn(hash, this.#options.clock() - agoMs)
   }
 
-  /** Tells the others, now or as soon as the store can be reached. */
+  /** Tells the other gateways, now or as soon as the store can be reached. */
   publish(sid: string): void {
     this.#unsent.set(sid, this.#options.clock())
     this.#send()
@@ -94,7 +94,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Reads the set, and sends what it lacks after a loss of data: a page at a time. @throws (rejects) when it cannot be read */
+  /** Reads the set a page at a time, and sends what the set lacks after a loss of data. @throws (rejects) when it cannot be read */
   async readAll(connection: StoreConnection): Promise<void> {
     const present = await this.#readSet(connection)
     let done = 0

@@ -8,7 +8,7 @@ export interface Script {
 
 /**
  * KEYS: a key, and the sorted set of all keys of its caller with their expiry times. ARGV: the id of the key, a token of the
- * request, then those that each script names.
+ * request, then the arguments that each script names.
  *
  * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state is `begun`, `again` (begun after it was unknown),
  * `unknown` or `done`. The lease ends in epoch milliseconds on the server's clock, the token is that of the request that began the key,
@@ -61,9 +61,9 @@ return { 'begun' }
 `)
 
 /**
- * Ends a key, or renews its lease. ARGV: `begun` (renew), `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint
- * and rest.
- * Reply: 1, or 0 when the key is another request's or was told to be unknown. It may be repeated. A store that lost the key gets it again.
+ * Ends a key, or renews its lease. ARGV: `begun` (renew), `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint, rest.
+ * Reply: 1, or 0 when the key is of another request, or another request was told that it is unknown. The script may be run again. It
+ * writes a key that the store has lost.
  */
 export const FINISH_SCRIPT: Script = script(`
 ${COMMON}

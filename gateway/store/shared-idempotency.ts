@@ -59,11 +59,11 @@ interface SharedKey {
 const LEASE_MS = 30_000
 const RENEW_MS = 10_000
 const TICK_MS = 1000
-/** Commands at once: more than a connection takes would count as a failure of the store. */
+/** Most commands at once. More than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 1000
 /** Time after which the caller is told that the store did not take an outcome. */
 const MAX_LATE_MS = 5000
-/** Open keys from which on no begin without a reply is taken back: its key may stay begun for its lease. */
+/** With so many open keys, a begin without a reply is not taken back: its key may stay begun until its lease ends. */
 const MAX_UNSURE = 10_000
 /** The response of a request that has none yet. */
 const NO_RESPONSE = statusOf({ status: 0 })
@@ -71,7 +71,7 @@ const NO_RESPONSE = statusOf({ status: 0 })
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
-/** The keys of several gateways, kept by the store. `begun` and `done` are acknowledged by it before `begin` and `finish` call back. */
+/** The keys of several gateways, kept by the store. The store has acknowledged `begun` and `done` before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
   #secrets: KeySecrets
@@ -153,7 +153,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     }
   }
 
-  /** See KeyTable.finish. It is an error, too, when another request was told meanwhile that the key is unknown. */
+  /** See KeyTable.finish. It also fails when another request was told meanwhile that the outcome is unknown. */
   finish(held: SharedKey | HeldKey, finish: Finish, run: OnFinished): void {
     if ('entry' in held) {
       this.#options.local()?.finish(held, finish, run)
@@ -295,7 +295,7 @@ async function findSharedKey(
   const [value, time, leftMs] = await Promise.all([
     send(['GET', key], key),
     send(['TIME'], key),
-    // The user of the store may lack the right: gateways do not need it.
+    // The user of the store may lack the right to PTTL, because gateways do not need it.
     send(['PTTL', key], key).catch(() => undefined),
   ])
   if (value === null) return undefined

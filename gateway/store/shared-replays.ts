@@ -24,9 +24,9 @@ interface SharedReplaysOptions {
 
 /** Most refused messages that wait to be taken back. A further one stays taken until it expires. */
 const MAX_UNSURE = 10_000
-/** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
+/** Most entries that are taken back, or written back, at once. More commands than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** Attempts to take an entry back, one second apart. The server may run a command of a lost connection after those of the next one. */
+/** Attempts to take an entry back, one second apart. The server may run a command of a lost connection later than commands of the next connection. */
 export const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8
@@ -51,7 +51,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
-  /** Time since which accepted messages may be missing in the store. Undefined: none. */
+  /** Time since which accepted messages may be missing in the store. Undefined: no message is missing. */
   #lackingSinceMs: number | undefined
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
@@ -70,7 +70,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
     const value = `${id}.${++this.#count}`
     const unsure = this.#unsure.get(storeKey)
-    // This comes first, so that what the sender's last attempt left does not refuse the next one.
+    // This comes first: what the sender's last attempt left in the store must not refuse this attempt.
     if (unsure !== undefined) this.#takeBack(storeKey, unsure)
     const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
     const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
@@ -95,7 +95,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return this.#onStoreFailure === 'local' ? here : 'away'
   }
 
-  /** See ReplayMemory.keep. What the store does not get is written back when it has come back. */
+  /** See ReplayMemory.keep. A message that the store does not get is written again when the store is back. */
   keep(key: string, sender: string): void {
     const { keys, space, memory, clock } = this.#options
     const atMs = clock()
@@ -116,7 +116,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return promise
   }
 
-  /** Writes over what a refused attempt left, for a whole lifetime: another gateway may have accepted the message later. */
+  /** Writes an accepted message for a whole lifetime, over what a refused attempt left: another gateway may have accepted it later. */
   #write(key: string): Promise<StoreReply | undefined> {
     const { lifetimeMs, id } = this.#options
     return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)

@@ -9,7 +9,7 @@ import { StoreKeys } from './store-keys.ts'
 
 interface SharedStoreObserver extends BreakerObserver {
   onFault(cause: string): void
-  /** The store was reached for the first time, or again after a loss of data. */
+  /** Called when the store was reached for the first time, or again after a loss of data. */
   onNewData?(): void
 }
 
@@ -63,7 +63,7 @@ export class SharedStore {
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
     this.connection = new StoreConnection(settings, this.#onFault)
-    // Before the breaker, so that its probe goes out after the question for the key and is answered after it.
+    // This comes before the breaker is made, so that its probe goes out, and is answered, after the question for the key.
     this.connection.onReady(() => this.#agree(++this.#agreement))
     const { connection, counts, keys } = this
     const probeKey = keys.common('{start}')
@@ -96,7 +96,7 @@ export class SharedStore {
     if (!this.#isKeyGiven) this.#compare(this.#givenMarkKey, () => this.#givenMark)
   }
 
-  /** Agrees again when something else stands in the store. */
+  /** Compares a value of the store with the known one, and agrees again when they differ. */
   #compare(key: string, known: () => StoreReply | undefined, onChange?: () => void): void {
     this.breaker.send({
       args: ['GET', key],
@@ -116,8 +116,8 @@ export class SharedStore {
   }
 
   /**
-   * Takes over the key of the store, or leaves ours there, at each connection: a store that lost its data lost the key. The mark beside it
-   * is new after each loss.
+   * Takes over the key of the store, or leaves ours there. It does so at each connection, because a store that lost its data has lost the
+   * key. The mark beside the key is new after each loss.
    */
   #agree(agreement: number): void {
     const { connection, keys } = this

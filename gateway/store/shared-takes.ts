@@ -20,10 +20,10 @@ interface SharedTakesOptions {
   readonly isCluster: boolean
 }
 
-/** Windows in one command: bounds how long the script holds up other gateways, at about 5 µs each. */
+/** Most windows in one command, at about 5 µs each. It bounds how long the script holds up other gateways. */
 const MAX_BATCH = 128
 
-/** Takes from shared limits. One command has the takes of a turn of the event loop, and those that came while another was under way. */
+/** Takes from shared limits. One command has the takes of a turn of the event loop, and those that came while another command was under way. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined
@@ -138,7 +138,7 @@ class TakeBatch implements StoreCall {
     for (const [i, row] of this.#rows.entries()) this.#dones[i]?.(this.#takeOf(row, results))
   }
 
-  /** Sends the batch once more with its script, which EVAL leaves with the server. */
+  /** Sends the batch once more with the text of the script, which the server keeps after EVAL. */
   scriptMissing(): void {
     const { breaker, counts } = this.#options
     counts.scriptReloads++

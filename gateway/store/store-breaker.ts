@@ -6,9 +6,9 @@ import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
-  /** Calls `run` after `ms`. @returns cancels it */
+  /** Calls `run` after `ms`. @returns a function that cancels it */
   after(ms: number, run: () => void): () => void
-  /** Calls `run` when what has arrived by now has been read. */
+  /** Calls `run` once everything that has arrived by now has been read. */
   soon(run: () => void): void
   random(): number
 }
@@ -29,7 +29,7 @@ export interface StoreCall {
   readonly key: string
   /** False: `done` cannot read the reply, and the store counts as away. Default: true. */
   fits?(reply: StoreReply): boolean
-  /** Called once. Must not throw. @param reply undefined: the store is away; it may have carried the command out */
+  /** Called once. Must not throw. @param reply undefined: the store is away, but may have carried the command out */
   done(reply: StoreReply | undefined): void
   /** Called instead of `done` when the server does not know the script. Default: that is a failure like others. */
   scriptMissing?(): void
@@ -64,7 +64,7 @@ const DEFAULT_DEADLINE_MS = 25
 const LATE_MS = 3
 const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000
-/** Probes stay rare when the store goes away again within this time. */
+/** When the store goes away again within this time, probes stay as rare as they were. */
 const SETTLED_MS = 10_000
 /** A connection that leaves a probe without a reply for this long is dropped. */
 const GIVE_UP_MS = 500

@@ -29,7 +29,7 @@ const CONSEQUENCES = {
 }
 
 /**
- * Connects, runs each command of a gateway on keys of its own, and looks whether servers could forget. Never rejects.
+ * Connects, runs each command of a gateway on keys of its own, and checks whether servers could lose data. Never rejects.
  *
  * @param secrets compared with those of gateways checked within a day
  */

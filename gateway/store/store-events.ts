@@ -10,9 +10,9 @@ interface StoreEventsOptions {
   readonly connection: Pick<StoreConnection, 'isReady' | 'send' | 'onReady' | 'reset' | 'close'>
   readonly keys: StoreKeys
   readonly id: string
-  /** Reads what the stream cannot tell, each time before it is followed. */
+  /** Called each time before the stream is followed. Reads what the stream cannot tell. */
   readonly beforeFollowing: () => Promise<void>
-  /** Another gateway's event. @param agoMs age of what it tells; 0 also when an older gateway does not say it */
+  /** Called at an event of another gateway. @param agoMs age of the event; 0 also when an older gateway does not tell the age */
   readonly onEvent: (kind: EventKind, hash: string, agoMs: number) => void
   readonly onFault: (cause: string) => void
 }
@@ -29,7 +29,7 @@ export function streamKey(keys: StoreKeys): string {
   return keys.common('{events}')
 }
 
-/** Follows the events of other gateways. Ends with its connection. */
+/** Follows the events of other gateways. */
 export class StoreEvents {
   readonly #options: StoreEventsOptions
   #isCurrent = false
@@ -87,7 +87,7 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
-    // First the position, then what the stream cannot tell: nothing between is missed.
+    // The position is read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing()
     this.#isCurrent = true

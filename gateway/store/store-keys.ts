@@ -6,7 +6,7 @@ const MAX_REMEMBERED = 20_000
 /** 132 bits of HMAC-SHA256. */
 const HASH_CHARACTERS = 22
 
-/** The keys of the store. Names in them are keyed hashes: a reader of the store learns none and cannot test guesses. */
+/** The keys of the store. Names in them are keyed hashes, so that a reader of the store can neither learn a name nor test a guess. */
 export class StoreKeys {
   readonly #prefix: string
   readonly #remembered = new LRUCache<string, string>({ max: MAX_REMEMBERED })

@@ -105,7 +105,7 @@ export class StoreMember {
     }
   }
 
-  /** True once all that the store knows was known here: only then is the gateway ready. */
+  /** True once this gateway has read all that the store knows. Only then is it ready. */
   get isComplete(): boolean {
     return this.#store.wasReached && this.#events.wasComplete
   }
@@ -121,7 +121,7 @@ export class StoreMember {
     return this.#store.breaker.isOpen
   }
 
-  /** Ended sessions that other gateways have still to be told of. */
+  /** Number of ended sessions that were not sent to other gateways yet. */
   get unsentSessions(): number {
     return this.#ended.unsent
   }
@@ -146,7 +146,7 @@ export class StoreMember {
     return this.#idempotency
   }
 
-  /** Accepted messages of one kind. @param space one for each kind */
+  /** Makes the shared memory of accepted messages of one kind. @param space another for each kind */
   replays(space: string, memory: ReplayMemory, lifetimeMs: number): SharedReplays {
     const { gatewayId } = this.#options
     const { breaker, keys } = this.#store
@@ -187,7 +187,7 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
-    // From the first message that `local` may have accepted: commands failed before the outage was noticed.
+    // Time of the first message that `local` may have accepted: commands failed already before the outage was noticed.
     const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
     for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()

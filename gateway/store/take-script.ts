@@ -6,17 +6,17 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
 /**
  * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
  *
- * KEYS: one per window. ARGV: the rule of each, `<limit> <window in milliseconds> <hits>`. A limit with a minus sign: one take counts in
- * this window and the next, in all of them or in none. Hits with a minus sign: a take that counts only if the last take without it passed.
+ * KEYS: one per window. ARGV: the rule of each, `<limit> <window in milliseconds> <hits>`. A limit with a minus sign joins this window to
+ * the next: a take counts in all joined windows or in none. Hits with a minus sign count only if the last take without the sign passed.
  * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
- * A key is a list, oldest first, in one of two forms, which a take under another limit converts:
+ * A key is a list, oldest first, in one of two forms. A take converts it to the form of its limit:
  *  - log, for limits up to 1,000: the time of each hit.
  *  - slices, for larger ones: `time:number` per slice, the time of its newest hit and the number of hits up to it since
  *    the key began. What counts is the difference to the first entry, which is the last slice that expired, or `0:0`.
  *
- * KEYS of further windows of a row end in `:<milliseconds>`; the key of its longest window does not. All have the same newest hit. One that
- * has another is new after an edit, or unknown to gateways with another table: it begins anew as a copy of the longest.
+ * KEYS of further windows of a row end in `:<milliseconds>`; the key of its longest window does not. All have the same newest hit. A key
+ * with another one is new after an edit, or unknown to gateways with another table: it becomes a copy of the key of the longest window.
  *
  * The time of a key never goes back: it is at least that of its newest hit. A key outlives its newest hit by a second,
  * because the server expires keys by a clock that is coarser and read earlier than the one of the script.

@@ -32,7 +32,7 @@ export interface JournalOptions {
 }
 
 export interface JournalReports {
-  /** Lines, or a file, could not be used at load. */
+  /** Called when lines, or a file, could not be used at load. */
   ignored(what: Ignored): void
   /** Called when something could not be written or removed. Hits wait in memory until the next attempt. */
   failed(error: Error): void
@@ -40,7 +40,7 @@ export interface JournalReports {
   removed?(directory: string): void
 }
 
-/** Window from which the hits of a row are journalled one by one. */
+/** Shortest window whose hits are journalled one by one. */
 const DURABLE_WINDOW_MS = 3_600_000
 const SEGMENT_MS = 3_600_000
 const SEGMENT_BYTES = 16 * 1024 * 1024
@@ -97,7 +97,7 @@ export class Journal {
 
   /**
    * Reads the counts of earlier runs, before anything is written: first the rows, then their hits, for each key oldest first. A hit
-   * with a future time counts as of `nowMs`: the clock was set back. @throws NewerFormatError
+   * with a future time gets the time `nowMs`, because the clock was set back. @throws NewerFormatError
    */
   load(nowMs: number, target: { rows(records: readonly RowRecord[]): void; hit(hit: Hit): void }): void {
     const segments = segmentsIn(this.#directory)
@@ -210,7 +210,7 @@ export class Journal {
     this.#lock.release()
   }
 
-  /** Goes on after `close`; `putTable` follows. @throws Error when another process has the directory */
+  /** Goes on after `close`; `putTable` must follow. @throws Error when another process has the directory */
   reopen(): void {
     this.#lock = held(this.#directory, this.#lock.renewed())
     this.#reopenAtMs = Number.NEGATIVE_INFINITY

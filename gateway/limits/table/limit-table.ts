@@ -11,7 +11,7 @@ export interface Limits {
   readonly plans: ReadonlyMap<string, number>
 }
 
-/** A row of the limit table with its defaults. One with several windows is a list of them, linked by `next`. Immutable. */
+/** A row of the limit table with its defaults. A row with several windows is a list of them, linked by `next`. Immutable. */
 export interface LimitRow
   extends Omit<Written<typeof LIMIT_KEYS>, 'name' | 'methods' | 'limit' | 'window' | 'windows'> {
   /** Unique: policy name in the RateLimit fields, label of metrics. Ends in `-<window>` where the row has several. */
@@ -29,7 +29,7 @@ export interface LimitRow
   readonly beside?: LimitRow
   /** The factor of the plan that `limit` is for. */
   readonly factor?: number
-  /** The row of the table that this one was made from, with `beside` or `factor`; it has the counts. */
+  /** The row of the table that this one was made from, with `beside` or `factor`. The counts are those of that row. */
   readonly origin?: LimitRow
 }
 

@@ -133,7 +133,7 @@ function checkWindows(json: JsonFile<WrittenLimits>, entries: readonly Entry[]):
     json.check(`${at}.window`, row?.window, windowFault)
     json.check(`${at}.limit`, row?.limit, costs)
     if (row?.windows === undefined) {
-      // A misspelt key is not also a missing one.
+      // A row with a misspelt key is not also reported for a missing one.
       if (row?.path === undefined || !Object.keys(row).every((key) => Object.hasOwn(ROW_KEYS, key))) continue
       for (const key of ['limit', 'window'] as const)
         if (row[key] === undefined) json.refuse({ path: `${at}.${key}`, reason: 'is missing' })

@@ -12,7 +12,7 @@ import {
 
 /** Keys of all rows together: 250 MB at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
-/** Keys checked by each take: it adds at most one key. */
+/** Keys that each take checks: more than the one key that it may add. */
 const SWEEP = 2
 /** Keys that are checked before a new key is refused: of its row, and of another row. */
 const SWEEP_FOR_ROOM = 64
@@ -131,7 +131,7 @@ export class Counters {
   }
 
   /**
-   * Counts `cost` hits of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
+   * Counts `cost` hits of `key` if the limit allows it. When the memory is full, a new key is refused: a flood must not erase counts.
    *
    * @param isCounted false: an allowed hit is not counted
    * @param factor that of the caller's plan

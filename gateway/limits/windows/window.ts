@@ -26,7 +26,7 @@ export interface WindowRule {
   readonly horizonMs: number
   /** Length of a slice, whose hits are one entry; 0: each hit is an entry. */
   readonly sliceMs: number
-  /** Factor of the plan for which `limit` is; undefined without a plan. */
+  /** Factor of the plan that `limit` is for; undefined without a plan. */
   readonly factor: number | undefined
 }
 
@@ -78,7 +78,7 @@ export function refusedForCapacity(rule: WindowRule): Take {
 export class Window {
   /** Times of the entries, in a ring that grows and shrinks. */
   #times: number[] = []
-  /** Hits of the entries, in the same places; undefined: a log, with one each. */
+  /** Hits of the entries, in the same places; undefined: a log, where each entry is one hit. */
   #counts: number[] | undefined
   #head = 0
   #entries = 0
@@ -100,7 +100,7 @@ export class Window {
       const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    // Into a log only now: while more hits count than the limit, it has no bound on its memory.
+    // Converted into a log only now: with more hits than the limit, a log would have no bound on its memory.
     if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {
@@ -112,7 +112,7 @@ export class Window {
 
   /** Counts hits even above the limit. */
   add(atMs: number, count: number, rule: WindowRule): void {
-    // V8 has the numbers of an entry as doubles. A double in one window makes every `Take` slower.
+    // V8 keeps the numbers of an `Entry` as doubles. A double in one window would make every `Take` slower.
     const hits = Math.round(count)
     const isTooLong = rule.sliceMs > 0 || this.#hits + hits > MAX_LOGGED
     if (this.#counts === undefined && isTooLong) this.#convert([], rule)
@@ -217,7 +217,7 @@ export class Window {
     if (this.#counts !== undefined) this.#counts[place] = count
   }
 
-  /** Makes each array at a place of its own: otherwise V8 makes both of doubles. */
+  /** Makes each array at its own place in the code: otherwise V8 would make both arrays of doubles. */
   #resize(capacity: number): void {
     const times = new Array<number>(capacity).fill(Number.NaN)
     const counts = this.#counts && new Array<number>(capacity).fill(0)

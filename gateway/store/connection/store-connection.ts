@@ -40,7 +40,7 @@ export class StoreConnection {
     return link === undefined ? Promise.reject(new Error('not connected')) : link.send(args, key)
   }
 
-  /** Calls `listener` now if connected, and after each connection: scripts, subscriptions and data may be lost by then. */
+  /** Calls `listener` now if connected, and at each new connection: the server may have lost scripts, subscriptions and data. */
   onReady(listener: () => void): void {
     this.#listeners.push(listener)
     if (this.#link !== undefined) listener()

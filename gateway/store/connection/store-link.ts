@@ -23,7 +23,7 @@ const MAX_RETRY_MS = 1000
 
 boundReplies()
 
-/** A client that never connects. `createClient` makes a class of 500 methods (33 ms) for each new address, as with Sentinel. */
+/** A client to duplicate, which never connects. `createClient` would make a class of 500 methods (33 ms) for each new address. */
 const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
@@ -46,7 +46,7 @@ export async function withLink<T>(
   }
 }
 
-/** Connects. @param onNodeReady called at each connection to a cluster's server @throws (rejects) like those below */
+/** Connects. @param onNodeReady called at each connection to a cluster's server @throws (rejects) as the functions below do */
 export function dialStore(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const [first] = settings.addresses
   if (first === undefined) throw new TypeError('a store needs an address')
@@ -67,7 +67,7 @@ export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   const causes: string[] = []
   for (const { host, port } of settings.addresses) {
     try {
-      // Sentinels have users of their own, so the store's is not shown to them.
+      // Sentinels have users of their own, so they are not shown the user of the store.
       const sentinel = await dial(settings, { host, port }, {})
       try {
         return await masterBy(sentinel, settings)
@@ -138,7 +138,7 @@ async function dial(
   return link
 }
 
-/** Waits until connected. Errors lack the password: a server repeats the arguments of a command that it does not know. */
+/** Waits until connected. Removes the password from errors: a server repeats the arguments of a command that it does not know. */
 async function connected(
   { password }: StoreSettings,
   connecting: Promise<unknown>,
@@ -196,7 +196,7 @@ function clientOptions() {
     RESP: 2,
     disableOfflineQueue: true,
     commandsQueueMaxLength: MAX_COMMANDS,
-    // A timer for each command costs four times the command; the breaker has one for all.
+    // A timer for each command costs four times as much as the command. The breaker has one timer for all.
     commandOptions: { timeout: 0 },
     disableClientInfo: true,
     maintNotifications: 'disabled',
@@ -209,7 +209,7 @@ function socketOptions({ tls }: StoreSettings) {
   return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
 }
 
-/** The pause, with jitter: many gateways must not come back in the same moment. @param retries before this one */
+/** The pause before a retry, with jitter: many gateways must not come back in the same moment. @param retries before this one */
 export function retryAfterMs(retries: number): number {
   return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
 }
