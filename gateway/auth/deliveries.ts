@@ -9,7 +9,7 @@ export interface Delivery {
 
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
-/** Finds copies of webhooks of GitHub and of schemes described in clients.json. Only a webhook that the service has answered 2xx is remembered: any other may be sent again. */
+/** Finds copies of webhooks, of GitHub or of schemes described in clients.json. Only a webhook that got a 2xx is remembered: others may come again. */
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
@@ -18,7 +18,7 @@ export class Deliveries {
     this.#guard = guard
   }
 
-  /** Begins a delivery, unless there is a fault. A delivery that has begun must be ended by `end`. @returns a promise when the shared store is asked */
+  /** Begins a delivery, unless there is a fault. `end` must follow a delivery that has begun. @returns a promise when the shared store is asked */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'

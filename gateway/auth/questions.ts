@@ -52,8 +52,8 @@ export function refusesOne(statusCode: number): boolean {
 }
 
 /**
- * Asks an endpoint questions whose answers requests wait for. Networks share it fairly. After five failures in a row the
- * endpoint gets a pause of at most 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
+ * Asks an endpoint questions whose answers requests wait for. Networks share the endpoint fairly. After five failures in a row
+ * it gets a pause of at most 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
  */
 export class Questions<Answer> {
   readonly #options: QuestionsOptions<Answer>
@@ -113,7 +113,7 @@ export class Questions<Answer> {
     return promise
   }
 
-  /** Asks waiting questions while there is room, taking the networks in turn. */
+  /** Asks waiting questions while there is room. The networks take turns. */
   #askNext(): void {
     for (const [network, waiting] of this.#waiting) {
       if (this.#pending.size >= MAX_CALLS) return

@@ -34,7 +34,7 @@ export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not v
 
 const ID = /^[\x21-\x7e]{1,128}$/
 const TIMESTAMP = /^(?:0|[1-9][0-9]{0,11})$/
-/** Signatures that are looked at. A rotation of keys needs two or three. */
+/** Most entries in the header of signatures. A rotation of keys needs two or three. */
 const MAX_ENTRIES = 32
 
 /** Reads the headers of a webhook before its body arrives. Never throws. @param nowMs epoch milliseconds */

@@ -14,7 +14,7 @@ export interface RowUse {
 }
 
 const NEAREST = 10
-/** Most callers that one look sees in all rows together. It takes 1.5 ms. */
+/** Callers that one look sees in all rows together. It takes 1.5 ms. */
 const KEYS_PER_LOOK = 5000
 /** Fewest callers of a row seen by one look. */
 const MIN_KEYS = 20

@@ -63,7 +63,7 @@ const TICK_MS = 1000
 const MAX_BATCH = 1000
 /** Time after which the caller is told that the store did not take an outcome. */
 const MAX_LATE_MS = 5000
-/** With so many open keys, a begin without a reply is not taken back: its key may stay begun until its lease ends. */
+/** Number of open keys from which a begin without a reply is not taken back: its key may stay begun until its lease ends. */
 const MAX_UNSURE = 10_000
 /** The response of a request that has none yet. */
 const NO_RESPONSE = statusOf({ status: 0 })

@@ -24,9 +24,9 @@ interface SharedReplaysOptions {
 
 /** Most refused messages that wait to be taken back. A further one stays taken until it expires. */
 const MAX_UNSURE = 10_000
-/** Most entries that are taken back, or written back, at once. More commands than a connection accepts would count as a failure of the store. */
+/** Most entries that are taken back, or written back, at once. More than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** Attempts to take an entry back, one second apart. The server may run a command of a lost connection later than commands of the next connection. */
+/** Attempts to take an entry back, one second apart. A command of a lost connection may run later than commands of the next connection. */
 export const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8

@@ -64,7 +64,7 @@ const DEFAULT_DEADLINE_MS = 25
 const LATE_MS = 3
 const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000
-/** When the store goes away again within this time, probes stay as rare as they were. */
+/** Time within which a new outage leaves probes as rare as they were. */
 const SETTLED_MS = 10_000
 /** A connection that leaves a probe without a reply for this long is dropped. */
 const GIVE_UP_MS = 500

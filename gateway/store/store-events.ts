@@ -21,7 +21,7 @@ const BLOCK_MS = 1000
 const SILENT_MS = 3000
 const RETRY_MS = 500
 const AT_ONCE = 1000
-/** Most entries of the stream: an attack from many addresses must not fill the store. A gateway further behind begins anew. */
+/** Most entries of the stream: an attack from many addresses must not fill the store. A gateway that is further behind begins anew. */
 export const MAX_STREAM = 100_000
 
 /** The stream key. The hash tag keeps all that a script of events needs on one server of a cluster. */

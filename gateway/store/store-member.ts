@@ -134,7 +134,7 @@ export class StoreMember {
     return new SharedLimits(local, this.#store.takes)
   }
 
-  /** The idempotency keys of the group: one object for all calls. @param local keys of this gateway alone */
+  /** The idempotency keys of the group: the same object at each call. @param local keys of this gateway alone */
   idempotency(secrets: KeySecrets, local: () => KeyTable | undefined): SharedIdempotency {
     const { breaker, keys, counts } = this.#store
     const { gatewayId: id, onFault } = this.#options

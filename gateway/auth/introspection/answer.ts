@@ -119,7 +119,7 @@ export function faultOfAnswer(
     : undefined
 }
 
-/** The claims of the token. What is missing is replaced: `iss` by this issuer, `exp` by the longest lifetime from now, the user by the client, `sid` by `jti`. */
+/** The claims of the token. Missing ones are replaced: `iss` by this issuer, `exp` by the longest lifetime, the user by the client, `sid` by `jti`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

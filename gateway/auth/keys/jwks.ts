@@ -12,7 +12,7 @@ interface KeySetOptions {
   readonly steadyClock?: () => number
   /** How long keys stay in force when they cannot be fetched again. */
   readonly maxStaleMs?: () => number
-  /** Reports a problem with the document or its keys once while it lasts, and fetches that keep failing every 5 minutes. */
+  /** Reports a problem with the document or its keys once while it lasts. A lasting failure of fetches is reported every 5 minutes. */
   readonly onFault: (cause: string) => void
   /** Called when the keys have changed. */
   readonly onChange?: (before: Iterable<VerificationKey>, now: Iterable<VerificationKey>) => void

@@ -1,6 +1,6 @@
 import { constants, type KeyObject, sign, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
-/** Algorithms of signatures (RFC 7518 section 3.1, RFC 8037). PS512 is not for tokens: HTTP messages use it as rsa-pss-sha512 (RFC 9421 section 3.3.1). */
+/** Algorithms of signatures (RFC 7518 section 3.1, RFC 8037). PS512 is for messages alone, as rsa-pss-sha512 (RFC 9421 section 3.3.1). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA' | 'PS512'
 
 /** Reads the `alg` of a token. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/** Prepares the check of signatures. With a key of another kind every signature is bad: for a hash of null, OpenSSL would take the usual hash of RSA. */
+/** Prepares the check of signatures. With a key of another kind every signature is bad: OpenSSL would read null as the usual hash of RSA. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false

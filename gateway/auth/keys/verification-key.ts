@@ -141,7 +141,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. One sound modulus in 2^28 passes for such a modulus. */
+/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. One sound modulus in 2^28 is refused too. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -185,7 +185,7 @@ function invalid(cause: string): ProofFault {
 /** Time after which there is a new nonce. A nonce is accepted for twice as long. */
 export const NONCE_STEP_MS = 60_000
 
-/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with one is two minutes old at most. */
+/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with a good nonce is two minutes old at most. */
 export class Nonces {
   readonly #secret: () => Uint8Array
   readonly #clock: () => number

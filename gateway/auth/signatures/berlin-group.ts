@@ -20,7 +20,7 @@ const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
 /** Headers that must be signed where they are sent. */
 const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirect-uri']
 const TARGET = '(request-target)'
-/** One digest alone (RFC 3230 section 4.3.2): of two, some readers would take the one and some the other. */
+/** One digest alone (RFC 3230 section 4.3.2): with two, readers could disagree which one counts. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 const NO_BODY = Buffer.alloc(0)

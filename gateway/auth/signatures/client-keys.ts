@@ -86,7 +86,7 @@ export class ClientKeys {
     return this.#refreshing
   }
 
-  /** Puts another table in force. A client whose address of keys stays keeps the keys. */
+  /** Puts another table in force. A client keeps its keys if their address stays. */
   replace(signers: ClientTable['signers']): void {
     const before = this.#signers
     this.#signers = new Map(

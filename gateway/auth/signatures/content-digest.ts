@@ -6,8 +6,8 @@ import type { OrFault } from '../tokens/verification.ts'
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
 /**
- * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, in its content coding. Every digest of a
- * hash above must be right, and there must be one.
+ * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, in its content coding. Every digest by
+ * one of `HASHES` must be right, and there must be at least one.
  *
  * @returns `digest`: the member sha-256, else sha-512, in canonical form
  */

@@ -128,7 +128,7 @@ export interface SignatureFault {
 
 /** How far the clock of a client may be ahead. */
 const AHEAD_MS = 10_000
-/** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
+/** Time from the first to the last moment at which a signature can be accepted, plus one second: `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
 /** Most keys of the same name that are tried for one signature. */

@@ -37,7 +37,7 @@ interface Ids {
 const HOUR_SECONDS = 3600
 /** A scope (RFC 6749 section 3.3), or the empty text between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
-/** The `client_id` of our own session tokens. They are of users, not of a machine. */
+/** The `client_id` of our own session tokens. They belong to users, not to machines. */
 const SESSION_CLIENT = 'session'
 
 /**

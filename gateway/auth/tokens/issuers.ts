@@ -85,7 +85,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** Fetches a key set. A target of an upstream gets the upstream secret. If it fails, the other targets of that upstream are asked. @throws the first fault */
+/** Fetches a key set. A target of an upstream gets the upstream secret; if it fails, the other targets are asked. @throws the first fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]

@@ -21,7 +21,7 @@ export interface LimitRow
   readonly limit: number
   readonly window: string
   readonly windowMs: number
-  /** The next window of the row. A request is counted in all of them or in none. */
+  /** The next window of the row. A request is counted in all windows of a row or in none. */
   readonly next?: LimitRow
   /** True for a row of `overall`. */
   readonly isOverall?: true

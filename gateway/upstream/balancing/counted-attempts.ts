@@ -35,7 +35,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.ended(status, this.#probe)
   }
 
-  /** Counts an attempt that found no connection. The pool reports that to the health. */
+  /** Counts an attempt that found no connection. The pool reports that to `Health`. */
   protected attemptRefused(): void {
     this.chosenOrigin.health.attempts.failed += 1
     this.chosenOrigin.breaker?.failed(this.#takeProbe())

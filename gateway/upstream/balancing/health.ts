@@ -51,7 +51,7 @@ export class Health {
     return this.#passesChecks
   }
 
-  /** Takes the verdict of the active checks, which say nothing of how it serves requests. */
+  /** Takes the verdict of the active checks, which say nothing of how the upstream serves requests. */
   checked(passes: boolean, cause = ''): void {
     if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)

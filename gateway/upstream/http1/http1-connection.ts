@@ -11,7 +11,7 @@ import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
 /** Time for which an idle connection is kept: less than the 5 s after which a Node server closes it. */
 const KEEP_ALIVE_MS = 4000
-/** We close a connection this long before the timeout that the server announces, so that no request meets the server's close. */
+/** How long before the server's announced timeout we close a connection, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 

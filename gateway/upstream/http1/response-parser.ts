@@ -8,7 +8,7 @@ const ZERO = 0x30
 const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
-/** Most fields of a head. They are enough to end 900 sessions of a user with a field each, or 1,300 in one list. */
+/** Most fields of a head. One response can end 900 sessions of a user with a field each, or 1,300 in one list. */
 const MAX_FIELDS = 1024
 
 /** Any of the calls may call `stop` of the parser. */
@@ -127,7 +127,7 @@ export class ResponseParser {
 
   #finalHead(isBodiless: boolean): void {
     const { status, chunked, contentLength } = this.#lines
-    // First, because the reader may call `stop`.
+    // The phase is set first, because the reader may call `stop`.
     if (isBodiless || this.#request.method === 'HEAD' || contentLength === 0) this.phase = 'whole'
     else {
       const isUntilClose = !chunked && contentLength < 0
@@ -141,7 +141,7 @@ export class ResponseParser {
     const frames = this.#frames
     const hasData = frames.hasData
     const at = hasData ? frames.takeData(bytes, from, to) : frames.read(bytes, from, to)
-    // First, because the reader may call `stop`.
+    // The phase is set first, because the reader may call `stop`.
     if (frames.whole) this.phase = 'whole'
     else if (frames.fault !== undefined) this.#refuse(frames.fault)
     else if (frames.last) {

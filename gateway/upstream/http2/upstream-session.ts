@@ -211,7 +211,7 @@ export class UpstreamSession implements Timed {
 
 /** A second session is opened only when the first has no place left. */
 export class SessionPool extends Pool<UpstreamSession> {
-  /** Streams expected of a new session: as many as the last one allowed. If more were expected, each session of a burst would turn requests away. */
+  /** Streams expected of a new session: as many as the last one allowed. With more, each session of a burst would turn requests away. */
   expectedStreams = MAX_STREAMS
   readonly #sessions: UpstreamSession[] = []
 

@@ -10,7 +10,7 @@ const REFUSED_STREAM = 7
 const CANCEL = 8
 /**
  * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. Node resets
- * a stream with one of these when it does not accept the response, the upstream when it does not accept our request.
+ * a stream with one of these for a response that it does not accept. The upstream does so for a request that it does not accept.
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
