@@ -34,7 +34,7 @@ export class Deliveries {
       : settle(found as (ReplayFault | undefined)[])
   }
 
-  /** @param isTaken the service has answered 2xx */
+  /** @param isTaken true when the service has answered 2xx */
   end({ keys, sender }: Delivery, isTaken: boolean): void {
     for (const key of keys) {
       this.#inProgress.delete(key)

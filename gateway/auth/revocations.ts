@@ -77,7 +77,7 @@ export class Revocations extends RememberedKeys {
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
-  /** As `isKnown` of the group; true without a group. */
+  /** False when `isKnown` of the group is false. */
   get isKnown(): boolean {
     return this.#group?.isKnown !== false
   }

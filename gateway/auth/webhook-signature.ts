@@ -81,7 +81,7 @@ export function readWebhookHeaders(
 
 interface SignedContent {
   readonly scheme: WebhookScheme
-  /** As received, and as forwarded. */
+  /** The body as it was received. It is forwarded unchanged. */
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]

@@ -51,7 +51,7 @@ interface SharedKey {
   /** When the lease was last renewed, or since when the outcome waits. */
   sinceMs: number
   run: OnFinished | undefined
-  /** Replies that are still needed. */
+  /** Number of replies of the store that are still needed. */
   replies: number
 }
 

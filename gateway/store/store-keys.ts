@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 
-/** At about 250 bytes each, 5 MB. */
+/** Most names in memory: 5 MB at about 250 bytes each. */
 const MAX_REMEMBERED = 20_000
 /** 132 bits of HMAC-SHA256. */
 const HASH_CHARACTERS = 22

@@ -160,8 +160,8 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
       isNeutral,
     })
     if (this.#isPaused) return fault('unread', 'the receiver held the response back')
-    if (this.awaitsSender) return fault('unsent', 'the rest of the request body was waited for')
-    if (!this.headReceived) return fault('timeout', 'the upstream was waited for')
+    if (this.awaitsSender) return fault('unsent', 'the rest of the request body did not come')
+    if (!this.headReceived) return fault('timeout', 'the upstream did not respond')
     return fault('timeout', 'the response was still coming', true)
   }
 

@@ -52,7 +52,7 @@ export class KeySet {
   #timer: NodeJS.Timeout | undefined
   #started = false
   #document: unknown
-  /** Number of the present start. A loop of an earlier start ends. */
+  /** Number of the present `start`. The loop of an earlier one ends. */
   #round = 0
 
   constructor(options: KeySetOptions) {

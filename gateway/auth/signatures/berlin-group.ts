@@ -35,7 +35,7 @@ export const BERLIN_GROUP: SignatureForm = {
     // A Signature beside Signature-Input is one of RFC 9421.
     if (text === undefined || combinedValue(request.fields, 'signature-input') !== undefined) return []
     const parameters = parseParameters(text)
-    if (parameters === undefined) return 'Signature is no list of parameters, each named once'
+    if (parameters === undefined) return 'Signature must be a list that names each parameter once'
     const keyid = parameters.get('keyId')
     const value = Buffer.from(parameters.get('signature') ?? '', 'base64')
     if (keyid === undefined || value.length === 0 || value.toString('base64') !== parameters.get('signature'))

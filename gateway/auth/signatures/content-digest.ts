@@ -13,7 +13,8 @@ const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512
  */
 export function compareDigest(field: string, body: Buffer): OrFault<{ readonly digest: string }, string> {
   const digests = parseDictionary(field)
-  if (digests === undefined) return { fault: 'Content-Digest is no dictionary of digests, each named once' }
+  if (digests === undefined)
+    return { fault: 'Content-Digest must be a dictionary that names each digest once' }
   let digest: string | undefined
   for (const [name, { item }] of digests) {
     const algorithm = Object.hasOwn(HASHES, name) ? HASHES[name] : undefined
@@ -26,7 +27,7 @@ export function compareDigest(field: string, body: Buffer): OrFault<{ readonly d
   return digest === undefined ? { fault: 'Content-Digest has neither sha-256 nor sha-512' } : { digest }
 }
 
-/** As `compareDigest`. @returns what is wrong */
+/** Compares as `compareDigest` does. @returns what is wrong */
 export function digestFault(field: string, body: Buffer): string | undefined {
   return compareDigest(field, body).fault
 }

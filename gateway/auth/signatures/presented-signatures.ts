@@ -96,7 +96,7 @@ export interface SignatureFacts {
   readonly algorithm: string
   /** URL before the target, as the client sees it: scheme, authority, and any prefix. Empty where the target is not signed. */
   readonly publicUrl: string
-  /** As in Content-Digest. Undefined where there is no body. */
+  /** Digest of the body, as in Content-Digest. Undefined where there is no body. */
   readonly digest: string | undefined
   /** `@signature-params`, canonical, or the encoded header of a JWS. */
   readonly input: string

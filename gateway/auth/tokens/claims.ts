@@ -89,7 +89,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const granted = new Set(
     rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
   )
-  // As `withDetailsAsText` gives it.
+  // `withDetailsAsText` has made a text of them.
   const { authorization_details: details } = claims
   const principal = Object.freeze({
     method: 'bearer',

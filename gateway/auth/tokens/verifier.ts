@@ -144,7 +144,7 @@ export class TokenVerifier {
         `iss ${quote(claims.iss)} is not trusted; trusted: ${[...this.#issuers.keys()].join(', ')}`,
       )
     if (isAskedForAll(issuer))
-      return invalid('its issuer must be asked about it, and the row does not trust that issuer')
+      return invalid('its issuer must be asked about it, but the row does not trust the issuer')
     if (text.length > issuer.tokens.maxChars)
       return { fault: tokenFault('malformed', `longer than ${issuer.tokens.maxChars} characters`) }
     const kind = faultOfKind(token.type, claims, issuer.tokens)

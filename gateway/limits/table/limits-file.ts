@@ -142,7 +142,7 @@ function checkWindows(json: JsonFile<WrittenLimits>, entries: readonly Entry[]):
     if (row.limit !== undefined || row.window !== undefined)
       json.refuse({
         path: `${at}.windows`,
-        reason: 'must not stand beside "limit" and "window": write the one or the others',
+        reason: 'must not stand beside "limit" and "window": keep either "windows" or the others',
       })
     if (!json.sound(`${at}.windows`)) continue
     const lengths = row.windows.map(({ window }) => windowToMs(window))

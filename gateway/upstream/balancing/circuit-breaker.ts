@@ -154,7 +154,7 @@ export class CircuitBreaker {
 /** Counts results in a window that slides in steps of a tenth of its length. */
 class FailureWindow {
   readonly #slotMs: number
-  /** The oldest come first; those without results are left out. */
+  /** The slots that have results, oldest first. */
   #slots: { readonly at: number; results: number; failures: number }[] = []
 
   constructor(windowMs: number) {

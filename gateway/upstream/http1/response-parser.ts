@@ -116,7 +116,7 @@ export class ResponseParser {
     if (isBodiless && (chunked || contentLength > 0)) this.#mayHaveStrays = true
     if (status >= 200) this.#finalHead(isBodiless)
     else if (status === 101) {
-      if (this.#request.upgrade === undefined) this.#refuse('status 101 where none was asked for')
+      if (this.#request.upgrade === undefined) this.#refuse('status 101, but no upgrade was asked for')
       else this.phase = 'switched'
     } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim responses`)
     else {
