@@ -13,8 +13,7 @@ const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512
  */
 export function compareDigest(field: string, body: Buffer): OrFault<{ readonly digest: string }, string> {
   const digests = parseDictionary(field)
-  if (digests === undefined)
-    return { fault: 'Content-Digest must be a dictionary that names each digest once' }
+  if (digests === undefined) return { fault: 'Content-Digest is no dictionary that names each digest once' }
   let digest: string | undefined
   for (const [name, { item }] of digests) {
     const algorithm = Object.hasOwn(HASHES, name) ? HASHES[name] : undefined

@@ -63,7 +63,7 @@ function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: Wind
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** Refuses for the length of a window. All hits of now have expired after it. */
+/** Refuses for a whole window, after which all present hits have expired. */
 export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
