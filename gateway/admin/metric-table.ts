@@ -17,7 +17,7 @@ const METRICS = {
     'Records that are not yet where the durability promises them: in the file, or on the disk.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
-  gateway_audit_seal_faults_total: counter('Times that sealing failed; it is tried again.'),
+  gateway_audit_seal_faults_total: counter('Times that sealing failed and is tried again.'),
   gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
     'Greatest possible age of the oldest record that no checkpoint covers yet; records of an earlier run count from the start. A second or two under load.',
@@ -27,9 +27,7 @@ const METRICS = {
   ),
   gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
-  gateway_audit_unshipped_segments: gauge(
-    'Closed segments of the audit trail that are not yet where audit.ship copies them.',
-  ),
+  gateway_audit_unshipped_segments: gauge('Closed segments of the audit trail that are not shipped yet.'),
   gateway_audit_stamp_failures_total: counter('How often no time stamp could be had.'),
   gateway_audit_stamp_interval_seconds: gauge('Value of audit.stamps.every.'),
   gateway_audit_stamp_lag_seconds: gauge(
@@ -48,7 +46,7 @@ const METRICS = {
   gateway_audit_witness_lag_seconds: gauge(
     'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
   ),
-  gateway_audit_writable: gauge('1 unless the audit trail cannot be written; then requests get 503.'),
+  gateway_audit_writable: gauge('0 while the audit trail cannot be written and requests get 503, else 1.'),
   gateway_audit_write_errors_total: counter('Writes to the audit trail that failed.'),
   gateway_audit_segments_total: counter(
     'Closed segments of the audit trail that were compressed, shipped or pruned.',
@@ -82,7 +80,7 @@ const METRICS = {
     'Time that the event loop was not waiting; a gateway is at its limit when it grows by 1 each second.',
   ),
   gateway_event_loop_lag_seconds: histogram(
-    'How late a timer fired, four times a second: how long any event waits for its turn.',
+    'How late a timer fires that is due four times a second; other events wait about as long.',
     LOOP_LAG_SECONDS,
   ),
   gateway_grpc_calls_total: counter(
@@ -152,9 +150,9 @@ const METRICS = {
     'Hits on limits that the shared store was to decide; undecided: it was away or late, and onStoreFailure decided.',
     'outcome',
   ),
-  gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have still to be told of.'),
+  gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have not been told of yet.'),
   gateway_store_writable: gauge(
-    '1 unless the store cannot be written: limits, revocations, webhooks and idempotency are in the data directory, shared is that of several gateways.',
+    '0 while the store cannot be written, else 1. shared is the store of several gateways; the others are in the data directory.',
     'store',
   ),
   gateway_store_write_errors_total: counter(
@@ -169,16 +167,20 @@ const METRICS = {
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
-    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped before they were sent.',
+    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped with the gateway.',
     'reason',
   ),
   gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),
   gateway_tunnels_ended_total: counter(
-    'Upgraded connections that have ended; closed is by either side.',
+    'Upgraded connections that have ended; closed: by either side.',
     'reason',
   ),
   gateway_tunnels_open: gauge('Upgraded connections that are open.'),
-  gateway_upstream_attempts_total: counter('Attempts to send a request, once over.', 'upstream', 'outcome'),
+  gateway_upstream_attempts_total: counter(
+    'Attempts to send a request that are over.',
+    'upstream',
+    'outcome',
+  ),
   gateway_upstream_breaker_opened_total: counter(
     'How often the circuit breaker of the upstream opened.',
     'upstream',
@@ -189,7 +191,7 @@ const METRICS = {
   ),
   gateway_upstream_group_healthy: gauge('0 when no upstream of the group is healthy, else 1.', 'group'),
   gateway_upstream_healthy: gauge(
-    '0 when the last connection to the upstream failed or its health checks do, else 1.',
+    '0 when the last connection to the upstream or its health checks failed, else 1.',
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
@@ -202,7 +204,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_retries_total: counter(
-    'Requests sent again as the retries of their group ask; denied: the budget had none left.',
+    'Retries by `retry` of a group; denied: not sent, as the budget had none left.',
     'group',
     'outcome',
   ),

@@ -23,7 +23,7 @@ export interface Command {
   readonly examples: readonly (readonly [line: string, does: string])[]
   /** What exit code 1 means here. */
   readonly fault: string
-  /** What exit code 2 means here; by default that the command line is not one. */
+  /** What exit code 2 means here; by default that the command line is wrong. */
   readonly unable?: string
   /** @returns its exit code @throws CommandFault, UsageFault */
   run(given: Given): number | Promise<number>
@@ -38,7 +38,7 @@ export interface Given {
 /** The command could not be carried out: exit code 1. */
 export class CommandFault extends Error {}
 
-/** The command line is not one, or what it names cannot be read or written: exit code 2. */
+/** The command line is wrong, or what it names cannot be read or written: exit code 2. */
 export class UsageFault extends Error {}
 
 /** Each overrides its variable. */

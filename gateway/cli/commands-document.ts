@@ -5,7 +5,7 @@ import { helpOf, overview } from './help.ts'
 const HEAD = `# Commands
 
 This page is what \`--help\` says, written by \`npm run schemas\`; a test runs every example. Every command knows \`--help\`, and ends with 0 when
-all is good, and with 2 when the command line is not one, a file cannot be read, or the output cannot be written.
+all is good, and with 2 when the command line is wrong, a file cannot be read, or the output cannot be written.
 
 In a checkout, and wherever the package is installed, the command is \`npx -- countersign\`; in the image
 \`node dist/gateway/cli/countersign.js\`; under systemd \`/opt/countersign/node_modules/.bin/countersign\`. The [runbook](../operate/runbook.md)

@@ -19,11 +19,11 @@ export const command: Command = {
   },
   about: [
     'Asks /readyz of a running gateway, which needs no token.',
-    'It says "ready", or "degraded: …" when it serves without a part; both are good. Otherwise it says why it should get no traffic.',
+    'It prints "ready", or "degraded: …" when the gateway lacks a part; both are good. Otherwise it says why the gateway should get no traffic.',
     'The HEALTHCHECK of the image uses --live: a container that waits for a store, or drains, must not be ended.',
   ],
   examples: [
-    ['countersign health', 'the gateway that the files and variables here are of'],
+    ['countersign health', 'the gateway of the files and variables here'],
     ['countersign health --admin http://127.0.0.1:9090', 'any other'],
     ['countersign health --live', 'whether it runs, also while it should get no traffic'],
   ],

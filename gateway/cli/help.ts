@@ -14,7 +14,7 @@ ${listed('')}
   countersign --version        ${version}
 
 It is configured by config/gateway.json, config/limits.json and variables named GATEWAY_….
-Exit codes: 0 good, 1 a fault, 2 the command line is not one, or the output cannot be written.
+Exit codes: 0 good, 1 a fault, 2 the command line is wrong, or the output cannot be written.
 `
 }
 
@@ -34,7 +34,7 @@ function listed(prefix: string): string {
 }
 
 export function helpOf(name: string, command: Command): string {
-  const { words, flags, about, examples, fault, unable = 'the command line is not one' } = command
+  const { words, flags, about, examples, fault, unable = 'the command line is wrong' } = command
   const usage = ['countersign', name, '[flags]', words].filter((part) => part !== undefined).join(' ')
   const shown = Object.entries({ ...flags, ...HELP }).map(
     ([flag, { value, about: does }]) =>

@@ -36,7 +36,7 @@ export const command: Command = {
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],
   ],
   fault: 'no row has the key, or the configuration has faults',
-  unable: 'the command line is not one, or a file or the shared store cannot be read',
+  unable: 'the command line is wrong, or a file or the shared store cannot be read',
   async run({ flags }) {
     const settings = readSettings(environmentOf(flags))
     const asked = askedKeys(settings, flags)

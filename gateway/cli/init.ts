@@ -39,7 +39,7 @@ export const command: Command = {
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
     'Without --openapi and --issuer one route lets everybody through, without authentication. With --openapi the gateway lets through what the document names, and demands the credentials that it asks for.',
-    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and demands a token of every request where no document says otherwise. A provider without keys gets "introspection", whose client you fill in. Without a network it writes keys of the usual form, and says so.',
+    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and demands a token of every request where no document says otherwise. A provider without keys gets "introspection", whose client you fill in. If it cannot reach the provider, it writes values of the usual form, and says so.',
     'Rows of "routes" in gateway.json replace operations of the document or add to them; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
   ],
   examples: [

@@ -11,11 +11,11 @@ const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
 export const command: Command = {
   flags: { ...ADMIN_FLAGS, config: CONFIG_FLAGS.config },
   about: [
-    'Has a running gateway read its files now, and says what came of it. Without it a saved edit is in force within a second, too.',
+    'Has a running gateway read its files now, and says what came of it. A saved edit is in force within a second without it.',
     'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named, and stay as they are.',
   ],
   examples: [
-    ['countersign reload', 'the gateway that the files and variables here are of'],
+    ['countersign reload', 'the gateway of the files and variables here'],
     ['countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token', 'one with a token'],
   ],
   fault: 'a file has a fault, or the gateway does not answer',

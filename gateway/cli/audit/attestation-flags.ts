@@ -20,7 +20,7 @@ export const ATTESTATION_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
-      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness it must have their signatures, and is checkpoint.witnessed in the log by default',
+      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness it must have signatures of witnesses, and is checkpoint.witnessed in the log by default',
   },
   witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
   quorum: { value: 'N', about: 'how many of them must have signed; default: all' },

@@ -18,7 +18,7 @@ export const command: Command = {
     ],
   ],
   fault: 'the trail and its log do not agree, or its log is damaged',
-  unable: 'the command line is not one, or a file cannot be read or written',
+  unable: 'the command line is wrong, or a file cannot be read or written',
   async run({ words, flags }) {
     const to = flags.to
     if (to === undefined) throw new UsageFault('needs --to DIR')

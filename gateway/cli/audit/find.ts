@@ -30,7 +30,7 @@ export const command: Command = {
       about: 'what a call of gRPC came to, 14 is UNAVAILABLE; finds responses only',
     },
     ...PERIOD_FLAGS,
-    everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
+    everywhere: { about: 'reads the whole trail, because a client may use an id again later' },
     format: {
       value: 'FORMAT',
       about: 'ndjson, the lines as they are, or table; default: table on a terminal',

@@ -26,7 +26,7 @@ export const command: Command = {
       value: 'FILE',
       about: 'proves that the gateway has signed this response to the message',
     },
-    everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
+    everywhere: { about: 'reads the whole trail, because a client may use an id again later' },
     ...LOG_FLAG,
     ...KEY_FLAG,
     ...JSON_FLAG,

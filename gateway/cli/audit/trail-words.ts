@@ -12,7 +12,7 @@ export const FILES = '[FILE…]'
 export const ABOUT_FILES =
   'FILE is an audit file, which stands for the segments rotated from it too, compressed or not; one such segment; or a directory, which stands for the trails in it. Without FILE it is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
 
-export const UNABLE = 'the command line is not one, or a file cannot be read'
+export const UNABLE = 'the command line is wrong, or a file cannot be read'
 
 export const LOG_FLAG: Flags = {
   log: {

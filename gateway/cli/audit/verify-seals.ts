@@ -43,7 +43,7 @@ export const command: Command = {
   },
   about: [
     'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
-    'It trusts no key beside the trail. Name the verifier key that you noted when the key was made: "audit key --show" prints it.',
+    'It trusts no key that lies beside the trail. Name the verifier key that you noted when the key was made: "audit key --show" prints it.',
     'Whoever holds the key can seal another trail. So name a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
     'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. Unsealed lines are a fault after an orderly end, and when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
     `${ABOUT_FILES} An audit file, a directory, or all segments that there are must begin where the log does, or where a sealed AUDIT_PRUNE says. Given some of the segments, it says which lines these are, and calls later ones missing, unless --part is given.`,
