@@ -46,7 +46,7 @@ const METRICS = {
   gateway_audit_witness_lag_seconds: gauge(
     'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
   ),
-  gateway_audit_writable: gauge('0 while the audit trail cannot be written and requests get 503, else 1.'),
+  gateway_audit_writable: gauge('0 while the trail cannot be written and requests get 503, else 1.'),
   gateway_audit_write_errors_total: counter('Writes to the audit trail that failed.'),
   gateway_audit_segments_total: counter(
     'Closed segments of the audit trail that were compressed, shipped or pruned.',
@@ -176,11 +176,7 @@ const METRICS = {
     'reason',
   ),
   gateway_tunnels_open: gauge('Upgraded connections that are open.'),
-  gateway_upstream_attempts_total: counter(
-    'Attempts to send a request that are over.',
-    'upstream',
-    'outcome',
-  ),
+  gateway_upstream_attempts_total: counter('Ended attempts to send a request.', 'upstream', 'outcome'),
   gateway_upstream_breaker_opened_total: counter(
     'How often the circuit breaker of the upstream opened.',
     'upstream',
