@@ -25,7 +25,7 @@ authorize.search = new URLSearchParams({
   response_type: 'code',
   redirect_uri: redirectUri,
   scope: 'openid offline_access accounts:read',
-  // Without it no refresh token is given (OpenID Connect Core, section 11).
+  // Without the prompt no refresh token is given (OpenID Connect Core, section 11).
   prompt: 'consent',
   state,
   code_challenge: challenge,
@@ -87,7 +87,7 @@ async function json(response) {
   return response.json()
 }
 
-/** A browser without a screen: signs in, allows, and goes back to the app. */
+/** Plays the person with the browser: signs in, allows, and goes back to the app. */
 async function playPerson(start) {
   const cookies = new Map()
   const forms = [{ button: 'Sign in', fields: { email, password } }, { button: 'Allow' }]
@@ -106,7 +106,7 @@ async function playPerson(start) {
     body = undefined
     if (location !== null) {
       url = new URL(location, url)
-      // The app's own server answers this one, above.
+      // The app's own server, above, answers this address.
       if (url.href.startsWith(redirectUri)) return fetch(url)
       continue
     }

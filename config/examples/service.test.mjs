@@ -7,7 +7,7 @@ import { startGateway } from 'countersign/testing'
 
 const SECRET = `whsec_${Buffer.from('a key of 24 bytes or more').toString('base64')}`
 
-/** The service under test: greets whom the gateway names, and takes events. */
+/** The service under test: responds with the path and the caller that the gateway names. */
 const service = createServer((req, res) => {
   const caller = req.headers['x-auth-subject'] ?? req.headers['x-auth-client']
   res.end(JSON.stringify({ path: req.url, caller }))
@@ -21,7 +21,7 @@ describe('the service behind the gateway', () => {
     await once(service, 'listening')
     gateway = await startGateway({
       upstream: `http://127.0.0.1:${service.address().port}`,
-      // Or the path of your own gateway.json: issuer and audience are taken from it, keys and addresses are the test's.
+      // This may also be the path of your gateway.json: issuer and audience are the file's, keys and addresses the test's.
       config: {
         routes: [
           { path: '/accounts/*', auth: ['bearer'], scopes: ['accounts:read'] },
@@ -33,7 +33,7 @@ describe('the service behind the gateway', () => {
       env: { ACME_SECRET: SECRET },
     })
   })
-  // Whatever has failed, also the start of the gateway: otherwise the test would not end.
+  // Both must be closed even if the gateway did not start: otherwise the test would not end.
   after(async () => {
     service.close()
     await gateway?.stop()
