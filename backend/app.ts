@@ -31,10 +31,10 @@ import { compileSchema, fieldFaults, readJsonBodies } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longer than the gateway keeps an idle connection: the backend never closes one that a request is about to use. */
+/** An idle connection stays open longer than at the gateway, so the backend never closes one that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
-/** The request ids of the gateway. Any other is replaced, because ids go into the log. */
+/** The form of the request ids of the gateway. An id of another form is replaced, because ids go into the log. */
 const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
 /** The backend as one fastify instance that does not listen yet. */
@@ -48,12 +48,12 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
-    // Node bounds the target, and the schemas what is in it. The router's bound names no field.
+    // The schemas bound each parameter, and their errors name it. An error of the router would name none.
     routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    // What arrives on an open connection while the process stops still gets its response.
+    // A request that arrives on an open connection while the process stops still gets its response.
     return503OnClosing: false,
     clientErrorHandler: respondToUnparsed,
     frameworkErrors: (_error, request, reply) =>
@@ -83,7 +83,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // Probes, which the gateway does not route. /healthz ignores the database: a restart of this process would not bring it back.
+  // Probes, which the gateway does not route. /healthz ignores the database, which no restart of this process would repair.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -97,7 +97,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
-    // Without wildcards, which are only the assets of the documentation.
+    // Routes with a wildcard are left out: they are only the assets of the documentation.
     if (url.includes('*')) return
     const literal = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
     routes.push({ pattern: new RegExp(`^${literal.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
@@ -127,7 +127,7 @@ function respondToUnparsed(fault: Error & { readonly code?: string }, socket: So
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\nConnection: close\r\n` +
       `Content-Type: ${PROBLEM_MEDIA_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   )
-  // Not end(), after which the socket would wait for the other side to end too.
+  // After end() the socket would wait for the other side to end too.
   socket.destroySoon()
 }
 
@@ -146,7 +146,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error.validation !== undefined) {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
-  // oidc-provider gets a fault of the database as the cause of its own error.
+  // An error of oidc-provider has the fault of the database as its cause.
   for (const fault of [error, error.cause]) {
     if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
     if (fault instanceof OutcomeUnknownError) return new Problem('outcome_unknown', { cause: fault })
@@ -155,13 +155,13 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   }
   const code = REQUEST_FAULTS[error.code ?? '']
   if (code !== undefined) return new Problem(code, { cause: error })
-  // The JSON parser marks what it refuses (syntax, __proto__) with the status only.
+  // An error of the JSON parser (syntax, __proto__) has a status but no code.
   if (error.statusCode === 400) return new Problem('malformed_body', { cause: error })
   return new Problem('internal', { cause: error })
 }
 
 function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  // Every request fails so until the database is back; a stack trace would add nothing.
+  // Until the database is back, every request fails in this way; a stack trace would add nothing.
   if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
   else if (problem.status >= 500)
     request.log.error({ err: problem.cause, code: problem.code }, 'request failed')

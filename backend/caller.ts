@@ -12,7 +12,7 @@ export function isId(text: string): boolean {
   return UUID.test(text)
 }
 
-/** The caller by the headers of the gateway. They are trusted: nobody else reaches this program (gateway-secret.ts). */
+/** The caller that the headers name. They are trusted: nobody but the gateway reaches this program (gateway-secret.ts). */
 export function callerOf({ headers }: WithHeaders) {
   const single = (name: string) => {
     const value = headers[name]
@@ -40,7 +40,7 @@ export function requireUser(request: WithHeaders): string {
 }
 
 /**
- * The id of the calling user; throws 401 without one, 403 without the scope. The gateway requires the scope too, but money
+ * The id of the calling user; throws 401 without a user, 403 without the scope. The gateway requires the scope too, but money
  * must not depend on a row of its configuration.
  */
 export function requireUserWith(request: WithHeaders, scope: string): string {
@@ -68,13 +68,13 @@ export const USERS_ADMIN = 'users:admin'
 export const PROFILE_WRITE = 'profile:write'
 
 /**
- * Admits users to their own record, in person or by an application with `profile:write`, and holders of `users:admin` to
- * every one. Throws 401 without a principal and 403 to all others, whether or not the record exists: ids cannot be probed.
+ * Lets users reach their own record, in person or through an application with `profile:write`. Holders of `users:admin`
+ * reach every record. Everybody else gets 403 (401 without a principal), whether or not the record exists.
  */
 export function requireRecord(request: WithHeaders, userId: string): void {
   requirePrincipal(request)
   const { subject, client, scopes, session, method } = callerOf(request)
-  // Sessions that a password opened have a UUID, grants do not, and for OAuth tokens the gateway names a client.
+  // The id of a password's session is a UUID; that of a grant is not. For OAuth tokens the gateway names a client.
   const inPerson = method === 'bearer' && client === undefined && session !== undefined && isId(session)
   const mayOwn = subject === userId && (inPerson || scopes.has(PROFILE_WRITE))
   if (!mayOwn && !scopes.has(USERS_ADMIN)) throw new Problem('forbidden')

@@ -6,7 +6,7 @@ const GIBIBYTE = 1024 * MEBIBYTE
 /** The settings of the backend process. URLs have no slash at their end. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
-/** Reads the settings from environment variables, or gives a line for every fault. None holds a password. */
+/** Reads the settings from environment variables, or gives a line for every fault. No line holds a password. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const settings = readSettings(variables, faults)
@@ -31,11 +31,11 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables, 'PUBLIC_URL', faults) ?? 'http://localhost:8080',
-    /** Where clients present their certificates, when that is another address. */
+    /** The URL at which clients present certificates, when it is not `publicUrl`. */
     mtlsUrl: readPublicUrl(variables, 'PUBLIC_MTLS_URL', faults),
     /** Adds the demo users and the demo OAuth clients. */
     demo: readDemo(variables, faults),
-    /** A file with OAuth clients, beside the demo's, if any. */
+    /** A file with OAuth clients. With `demo`, the demo clients come in addition. */
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
     /** The age at which a signing key is replaced. */
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
@@ -45,7 +45,7 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
   }
 }
 
-/** The address to listen at. Beyond loopback the gateway must prove itself: others could claim to be any caller. */
+/** The address to listen at. Beyond loopback the gateway must prove itself, or others could claim to be any caller. */
 function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
   const host = variables.BACKEND_HOST || '127.0.0.1'
   const isLoopback = host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
@@ -59,7 +59,7 @@ function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {
   if (!text) return undefined
-  // Without the value, which contains a password.
+  // The fault does not show the value, which contains a password.
   if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
     faults.push('DATABASE_URL must be a URL of the form postgres://user:password@host:port/database')
   }
@@ -95,7 +95,7 @@ function readDemo({ BACKEND_DEMO, NODE_ENV }: NodeJS.ProcessEnv, faults: string[
   }
   if (BACKEND_DEMO === 'true' && isProduction) {
     faults.push(
-      'BACKEND_DEMO is true and NODE_ENV is production: users with a known password are refused there',
+      'BACKEND_DEMO is true and NODE_ENV is production: users with a known password are refused in production',
     )
   }
   return BACKEND_DEMO === 'true'

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { Problem } from './problems.ts'
 import type { App } from './services.ts'
 
-/** The rule by which the gateway reads the file, too. */
+/** The form of the secret. The gateway requires the same form of its file. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
 /** Paths for probes. */
 const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz', '/readyz'])
@@ -26,7 +26,7 @@ export function requireGateway(app: App, secret: string): void {
   app.addHook('onRequest', async ({ headers, routeOptions }) => {
     if (OPEN_TO_ALL.has(routeOptions.url ?? '')) return
     const given = headers['x-gateway-secret']
-    // Digests, because the comparison takes constant time only for equal lengths.
+    // Digests are compared, because timingSafeEqual needs equal lengths.
     if (typeof given !== 'string' || !timingSafeEqual(digest(given), expected)) {
       throw new Problem('gateway_required')
     }

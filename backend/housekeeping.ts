@@ -19,7 +19,7 @@ export async function earlierTime(database: Queryable, now: Date): Promise<Date>
   return row?.at ?? now
 }
 
-/** Rows of a table that may be deleted, by the parameters of the condition. */
+/** A table, the condition of its rows that may be deleted, and the parameters of the condition. */
 type Expired = readonly [table: string, where: string, values: readonly Date[], stepRows?: number]
 
 function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
@@ -53,7 +53,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   ]
 }
 
-/** Deletes expired rows in small steps, in one backend at a time. @returns false: the rest was left to another one */
+/** Deletes expired rows in small steps, in one backend at a time. @returns false when another backend is at it */
 export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
   for (const expired of expiredAt(now, webhooksKeptMs)) {
     let deleted: number | undefined
@@ -65,13 +65,13 @@ export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 *
   return true
 }
 
-/** @returns how many were deleted; `undefined` while another backend does it */
+/** @returns how many rows were deleted; `undefined` while another backend deletes */
 function deleteSome(
   database: Database,
   [table, where, values, stepRows = STEP_ROWS]: Expired,
 ): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
-    // Reads whole tables. SERIALIZABLE would make concurrent transfers and sign-ins start again.
+    // The statement reads whole tables: SERIALIZABLE would make concurrent transfers and sign-ins start again.
     await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
     // One lock per schema, because a database may hold several installations.
     const [lock] = await transaction.query<{ taken: boolean }>(

@@ -45,7 +45,7 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  // Before the wait for the database, so that a faulty file is reported at once.
+  // The file is read before the wait for the database, so that a faulty one is reported at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
   const { upkeep, ...prepared } = await whenAvailable(() => prepare(settings), {
@@ -74,7 +74,7 @@ async function start(settings: Environment): Promise<void> {
   process.send?.('ready', () => {})
 }
 
-/** Opens the database and brings it up to date. It may be repeated after a failure. */
+/** Opens the database and brings it up to date. A failed call may be repeated. */
 async function prepare(settings: Environment) {
   const { dataDirectory, demo, keyRotationDays, oauthClientsFile: file } = settings
   const database = await openDatabase(settings, (fault) =>
@@ -100,11 +100,11 @@ async function prepare(settings: Environment) {
   }
 }
 
-/** Closes an embedded database that every local user can read, and says so. */
+/** Takes other local users the access to the embedded database, and logs it when they had any. */
 function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)
-    logger.warn({ directory }, 'others can read the database, and their rights cannot be taken')
+    logger.warn({ directory }, 'others can read the database, and their rights cannot be taken away')
   if (exposedUntil(directory) === undefined) return
   logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
 }
@@ -114,7 +114,7 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
   const { database, dataDirectory } = upkeep
   const logged = (what: string, work: () => Promise<unknown>) => () => {
     work().catch((fault: unknown) => {
-      // A stop closes the database under it.
+      // A stop closes the database while the work runs.
       if (!stop.aborted) logger.error({ err: fault }, `${what} failed`)
     })
   }
@@ -133,7 +133,7 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
   ]
 }
 
-/** Aborts on SIGTERM, SIGINT, or the end of the process that started this one, also while we wait for the database. */
+/** A signal that aborts on SIGTERM, SIGINT or the end of the parent process, also while we wait for the database. */
 function listenForStop(): AbortSignal {
   const abort = new AbortController()
   const ask = (reason: string) => {

@@ -44,7 +44,7 @@ const PROBLEMS = {
   too_many_attempts: [429, 'Too many attempts. Try again later.'],
   too_many_webhooks: [
     429,
-    'No more webhooks of this sender can be kept at this moment. Send it again later.',
+    'No more webhooks of this sender can be kept at this moment. Send this one again later.',
   ],
   headers_too_large: [431, 'The header section is larger than what is accepted here.'],
   internal: [
@@ -85,7 +85,7 @@ export class Problem extends Error {
     this.code = code
     this.status = status
     this.errors = options.errors
-    // RFC 9110 section 15.5.2: a 401 carries at least one challenge. Section 10.2.3: when to come back.
+    // A 401 needs a challenge (RFC 9110 section 15.5.2). A 503 says when to come back (section 10.2.3).
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
     // No Retry-After for an unknown outcome: a client that obeys it could do the work twice.
@@ -114,10 +114,10 @@ export function problemBody(problem: Problem, requestId: string): string {
   })
 }
 
-/** The codes of the gateway in front, by status: callers see one API. */
+/** The problem codes of the gateway by status. Callers see gateway and backend as one API. */
 const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = gatewayProblems
 
-/** Registered once with the app; the responses of all routes refer to it. */
+/** The schema of a problem. The app registers it once; the responses of all routes refer to it. */
 export const ProblemSchema = Type.Object(
   {
     type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
@@ -140,7 +140,7 @@ export const ProblemSchema = Type.Object(
   { $id: 'Problem', description: 'A problem (RFC 9457).' },
 )
 
-/** Problems that every request may get: not acceptable, too many, or temporarily unavailable. */
+/** Statuses that every request may get. */
 const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 
 /** The response schemas for the problems of one route, besides those of every route. */

@@ -56,7 +56,7 @@ export async function addUser(
 /** Omitted fields stay as they are. */
 interface UserChange {
   readonly name?: string | undefined
-  /** As the record shows it; several users may give the same one. */
+  /** The address that the record shows. Several users may have the same one. */
   readonly email?: string | undefined
   /** The address to sign in with; unique. */
   readonly signInEmail?: string | undefined
@@ -96,14 +96,14 @@ export async function changeUser(
   try {
     return await database.transaction(change)
   } catch (fault) {
-    // The address: no other column that is changed here is unique.
+    // It is the address: no other column that is changed here is unique.
     if (sqlState(fault) === UNIQUE_VIOLATION) return 'email_taken'
     throw fault
   }
 }
 
 /**
- * Erases the personal data of a user, closes the account and ends every session. Row and ledger stay. @returns the sessions
+ * Erases the personal data of a user, closes the account and ends every session. The row and the ledger stay. @returns the sessions
  * whose access tokens may still be valid; `undefined` for an unknown user
  */
 export function deleteUser(

@@ -5,14 +5,14 @@ import { type FieldFault, invalidField } from './problems.ts'
 
 const OPTIONS = {
   allErrors: true,
-  // The error then holds the schema it comes from, whose description says what was wanted.
+  // An error then contains its schema, and the description of the schema says what was wanted.
   verbose: true,
   strict: true,
   strictTypes: false,
   strictRequired: false,
-  // It would take a tenth of a start. A test validates the schemas in the document of the API.
+  // Validation would take a tenth of a start. A test validates the schemas in the document of the API.
   validateSchema: false,
-  // Ours: the field to name when a choice between fields fails.
+  // Our own keyword: the field to name when a choice between fields fails.
   keywords: ['choiceOf'],
 } satisfies Options
 
@@ -33,7 +33,7 @@ export const compileSchema: FastifySchemaCompiler<unknown> = ({ schema, httpPart
   return ajv.compile(schema as object)
 }
 
-/** Bounds the response, whatever the request has. */
+/** The bounds of a response with faults, however many faults the request has. */
 const MAX_FAULTS = 20
 const MAX_FIELD_CHARACTERS = 100
 
@@ -54,7 +54,7 @@ function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that only repeats that of a part, a condition or a choice between shapes. */
+/** True for a fault that only repeats the fault of a part, a condition or a choice between shapes. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],
@@ -106,7 +106,7 @@ export function readJsonBodies(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error')
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, text, done) => {
-    // It calls back before it returns.
+    // `parse` calls back before it returns.
     parse(request, text, (fault, body) => {
       const repeated = fault === null ? repeatedMember(text) : undefined
       if (repeated === undefined) done(fault, body)

@@ -18,8 +18,8 @@ export interface Transaction extends Queryable {
  */
 export interface Database extends Queryable {
   /**
-   * Runs `work` in one SERIALIZABLE transaction; when it throws, nothing of it stays. After a serialisation failure or a
-   * deadlock it runs again, at most {@link MAX_ATTEMPTS} times, so it must have no effect outside the transaction.
+   * Runs `work` in one SERIALIZABLE transaction, and stores nothing when `work` throws. After a serialisation failure or a
+   * deadlock `work` runs again, {@link MAX_ATTEMPTS} times in all, so it must have no effect outside the transaction.
    */
   transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Resolves when the database responds, also while every connection is in use. */
@@ -41,12 +41,12 @@ export const MAX_ATTEMPTS = 20
 const BACKOFF_STEP_MS = 4
 const BACKOFF_CAP_MS = 150
 
-/** Every attempt failed because of concurrent ones, or there was no time or connection. Nothing was changed. */
+/** Concurrent transactions made every attempt fail, or a statement took too long, or no connection was free. Nothing changed. */
 export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
 }
 
-/** The database cannot be reached, or broke off: whether the running statement took effect is unknown. */
+/** The database cannot be reached, or the connection broke. It is unknown whether the running statement took effect. */
 export class DatabaseUnavailableError extends Error {
   override name = 'DatabaseUnavailableError'
 
@@ -57,7 +57,7 @@ export class DatabaseUnavailableError extends Error {
   }
 }
 
-/** The answer to COMMIT was lost: to repeat the work may do it twice. */
+/** The response to COMMIT was lost. If the work is repeated, it may happen twice. */
 export class OutcomeUnknownError extends DatabaseUnavailableError {
   override name = 'OutcomeUnknownError'
 }

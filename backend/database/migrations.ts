@@ -16,7 +16,7 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the schema to the newest version, each missing step in one transaction with the row that records it. Returns the names
+ * Brings the schema to the newest version. One transaction holds each missing step and the row that records it. Returns the names
  * of the steps that ran. Throws when the database has an unknown step: an older program must not write to a newer schema.
  */
 export async function migrate(database: Database): Promise<string[]> {
@@ -36,7 +36,7 @@ export async function migrate(database: Database): Promise<string[]> {
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {
-      // Inserted first: of two programs that start together the second waits here, and then finds the step done.
+      // The row is inserted first: when two programs start together, the second waits here and then finds the step done.
       const inserted = await transaction.query(
         'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
         [name],

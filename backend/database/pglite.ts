@@ -10,10 +10,10 @@ import {
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
-/** OID of int8, read as bigint, as in postgres.ts: a number would lose cents above 2^53. */
+/** The OID of int8, which is read as a bigint, as in postgres.ts: a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
-/** The size of the buffers. The default is 128 MB for one connection, filled at each start. */
+/** The size of the buffers. The default, 128 MB, is filled at each start and too much for one connection. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 
 /** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError when another process has it open */
@@ -54,7 +54,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
   return engine
 }
 
-/** One connection: transactions queue, so none may wait for another, or for a query outside itself. */
+/** A database on one connection. Transactions queue, so none may wait for another one or for a query outside itself. */
 function databaseOn(engine: PGlite, unlock: () => void): Database {
   const queryBy =
     (runner: PGliteInterface | PGliteTransaction): Queryable['query'] =>
@@ -89,7 +89,7 @@ export class DirectoryInUseError extends Error {
 /**
  * Takes the directory for this process. @returns the function that releases it @throws DirectoryInUseError when it is taken
  *
- * The lock is SQLite's, because Node has none: a lock of the kernel ends with the process, and works between containers.
+ * SQLite takes the lock, because Node has no file locks. A lock of the kernel ends with the process and works between containers.
  */
 export function lockDirectory(directory: string): () => void {
   const path = join(directory, 'lock')

@@ -21,11 +21,11 @@ const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
 /** After this the pool closes a connection that nobody uses. */
 const IDLE_MS = 10_000
-/** Longest wait in a queue. After it the first in the queue counts as hanging. */
+/** The longest wait in a queue. After this time the first in the queue counts as hanging. */
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Settings by which the server ends sessions of a backend that hangs or is gone: they hold locks. Keepalives in seconds. */
+/** Makes the server end the sessions of a backend that hangs or is gone: they hold locks. In ms, keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -34,12 +34,12 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
   tcp_keepalives_count: 3,
 }
 
-/** The key of a queue's lock. It has the schema, because a database may hold several installations. */
+/** The key of a queue's lock. It contains the schema, because a database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 /**
  * Opens a pool to a PostgreSQL server and tests it. @throws DatabaseUnavailableError when the server is not there yet, and the
- * driver's error when it refuses (password, name of the database)
+ * driver's error when the server refuses the password or the name of the database
  */
 export async function openPostgres(options: {
   /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
@@ -76,7 +76,7 @@ export async function openPostgres(options: {
   return {
     query: queryBy(pool),
     transaction: (work, { queueBy = [] } = {}) => {
-      // In one order everywhere, so that no two wait for each other.
+      // Queues are taken in one order everywhere, so that no two transactions wait for each other.
       const queues = [...new Set(queueBy)].sort()
       return retrySerialization(() => attempt(pool, work, queues, queueTimeoutMs))
     },
@@ -108,7 +108,7 @@ async function attempt<T>(
   // Without a listener, a connection that breaks between two statements would end the process.
   client.on('error', onFault)
   try {
-    // Before the transaction, whose snapshot must be younger than the commits that it waited for.
+    // The queue comes before BEGIN: the snapshot must be younger than the commits that were waited for.
     for (const queue of queues) await queueUp(query, queue, queueTimeoutMs)
     await query('BEGIN ISOLATION LEVEL SERIALIZABLE')
     const result = await work({ query, script: async (sql) => void (await translated(client.query(sql))) })
@@ -128,7 +128,7 @@ async function attempt<T>(
   }
 }
 
-/** Waits for its turn, but at most `timeoutMs`, in case the first in the queue hangs. Going on early only costs attempts. */
+/** Waits in the queue, but at most `timeoutMs`, because the first in it may hang. To go on early only costs more attempts. */
 async function queueUp(query: Queryable['query'], queue: string, timeoutMs: number): Promise<void> {
   const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
   await query(wait, [queue, String(timeoutMs)]).catch((fault: unknown) => {
@@ -160,7 +160,7 @@ async function translated<T>(call: Promise<T>): Promise<T> {
 /** SQLSTATEs of a server that cannot work now: connection, resources, stopping or starting, system error, standby. */
 const UNAVAILABLE = /^(?:08|53|57P|58)|^25006$/
 const STATEMENT_TIMEOUT = '57014'
-/** The pool's message when no connection became free in time. It has no code. */
+/** The message of the pool's error when no connection became free in time. That error has no code. */
 const POOL_IS_FULL = 'timeout exceeded when trying to connect'
 
 /** Classifies an error of the driver for callers. An error of the statement itself stays as it is. */
@@ -175,6 +175,6 @@ export function postgresFault(fault: unknown): unknown {
   if (fault instanceof TypeError || fault instanceof RangeError) return fault
   if (fault instanceof Error && fault.message === POOL_IS_FULL)
     return new DatabaseBusyError('every connection is in use', { cause: fault })
-  // No response of the server: a socket failed or a timeout passed. Or the pool was closed, by a stop.
+  // The server did not respond (a socket failed, a timeout passed), or a stop closed the pool.
   return new DatabaseUnavailableError(fault)
 }

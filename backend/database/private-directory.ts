@@ -1,7 +1,7 @@
 import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker file. Its time is the end of the exposure; it exists until all earlier keys are replaced. */
+/** A marker file. Until its time, others could read the keys. It exists until all those keys are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
@@ -25,7 +25,7 @@ export function endExposure(directory: string): boolean {
   return true
 }
 
-/** When others could last read the keys that are still to be replaced; undefined when there are none. */
+/** The time until which others could read keys that are still to be replaced; undefined when there are none. */
 export function exposedUntil(directory: string): Date | undefined {
   return statSync(join(directory, MARKER), { throwIfNoEntry: false })?.mtime
 }

@@ -12,7 +12,7 @@ export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>
 
 function prefixOf(address: string): string {
   if (!isIPv6(address)) return address
-  // A URL has them in one form: hexadecimal, without leading zeros.
+  // A URL writes IPv6 addresses in one form: hexadecimal, without leading zeros.
   const { hostname } = new URL(`http://[${address.split('%', 1)[0]}]`)
   const [front = [], back = []] = hostname
     .slice(1, -1)

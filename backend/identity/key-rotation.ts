@@ -12,7 +12,7 @@ export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 /** An old key stays published for this long: the life of a token, and 5 minutes for clocks that differ. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
-/** How often a process checks for keys of another one, and whether a rotation is due. */
+/** How often a process looks for keys of another process, and checks whether a rotation is due. */
 export const LOOK_EVERY_MS = 30_000
 /** How often a process looks for a request to rotate. */
 export const ASKED_EVERY_MS = 1000
@@ -20,7 +20,7 @@ export const ASKED_EVERY_MS = 1000
 /** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
 
-/** The file by which `keys:rotate` asks the backend, the only process that can have an embedded database open. */
+/** The file by which `keys:rotate` asks the backend: only one process can have an embedded database open. */
 const REQUEST_FILE = 'rotate-keys.request'
 
 /** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
@@ -29,8 +29,8 @@ export type Rotation =
   | { readonly outcome: 'early' }
 
 /**
- * Starts a rotation: a new key is published at once, signs after {@link PUBLISHED_AHEAD_MS}, and the one it follows is
- * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. When several start together, one succeeds.
+ * Starts a rotation. A new key is published at once and signs after {@link PUBLISHED_AHEAD_MS}. The key before it is dropped
+ * {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. When several start a rotation, one succeeds.
  *
  * @param olderThanMs starts it only when the newest key is older
  */
@@ -66,7 +66,7 @@ export interface KeyUpkeep {
   readonly clock: () => Date
   readonly logger: FastifyBaseLogger
   readonly dataDirectory: string
-  /** Rotated when the newest key is older than this. */
+  /** A rotation is due when the newest key is older than this. */
   readonly rotateAfterMs: number
 }
 
@@ -80,17 +80,17 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const rotation = await rotateSigningKeys(database, { now, olderThanMs: isAsked ? undefined : maxAgeMs })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
-  // A pending key may have been exposed too: the marker stays, and the next check starts another rotation.
+  // A pending key may have been exposed too: the marker stays, and a later check starts another rotation.
   if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }
 
-/** Asks the process that has the database in `dataDirectory` open for a rotation. */
+/** Asks for a rotation. The process that has the database in `dataDirectory` open starts it. */
 export function askForRotation(dataDirectory: string): void {
   writeFileSync(join(dataDirectory, REQUEST_FILE), '')
 }
 
-/** True until the process that has the database in `dataDirectory` open has rotated. */
+/** True until the request of {@link askForRotation} is handled. */
 export function isRotationAsked(dataDirectory: string): boolean {
   return existsSync(join(dataDirectory, REQUEST_FILE))
 }

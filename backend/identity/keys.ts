@@ -77,7 +77,7 @@ export class SigningKeys {
     return { keys }
   }
 
-  /** Reads what another process, or the command, has added since. */
+  /** Reads the keys again: another process, or `keys:rotate`, may have added one. */
   async refresh(): Promise<void> {
     this.#keys = (await readKeys(this.#database, this.#clock())).map(load)
   }
@@ -90,7 +90,7 @@ export class SigningKeys {
   }
 }
 
-/** `null` is without end. */
+/** True when `end` is later than `now`. `null` means no end. */
 function isBefore(now: Date, end: Date | null): boolean {
   return end === null || end > now
 }
@@ -102,7 +102,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key from the future counts too: a program whose clock is ahead made it, and both must sign with the same.
+  // A key from the future counts too: a program whose clock is ahead made it, and both must sign with the same key.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known
@@ -114,7 +114,7 @@ async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
   })
 }
 
-/** Latest first. */
+/** The keys that are still published, latest first. */
 function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
   return database.query<KeyRow>(
     `SELECT kid, algorithm, public_jwk AS "publicJwk", private_jwk AS "privateJwk", signs_from AS "signsFrom",

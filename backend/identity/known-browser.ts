@@ -9,7 +9,7 @@ export const KNOWN_BROWSER_COOKIE = 'known_browser'
 
 export const KNOWN_BROWSER_SECONDS = 180 * 24 * 60 * 60
 
-/** A new cookie value for the address that has just signed in. */
+/** A new cookie value for the e-mail address that has just signed in. */
 export function markBrowser(secret: Buffer, email: string): string {
   const id = randomBytes(16).toString('base64url')
   return `${id}.${sign(secret, id, email)}`

@@ -11,11 +11,11 @@ const LANES = 1
 const SALT_BYTES = 16
 const HASH_BYTES = 32
 
-/** Derivations at a time, and how many may wait. Each takes one of the four threads of Node's pool, and 19 MiB. */
+/** How many derivations run at a time, and how many may wait. Each takes one of the four threads of Node's pool, and 19 MiB. */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
-/** Compared when there is no user or no password. */
+/** The hash that is compared when there is no user or no password. */
 const NOBODY = phc(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 let running = 0
@@ -30,7 +30,7 @@ export async function hashPassword(password: string): Promise<string> {
   )
 }
 
-/** True when the password belongs to the stored PHC string. Without one it is false after the same time. */
+/** True when the password belongs to the stored PHC string. Without a stored one it is false, after the same time. */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
   const derived = await deriveBounded(password, parameters)

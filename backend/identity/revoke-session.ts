@@ -8,7 +8,7 @@ const MAX_NAMED = 200
 
 /**
  * Writes {@link REVOKE_SESSION} as one comma-separated field: many fields could make the gateway refuse the head. Sessions that
- * do not fit, and those of a response that the gateway no longer waits for, go into its next responses.
+ * do not fit go into the next responses; so do those of a response that the gateway no longer waits for.
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []

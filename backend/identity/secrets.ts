@@ -3,7 +3,7 @@ import type { Database, Queryable } from '../database/database.ts'
 
 const SECRET_BYTES = 32
 
-/** Secrets that all processes of one database share. Whoever can read it has the signing keys anyway. */
+/** Secrets that all processes of one database share. Whoever can read the database has the signing keys anyway. */
 export interface ServerSecrets {
   /** Nonces of DPoP (RFC 9449 section 8) are derived from it; 32 bytes. */
   readonly dpopNonce: Buffer

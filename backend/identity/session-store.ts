@@ -45,7 +45,7 @@ export function openSession(
 
 /**
  * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`. There is no grace
- * period for a lost response: a thief would not be noticed in it.
+ * period for a lost response: during it a thief would not be noticed.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const tokenHash = sha256(token)

@@ -6,13 +6,13 @@ import { ALGORITHM, type SigningKeys } from './keys.ts'
 /** How long an access token is accepted. */
 export const ACCESS_TOKEN_SECONDS = 600
 
-/** How far the gateway's clock may be behind, and the time between recording and signing a token. */
+/** Covers a clock of the gateway that is behind, and the time between recording and signing a token. */
 export const CLOCK_TOLERANCE_MS = 60_000
 
 /** `client_id` of tokens that were issued for a password, without an OAuth client. RFC 9068 requires the claim. */
 export const SESSION_CLIENT = 'session'
 
-/** RFC 9068 section 2.1. */
+/** The `typ` of an access token (RFC 9068 section 2.1). */
 const TYPE = 'at+jwt'
 
 export type Role = 'user' | 'operator'
@@ -31,7 +31,7 @@ export interface TokenSubject {
   readonly role: Role
 }
 
-/** The URL of the issuer (`iss`; the audience is that plus `/api`), the keys that it needs, and the time. */
+/** The URL of the issuer (`iss`; with `/api` it is the audience), the keys that a function needs, and the time. */
 interface Issuer<Keys extends 'current' | 'published'> {
   readonly publicUrl: string
   readonly keys: Pick<SigningKeys, Keys>
@@ -82,7 +82,7 @@ export function verifyAccessToken(
       clockTimestamp: secondsOf(clock()),
       complete: true,
     })
-    // What the library does not look at: the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
+    // The library does not check these: the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
     if (header.typ !== TYPE || header.crit !== undefined) return undefined
     return typeof payload === 'object' && payload.exp !== undefined ? payload : undefined
   } catch {

@@ -10,7 +10,7 @@ const MAX_DELAY_SECONDS = 15 * 60
 /** Failed attempts are forgotten this long after the last one. */
 export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 
-/** An origin is known for an account for this long after a sign-in from there. */
+/** After a sign-in, an account knows the origin for this long. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
 /** `go`: an attempt may be made now. `wait`: not before `retryAfterSeconds` have passed. */
@@ -64,7 +64,7 @@ export async function noteSuccess(database: Database, key: string, now: Date): P
   )
 }
 
-/** Takes back the attempt that was admitted at `now`. The wait stays where another was admitted after it. */
+/** Takes back the attempt that was admitted at `now`. The wait stays when a later attempt was admitted meanwhile. */
 export async function takeBackAttempt(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
     `UPDATE sign_in_attempts
@@ -107,7 +107,7 @@ export async function admitStranger(database: Database, account: string, now: Da
   return admitted === undefined ? strangersWait(database, account, now) : { outcome: 'go' }
 }
 
-/** The answer that a stranger would get now; it counts none. */
+/** The answer that a stranger would get now. Nothing is counted. */
 export async function strangersWait(database: Database, account: string, now: Date): Promise<Admission> {
   const [row] = await database.query<{ next_at: Date }>(
     'SELECT next_at FROM sign_in_attempts WHERE key = $1',

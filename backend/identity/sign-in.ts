@@ -16,7 +16,7 @@ interface PasswordAttempt {
   readonly password: string
   /** From where it comes (attempt-origin.ts). */
   readonly origin: string
-  /** A browser in which this address signed in before: it has a throttle of its own (known-browser.ts). */
+  /** The id of a browser in which this e-mail address signed in before: it has its own throttle (known-browser.ts). */
   readonly knownBrowser?: string | undefined
 }
 
@@ -64,7 +64,7 @@ async function checkPassword(
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
   const passwordHash = user?.passwordHash ?? undefined
   const matches = await verifyPassword(password, passwordHash).catch(async (unchecked: unknown) => {
-    // `now` is that of the admission.
+    // The attempt was admitted at `now`.
     await takeBackAttempt(database, guess.key, now)
     if (guess.stranger) await takeBackStranger(database, guess.account)
     throw unchecked
@@ -97,8 +97,8 @@ export async function guessAt(
 }
 
 /**
- * Counts by account and origin, so that guessing delays only those who share the origin, and all strangers together. When
- * strangers have to wait, nothing is counted.
+ * Counts by account and origin, so that guessing delays only those who share the origin. All strangers are also counted
+ * together; when they have to wait, nothing is counted.
  */
 export async function admitGuess(
   database: Database,

@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { Role } from './session-tokens.ts'
 
-/** The form in which addresses are compared, without letter case. */
+/** The form in which e-mail addresses are compared: in lower case. */
 export function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }
@@ -11,7 +11,7 @@ export type Credentials = {
   readonly id: string
   readonly role: Role
   readonly passwordHash: string | null
-  /** Names the sign-ins that a guess is counted with. */
+  /** The account under which guesses are counted, as at sign-in. */
   readonly emailKey: string
 }
 

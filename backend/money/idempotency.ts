@@ -36,7 +36,7 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
 const inFlight = new Set<string>()
 
 /**
- * Responds to the request once. `work` runs in one transaction with the row that keeps its response: a crash leaves both or
+ * Does the work of a keyed request once. `work` runs in one transaction with the row that keeps its response: a crash leaves both or
  * neither. Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
  */
 export async function respondOnce(
@@ -47,7 +47,7 @@ export async function respondOnce(
   },
 ): Promise<{ readonly response: StoredResponse; readonly replayed: boolean }> {
   const mark = [request.caller, request.path, request.key].join('\0')
-  // The embedded database runs one transaction at a time: without this the second would wait instead of failing.
+  // The embedded database runs one transaction at a time: without this set a second request would wait instead of failing.
   if (inFlight.has(mark)) throw new Problem('idempotency_key_in_flight')
   inFlight.add(mark)
   const { caller, path, key, fingerprint } = request

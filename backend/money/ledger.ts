@@ -84,7 +84,7 @@ type TransferRefusal =
   | 'currency_mismatch'
   | 'insufficient_funds'
 
-/** Moves money from the account of the user, or returns why not, with nothing changed. No account goes below zero. */
+/** Moves money from the account of the user, or changes nothing and returns why. No account goes below zero. */
 export async function transfer(
   transaction: Queryable,
   { userId, ...order }: TransferOrder,

@@ -1,6 +1,6 @@
 import currencies from './iso-4217.json' with { type: 'json' }
 
-/* Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. */
+/* Inside, money is a bigint of minor units (cents for EUR); outside, it is a decimal string. */
 
 /** A currency or fund of ISO 4217. `minorUnits` is null where the standard has none ("N.A.": metals, test codes …). */
 interface Currency {
@@ -14,7 +14,7 @@ export const CURRENCIES: readonly Currency[] = currencies
 
 const decimals = new Map(CURRENCIES.map(({ code, minorUnits }) => [code, minorUnits ?? 0]))
 
-/** The decimals of an amount in the currency with this alphabetic code, in capitals. */
+/** The number of decimals in the currency with this alphabetic code (in capitals). */
 export function decimalsOf(code: string): number {
   return decimals.get(code) ?? 0
 }
@@ -30,7 +30,7 @@ export function amountPattern(decimals: number): string {
   return `^(${whole}(\\.[0-9]{1,${decimals}})?|0\\.(${fractions.join('|')}))$`
 }
 
-/** The minor units of a decimal string of the form of {@link amountPattern}; `undefined` when it has more than `minorUnits` decimals. */
+/** The minor units of a string that matches {@link amountPattern}; `undefined` when it has more than `minorUnits` decimals. */
 export function toMinor(amount: string, minorUnits: number): bigint | undefined {
   const [whole = '', fraction = ''] = amount.split('.')
   if (fraction.length > minorUnits) return undefined

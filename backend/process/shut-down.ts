@@ -3,7 +3,7 @@ import { setTimeout as after } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { App } from '../services.ts'
 
-/** Together less than the 10 s after which Docker kills. */
+/** The two deadlines of a stop. Together they are shorter than the 10 s after which Docker kills the process. */
 const DRAIN_MS = 7_000
 const CLOSE_MS = 2_000
 const LOOK_EVERY_MS = 100
@@ -32,7 +32,7 @@ function closesWithin(ms: number, part: Closable): Promise<boolean> {
 
 /**
  * Lets `close()` of the app end moments after its last response. Node itself closes only the connections that are idle when
- * it begins. To be called before other hooks are added, so that it sees every request.
+ * `close()` begins. Call this before other hooks are added, so that it sees every request.
  */
 export function closeConnections(app: App): void {
   const open = new Set<ServerResponse>()
@@ -43,7 +43,7 @@ export function closeConnections(app: App): void {
   })
   let timer: NodeJS.Timeout | undefined
   app.addHook('preClose', async () => {
-    // The gateway must not send its next request on them.
+    // The gateway must not send its next request on these connections.
     for (const response of open) if (!response.headersSent) response.setHeader('connection', 'close')
     timer = setInterval(() => {
       if (open.size === 0) app.server.closeAllConnections()

@@ -9,14 +9,14 @@ export function mayPass(fault: unknown): fault is Error {
   return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
 
-/** Repeats `work` until there is a database: after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
+/** Repeats `work` until the database is there, after 250 ms at first and 5 s at last. Any other fault is thrown at once. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
   {
     onWait,
     signal,
   }: {
-    /** Called after each attempt without a database, or with one that is too busy, with the time until the next. */
+    /** Called after each failed attempt, with the time until the next one. */
     readonly onWait: (fault: Error, retryMs: number) => void
     /** Ends the waiting; then the last error is thrown. */
     readonly signal: AbortSignal

@@ -9,7 +9,7 @@ const BalanceResponse = Type.Object(
   {
     accountId: Type.String({ format: 'uuid' }),
     currency: Type.String({ examples: ['EUR'] }),
-    balance: Type.String({ description: 'Booked.', examples: ['1000.00'] }),
+    balance: Type.String({ description: 'The booked amount.', examples: ['1000.00'] }),
     available: Type.String({
       description: 'What a transfer may use; there are no holds.',
       examples: ['1000.00'],

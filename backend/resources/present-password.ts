@@ -16,9 +16,9 @@ export const CurrentPassword = Type.String({
 })
 
 /**
- * Guards a change of the user `id` for which a stolen token must not suffice. @returns the hash of the present password when the
- * caller changes itself; `undefined` when it changes another user. Throws 403 without the password and for a wrong one, 429
- * after too many of them.
+ * Guards a change of the user `id`: a stolen token must not suffice for it. @returns the hash of the present password when the
+ * caller changes itself; `undefined` when it changes another user. Throws 403 for a missing or wrong password, 429 after too
+ * many wrong ones.
  */
 export async function requirePresentPassword(
   { database, clock }: Services,

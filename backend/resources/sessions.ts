@@ -57,9 +57,9 @@ function registerLogin(app: App, services: Services): void {
     operationId: 'login',
     summary: 'Log in with e-mail address and password',
     description:
-      'After five wrong passwords in a row for an address, from where the caller is, each further attempt has to ' +
-      'wait, at first a second, at most 15 minutes; the sign-in page of OAuth counts the same attempts. Places from ' +
-      'which nobody signed in to the account in the last 30 days share 100 attempts and one more each five minutes.',
+      'After five wrong passwords in a row for one e-mail address from one place, each further attempt has to wait: ' +
+      'one second at first, 15 minutes at most. The sign-in page of OAuth counts the same attempts. Places from ' +
+      'which nobody signed in to the account in the last 30 days share 100 attempts, and one more each five minutes.',
     tags: ['session'],
     body: LoginBody,
     response: { 200: TokenResponse, ...problemResponses(401, 413, 415) },
@@ -80,7 +80,7 @@ function registerRefresh(app: App, services: Services): void {
     summary: 'Exchange a refresh token for new tokens',
     description:
       'Each refresh token is good once. Presenting it again, even at the same moment, revokes its session: ' +
-      'somebody may have stolen it. There is no time of grace for a response that was lost; log in again then.',
+      'somebody may have stolen it. There is no grace period: when a response was lost, log in again.',
     tags: ['session'],
     body: RefreshBody,
     response: { 200: TokenResponse, ...problemResponses(401, 413, 415) },
@@ -109,8 +109,8 @@ function registerLogout(app: App, { database, clock }: Services): void {
     response: {
       204: Type.Null({
         description:
-          'The tokens of the session are refused from now on. For a token that an OAuth client got, all that the ' +
-          'user allowed it in that consent ends.',
+          'The tokens of the session are refused from now on. If an OAuth client got the token, all tokens of that ' +
+          'consent are refused.',
       }),
       ...problemResponses(401, 403, 413, 415),
     },

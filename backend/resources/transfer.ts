@@ -9,7 +9,7 @@ import type { App, Services } from '../services.ts'
 
 const PATH = '/api/transfer'
 
-/** Some codes of ISO 4217 are of metals, funds and tests, which have no amounts. */
+/** The currencies that have amounts. Some codes of ISO 4217 have none, such as those of metals and tests. */
 const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
   minorUnits === null ? [] : [{ code, minorUnits }],
 )
@@ -137,7 +137,7 @@ function readOrder({ toAccountId, amount, currency, reference }: Static<typeof T
   return { toAccountId: toAccountId.toLowerCase(), amountMinor, currency, reference }
 }
 
-/** Equal for orders with the same meaning, however they are written (`12.5` is `12.50`). */
+/** A text that is equal for orders with the same meaning, however they are written (`12.5` is `12.50`). */
 function fingerprint({ toAccountId, amountMinor, currency, reference }: Order): string {
   return JSON.stringify([toAccountId, amountMinor.toString(), currency, reference ?? null])
 }

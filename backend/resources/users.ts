@@ -80,9 +80,9 @@ const UserPath = Type.Object({
 
 const WHO_MAY =
   `Users reach their own record, from a session or through an application with ${PROFILE_WRITE}; holders of ` +
-  `${USERS_ADMIN} every one. For any other id the response is 403, whether or not there is such a user.`
+  `${USERS_ADMIN} reach every record. For any other id the response is 403, whether or not there is such a user.`
 
-const PRESENT_PASSWORD = 'Users who do this to themselves give currentPassword.'
+const PRESENT_PASSWORD = 'Users who do this to their own record must send currentPassword.'
 
 /** GET and POST /api/users; GET, PUT, PATCH and DELETE /api/users/{id}. */
 export function registerUsers(app: App, services: Services): void {
@@ -105,7 +105,7 @@ const ListQuery = Type.Object(
 )
 
 function registerList(app: App, { database }: Services): void {
-  const description = 'One page. Link names the next one, when there is one.'
+  const description = 'One page of users. The Link header names the next page, if there is one.'
   const schema = {
     operationId: 'listUsers',
     summary: 'List users, oldest first',
@@ -176,9 +176,9 @@ function registerChange(
     operationId: method === 'PUT' ? 'replaceUser' : 'changeUser',
     summary,
     description:
-      'A new password ends every other session of the user and what applications were granted. For a change of ' +
+      'A new password ends every other session of the user and every other grant to applications. About a new ' +
       `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
-      `wrote last: nobody else has confirmed the new one. ${WHO_MAY}`,
+      `wrote last, because nobody has confirmed the new one. ${WHO_MAY}`,
     tags: ['users'],
     security: [{ bearer: [] }],
     params: UserPath,

@@ -13,7 +13,7 @@ const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of $
 /** Records of checks are kept for five years after the business with the customer (Directive (EU) 2015/849, article 40). */
 export const VERIFICATIONS_KEPT_MS = 5 * 366 * 24 * 60 * 60 * 1000
 
-/** Three lines need 140 bytes. */
+/** The longest body, three lines, needs about 110 bytes. */
 const BODY_LIMIT_BYTES = 4096
 
 const VerifyBody = Type.Object(
@@ -55,7 +55,7 @@ const VerifyResponse = Type.Object(
       optionalData: Type.Boolean({ description: 'Its check digit agrees, where it has one (TD3).' }),
       composite: Type.Boolean({ description: 'The check digit over the fields together agrees.' }),
       notExpired: Type.Boolean({ description: 'The last valid day (UTC) is today or later.' }),
-      nameMatches: Type.Boolean({ description: 'The holder is called as the user who asks.' }),
+      nameMatches: Type.Boolean({ description: 'The holder has the name of the user who asks.' }),
     }),
   },
   { description: 'The result. Nothing of the document is kept.' },

@@ -22,8 +22,8 @@ const schema = {
   description:
     'Signed by Standard Webhooks 1.0; the gateway checks key, signature, time and replay. The body is kept as it came, ' +
     'whatever its media type. The same webhook-id of one caller and source is kept once: a repetition is accepted ' +
-    'again, with Idempotency-Replayed: true, and changes nothing. It is kept for 30 days, and of one caller at most 1 GiB ' +
-    'at a time (429), unless the operator says otherwise.',
+    'again, with Idempotency-Replayed: true, and changes nothing. A webhook is kept for 30 days. If 1 GiB ' +
+    'of one caller is kept already, the response is 429. The operator can change both numbers.',
   tags: ['webhooks'],
   security: [{ webhook: [] }],
   params: WebhookPath,
@@ -38,7 +38,7 @@ const schema = {
   consumes: ['application/json', 'application/octet-stream'],
   body: Type.Unsafe<unknown>({ description: 'Up to 1 MiB.' }),
   response: {
-    202: Type.Null({ description: 'Kept, now or before.' }),
+    202: Type.Null({ description: 'The webhook is stored, now or by an earlier request.' }),
     ...problemResponses(401, 409, 413, 415),
   },
 }

@@ -1,7 +1,7 @@
 /** How far from today an expiry date may lie; no document is valid for longer. */
 const EXPIRY_WINDOW_YEARS = 50
 
-/** True when a date of birth `YYMMDD`, with `<<` for unknown parts, is a day in the past. */
+/** True when a date of birth `YYMMDD` can be a day up to `today`. `<<` stands for an unknown part, which may be anything. */
 export function isBirthDate(text: string, today: Date): boolean {
   if (text === '<<<<<<') return true
   const year = Number(text.slice(0, 2))

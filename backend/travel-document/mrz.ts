@@ -48,7 +48,7 @@ interface Fields {
   readonly compositeDigit: string
 }
 
-/** Part 5 and 6: A, C or I, and no V after it (visas). */
+/** The document code of a card (parts 5 and 6): A, C or I, and then no V, which means a visa. */
 const CARD = /^[ACI][A-UW-Z<]$/
 
 const TD1: Layout = {
@@ -141,7 +141,7 @@ function isDocumentNumberValid({ number: field, numberDigit: digit, longNumber }
   if (digit !== '<' || longNumber === undefined) return agrees(field, digit)
   const [rest = ''] = longNumber.split('<')
   const number = rest.slice(0, -1)
-  // The text does not say whether the filler is counted, and issuers differ.
+  // The standard does not say whether the filler is counted, and issuers differ.
   return (
     number !== '' && (agrees(field + number, rest.slice(-1)) || agrees(`${field}<${number}`, rest.slice(-1)))
   )

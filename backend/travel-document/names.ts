@@ -1,6 +1,6 @@
 /* ICAO Doc 9303 part 3 section 6 (transliteration) and part 4 section 4.2.3 (truncation). */
 
-/** Letters that section 6, table A, does not spell as their base letter alone, with every spelling that it recommends. */
+/** Letters that section 6, table A, spells in another way than by their base letter, with all spellings that it recommends. */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
   Å: ['AA', 'A'],
@@ -28,7 +28,7 @@ type Word = readonly (readonly string[])[]
 
 /**
  * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The family name,
- * first or last, must be complete; of the given names the first is required. Names that were cut off match as far as they go.
+ * first or last, must be complete; of the given names the first is required. Names that are cut off match by their first letters.
  */
 export function nameMatches(name: string, names: string): boolean {
   const words = wordsOf(name)
@@ -93,7 +93,7 @@ function spellings(letter: string): readonly string[] {
   return /^[A-Z]+$/.test(base) ? [base] : []
 }
 
-/** True when a spelling of the word equals the printed name, or begins with it when that may be cut. */
+/** True when a spelling of the word equals the printed name, or begins with it when the printed name may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
   // The positions in the printed name that the letters so far can reach.
   let reached = new Set([0])
@@ -102,7 +102,7 @@ function spells(word: Word, printed: string, isCut: boolean): boolean {
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // Also at the end of the printed name.
+        // This is also true at the end of the printed name.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

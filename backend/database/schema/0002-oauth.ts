@@ -1,6 +1,6 @@
 /** Artifacts of the authorization server, the throttle of sign-ins, secrets that instances share, and webhooks. */
 export const oauthSchema = `
--- Codes, tokens, grants, sign-ins under way: one row each, found by the SHA-256 of the id, which is never stored.
+-- Codes, tokens, grants, sign-ins under way: one row each, found by the SHA-256 of the id. The id is never stored.
 CREATE TABLE oauth_artifacts (
   model text NOT NULL,
   id_hash text NOT NULL,

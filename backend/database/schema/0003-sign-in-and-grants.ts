@@ -1,10 +1,10 @@
 /** When an origin last signed in, for the throttle, and until when a grant's tokens are in force. */
 export const signInAndGrantsSchema = `
--- When somebody last signed in from there.
+-- When an attempt with this key last succeeded.
 ALTER TABLE sign_in_attempts ADD COLUMN succeeded_at timestamptz;
 
--- Of a grant: the end of the access token that was issued last. Access tokens themselves are not stored.
+-- Of a grant: when its last access token expires. Access tokens themselves are not stored.
 ALTER TABLE oauth_artifacts ADD COLUMN tokens_until timestamptz;
--- What was issued before this was known.
+-- The tokens of earlier grants expire within 10 minutes.
 UPDATE oauth_artifacts SET tokens_until = now() + interval '10 minutes' WHERE model = 'Grant';
 `

@@ -24,14 +24,14 @@ export async function findAccount(database: Queryable, id: string): Promise<User
 const PREFIX = 'pwd:'
 
 /**
- * The `amr` (RFC 8176) that oidc-provider keeps of a sign-in. The second entry names the password, so that sign-ins by an old one
- * are worth nothing. No token has it.
+ * The `amr` (RFC 8176) that oidc-provider keeps for a sign-in. The second entry is a digest that names the password: after a
+ * change of the password, older sign-ins do not count. No token contains the `amr`.
  */
 export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]
 }
 
-/** True when the proved password is not the one of `passwordHash`, or the user has none. */
+/** True when the user signed in with another password than that of `passwordHash`, or has no password. */
 export function isOfOldPassword(methods: readonly string[], passwordHash: string | null): boolean {
   return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
 }

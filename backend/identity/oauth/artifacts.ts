@@ -6,7 +6,7 @@ import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
 import { changeAtEnd, UsedTwice } from './provider-database.ts'
 
-/** Kinds with text that anybody can send: `state`, `nonce` and other parameters. */
+/** Kinds of artifacts with text that anybody can send: `state`, `nonce` and other parameters. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'PushedAuthorizationRequest',
   'Interaction',
@@ -14,7 +14,7 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
 
-/** Kinds that end when their user gets another password. */
+/** Kinds of artifacts that end when their user gets another password. */
 const ENDS_WITH_PASSWORD: ReadonlySet<string> = new Set(['Session', 'Interaction'])
 
 type ArtifactRow = {
@@ -60,7 +60,7 @@ export function artifactStore(model: string, database: Database): Adapter {
         new Date(now + expiresInSeconds * 1000),
         new Date(now),
       ]
-      // A proof stays used when the request is refused.
+      // A proof counts as used even when the request is refused.
       const condition = model === 'ReplayDetection' ? 'answered' : 'issued'
       await changeAtEnd(database, condition, (transaction) => upsertRow(transaction, row))
     },

@@ -41,7 +41,7 @@ export function readIssuers(listed: unknown): readonly X509Certificate[] | undef
   }
 }
 
-/** True when one of the client's authorities has issued the certificate, whose time and revocation the gateway has checked. */
+/** True when a listed authority issued the certificate, or none is listed. The gateway has checked its time and revocation. */
 export function isIssuedByOneOf(listed: unknown, certificate: X509Certificate): boolean {
   if (listed === undefined) return true
   const issuers = readIssuers(listed) ?? []

@@ -23,7 +23,7 @@ export async function loadClients({
   readonly demo: boolean
   /** Where the key of the demo client `bank-portal` is kept for whoever tries it. */
   readonly dataDirectory: string
-  /** Gives all backends on it the same key of `bank-portal`. */
+  /** All backends on this database get the same key of `bank-portal`. */
   readonly database: Queryable
 }): Promise<ClientMetadata[]> {
   const registered = file === undefined ? [] : await readClients(file)
@@ -93,7 +93,7 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
 }
 
-/** @returns JSON; undefined without the file */
+/** The key as JSON; undefined when there is no file. */
 async function readKey(file: string): Promise<string | undefined> {
   try {
     return JSON.stringify(JSON.parse(await readFile(file, 'utf8')))

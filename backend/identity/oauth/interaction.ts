@@ -34,10 +34,10 @@ interface Turn {
 type Step = (turn: Turn) => Promise<FastifyReply>
 
 /**
- * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due. The form with the
- * password is posted to /api/login (sign-in-form.ts), the others below the page.
+ * The pages on which a person signs in and consents. GET /oauth/interaction shows the page that is due. Its forms are posted
+ * to paths below it, but the form with the password to /api/login (sign-in-form.ts).
  *
- * A form is accepted from our own page only: its id must be that in the browser's cookie, which is HttpOnly and SameSite=Lax,
+ * A form is accepted from our own page only: its id must equal the one in the browser's cookie (HttpOnly, SameSite=Lax),
  * and the browser must not say that another site sent it.
  */
 export async function registerInteraction(
@@ -58,7 +58,7 @@ export async function registerInteraction(
     const schema = { hide: true }
     scope.get(INTERACTION_PATH, { schema }, by(showDue))
     scope.post(SIGN_IN_FORM_PATH, { schema, constraints: { body: 'form' } }, (request, reply) => {
-      // A form from elsewhere is an API request with the wrong media type.
+      // A form without an id is an API request with the wrong media type.
       if (!(request.body instanceof URLSearchParams && request.body.has('id')))
         throw new Problem('unsupported_media_type')
       return by(signInStep)(request, reply)
@@ -92,7 +92,7 @@ async function inTurn(
   return step({ request, reply, services, provider, details, client, asked, form })
 }
 
-/** Fetch Metadata and RFC 6454 section 7: browsers name the origin of a form, other programs do not. */
+/** True when the browser says that another site sent the form (Fetch Metadata, RFC 6454 section 7). Other programs say nothing. */
 function isCrossSite({ headers }: FastifyRequest, issuer: string): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin') return true
@@ -180,7 +180,7 @@ function waitText(seconds: number): string {
   return `Try again in ${Math.ceil(seconds / 60)} minutes.`
 }
 
-/** Each consent makes one grant, which ends as a whole and alone. */
+/** Makes one grant for each consent. Its tokens end together, and no other grant ends with it. */
 async function consentStep(turn: Turn): Promise<FastifyReply> {
   const { services, provider, details, client } = turn
   const account = await signedIn(turn)
@@ -191,7 +191,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const granted = [...protocol, ...api]
   grant.addOIDCScope(granted.join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // Scopes that the user cannot grant are rejected, or they would be asked for again and again.
+  // Scopes that the user cannot grant are rejected, or the provider would ask for them again and again.
   const asked = scopesOf(details)
   const refused = ALL_SCOPES.filter((one) => asked.includes(one) && !granted.includes(one)).join(' ')
   if (refused !== '') {
@@ -199,7 +199,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
     grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
-  // The sign-in has ended: nothing refers to the grant, which would be kept for a year.
+  // When the sign-in has ended, nothing refers to the grant, but it would be kept for a year.
   if (returnTo === undefined) await grant.destroy()
   return leave(turn, returnTo)
 }

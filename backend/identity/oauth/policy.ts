@@ -10,7 +10,7 @@ const DAY_SECONDS = 24 * 60 * 60
 const REFRESH_SECONDS = 30 * DAY_SECONDS
 /** A browser stays signed in for this long after its last visit. */
 const BROWSER_SECONDS = 30 * 60
-/** From the first page to the last. */
+/** The time for a sign-in, from its first page to its last. */
 export const INTERACTION_SECONDS = 15 * 60
 
 /** The cookie that names the sign-in under way in a browser. */
@@ -97,20 +97,20 @@ export function policyConfiguration(): Configuration {
 }
 
 /**
- * RFC 9700 section 4.14.2: a refresh token of a public client is good once. FAPI 2.0 section 5.3.2.1 advises against rotating
- * those of confidential clients, which are useless without a key or certificate.
+ * True for a public client, whose refresh token is good once (RFC 9700 section 4.14.2). FAPI 2.0 section 5.3.2.1 advises not to
+ * rotate the tokens of confidential clients: they are useless without a key or certificate.
  */
 function mustRotate(client: Client | undefined): boolean {
   return client?.clientAuthMethod === 'none'
 }
 
-/** A refresh token that is never replaced lasts as long as the grant. */
+/** The life of a refresh token. One that is never replaced lasts as long as its grant. */
 function refreshSeconds({ oidc }: KoaContextWithOIDC, _token: unknown, client: Client): number {
   const grant = oidc.entities.Grant
   return mustRotate(client) || grant === undefined ? REFRESH_SECONDS : Math.max(1, grant.remainingTTL)
 }
 
-/** FAPI 2.0 section 5.3.2.1: the audience of an assertion is the issuer, as one text. @throws InvalidClientAuth */
+/** Checks that `aud` is the issuer, as one text (FAPI 2.0 section 5.3.2.1), and that `exp` is near. @throws InvalidClientAuth */
 async function checkAssertion(
   { oidc }: KoaContextWithOIDC,
   { aud, exp }: Record<string, unknown>,

@@ -22,8 +22,8 @@ const POST_PATHS = [
 ]
 
 /**
- * The policy of oidc-provider's pages. The provider adds a hash to script-src, beside which 'none' is not allowed: the hash of
- * the empty script takes its place.
+ * The policy of oidc-provider's pages. The provider adds a hash to script-src. 'none' is not allowed beside a hash, so the
+ * hash of the empty script stands there instead.
  */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
@@ -39,8 +39,8 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has. But the htu of a proof, which clients send with POST only, names the
-    // address that it was sent to (RFC 9449 section 4.2).
+    // The issuer has one name, whatever Host the request has. But the htu of a DPoP proof names the address that the proof was
+    // sent to (RFC 9449 section 4.2). Clients send proofs with POST only.
     const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
     const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)

@@ -16,7 +16,7 @@ const RETRY_AFTER = '1'
 export function providerDatabase(database: Database): Database {
   return {
     ...database,
-    // A statement that deletes a grant can meet a transaction that locks its rows in another order (40P01).
+    // A statement that deletes a grant can meet a transaction that locks the same rows in another order (40P01).
     query: (sql, values) =>
       retrySerialization(() => database.query<never>(sql, values)).catch(toProviderFault),
     transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
@@ -38,7 +38,7 @@ function toProviderFault(fault: unknown): never {
 /** Something that a request changes in the database. */
 type Change = (database: Queryable) => Promise<void>
 
-/** `issued`: only when the request got its tokens. `answered`: also when it is refused, but not when it fails. */
+/** When a change is stored. `issued`: if the request got its tokens. `answered`: also if it was refused, but not if it failed. */
 type Condition = 'issued' | 'answered'
 
 class RequestChanges {
@@ -48,7 +48,7 @@ class RequestChanges {
 
 const underWay = new AsyncLocalStorage<RequestChanges>()
 
-/** Makes a change at the end of a request of {@link storeTogether}, else at once. */
+/** Makes a change at the end of the request, if {@link storeTogether} handles that request; else at once. */
 export async function changeAtEnd(database: Queryable, condition: Condition, change: Change): Promise<void> {
   const request = underWay.getStore()
   if (request === undefined) await change(database)
@@ -74,7 +74,7 @@ export class UsedTwice extends errors.InvalidGrant {
 
 /**
  * Stores the changes of a request to one of these paths in one transaction, before the response is sent. By itself oidc-provider
- * stores them step by step: a client that repeats a request that failed half-way (503) would look like a thief.
+ * stores them one by one. If such a request failed half-way (503), a client that repeats it would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time
  */
@@ -112,7 +112,7 @@ async function store(
   const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
   if (due.length > 0)
     await database.transaction(async (transaction) => {
-      // Each change looks at the row that it locks. In SERIALIZABLE, requests for one grant would make each other start again.
+      // READ COMMITTED is enough: each change checks the row that it locks. SERIALIZABLE would make requests for one grant collide.
       await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
       for (const { change } of due) await change(transaction)
     })

@@ -4,7 +4,7 @@ import { SCOPES_OF_ROLE } from '../session-tokens.ts'
 /** The scopes besides those of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
 const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 
-/** The scopes of a client that names none. */
+/** The scopes that every user holds. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
 /** All scopes of the API. No role holds `profile:write`: a session needs no scope for its user's record. Everybody may grant it. */
@@ -12,7 +12,7 @@ const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PR
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]
 
-/** The default `scope` of a client: what every user holds. */
+/** The `scope` of a client that names none. */
 export const DEFAULT_CLIENT_SCOPE = [...PROTOCOL_SCOPES, ...USER_SCOPES].join(' ')
 
 /** The scopes of the API among `requested` that a user of this role may grant. */

@@ -24,7 +24,7 @@ import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from '
 /** Where users sign in and consent; the forms are posted to paths below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
-/** The authorization server. oidc-provider takes its keys when it is made, so each request asks for the present instance. */
+/** The authorization server. An instance of oidc-provider keeps the keys of its start, so each request asks for the present one. */
 export interface AuthorizationServer {
   instance(): Provider
 }
@@ -135,7 +135,7 @@ function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
   )
 }
 
-/** Records the token and makes its `sid`, by which the gateway revokes it: the id of its grant. */
+/** Records the token. @returns its `sid`, by which the gateway revokes it: the id of its grant */
 async function sessionClaim(database: Database, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
   // The provider reads the system clock too.

@@ -20,7 +20,7 @@ const TITLE = 'Countersign demo API'
 const DESCRIPTION = `The API behind the gateway. Every error is \`application/problem+json\` (RFC 9457) with a stable
 \`code\`; a 400 names each field. Amounts are decimal strings.
 
-Beside what an operation lists, the gateway refuses what is no good HTTP: 408, 413, 414, 417 and 431.`
+Every operation may also get a status by which the gateway refuses faulty HTTP: 408, 413, 414, 417 or 431.`
 
 /** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
 export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
@@ -83,7 +83,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
         },
       ],
     },
-    // Whatever its own address is, the page calls the origin that it came from.
+    // The page calls the origin that it was loaded from, whatever the public URL is.
     transformSpecification: (document) => ({ ...document, servers: undefined }),
     uiConfig: {
       layout: 'BaseLayout',

@@ -42,7 +42,7 @@ interface PageParts {
   readonly title: string
   readonly issuer: string
   readonly body: Html
-  /** A further target that `form-action` allows: browsers apply it to the redirect after a form, too. */
+  /** A further target that `form-action` allows, because browsers also check the redirect that follows a form. */
   readonly leadsTo?: string | undefined
 }
 
@@ -103,7 +103,7 @@ export function signInPage(
   { email = '', problem }: { readonly email?: string; readonly problem?: string | undefined } = {},
 ): Page {
   const invalid = problem === undefined ? undefined : html` aria-invalid="true" aria-describedby="problem"`
-  // The first empty field.
+  // The first empty field gets the focus.
   const [first, second] = email === '' ? [html` autofocus`, undefined] : [undefined, html` autofocus`]
   return page({
     title: problem === undefined ? 'Sign in' : 'Error: sign in',

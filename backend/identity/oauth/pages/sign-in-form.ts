@@ -22,7 +22,7 @@ export const byBody: ConstraintStrategy = {
     headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() === FORM ? 'form' : undefined,
 }
 
-/** A cookie that is sent only with that form; a `Set-Cookie` value (RFC 6265 section 4.1). */
+/** The `Set-Cookie` value (RFC 6265 section 4.1) of a cookie that browsers send only with the sign-in form. */
 export function signInCookie(
   publicUrl: string,
   cookie: { readonly name: string; readonly value: string; readonly seconds: number },
