@@ -5,7 +5,7 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { newRequestId } from '../edge/rules/request-id.ts'
 import { createServer } from '../edge/syntax/status-codes.ts'
 
-/** Most connections. `connectionRoom` leaves open files for them. */
+/** The most connections at once. `connectionRoom` leaves open files for them. */
 const MAX_CONNECTIONS = 100
 /** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100
@@ -122,8 +122,8 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i
 const CHALLENGE = 'Bearer realm="countersign admin"'
 
 /**
- * Refuses requests of web pages that operators visit: they come under another name (DNS rebinding), or say where they come from
- * (Origin, Sec-Fetch-Site). There are no cookies, so no such request carries a credential.
+ * Refuses requests that a web page sends when an operator visits it. Such requests use another name (DNS rebinding), or say which
+ * site they come from (Origin, Sec-Fetch-Site). There are no cookies, so no such request carries a credential.
  */
 export class AdminGuard {
   readonly #names: ReadonlySet<string>
@@ -173,7 +173,7 @@ function digestOf(token: string): Buffer {
   return createHash('sha256').update(token).digest()
 }
 
-/** True for a request of another web page. Browsers cannot leave these headers out. */
+/** True for a request of another web page. A page cannot keep its browser from sending these headers. */
 function isForeign(headers: IncomingMessage['headers']): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return true

@@ -7,7 +7,7 @@ import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
 import { type Limits, writtenLimits } from '../limits/table/limit-table.ts'
 
-/** A part that is read from files, and again when they change. Tokens are never shown. */
+/** A part of the configuration that is read again when its files change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
 
 export interface PartInForce {
@@ -26,7 +26,7 @@ interface LastReload {
   readonly result: 'success' | 'failure'
   readonly changed: boolean
   readonly faults: readonly string[]
-  /** Keys whose values in gateway.json come into force when the gateway is started again. */
+  /** Keys of gateway.json whose new values need a restart of the gateway. */
   readonly needsRestart: readonly string[]
 }
 

@@ -1,4 +1,4 @@
-/** A label value. Never taken from a request, because every value is kept for ever. */
+/** A label value. It is never taken from a request, because every value is kept for ever. */
 type LabelValue = string | number
 export type Labels = readonly string[]
 type Values<Names extends Labels> = { readonly [At in keyof Names]: LabelValue }
@@ -31,8 +31,8 @@ interface Described<Names extends Labels> {
 }
 
 /**
- * A metric that a prom-client registry can expose once it is used. There is one cell per set of label values, in nested maps:
- * faster than prom-client's own metrics, which build and hash an object of labels at every call.
+ * A metric that a prom-client registry can expose. It has one cell per set of label values, in nested maps. That is faster than
+ * prom-client's own metrics, which build and hash an object of labels at every call.
  */
 abstract class Family<Names extends Labels, Cell> {
   abstract readonly type: 'counter' | 'gauge' | 'histogram'
@@ -98,7 +98,7 @@ abstract class Family<Names extends Labels, Cell> {
 }
 
 abstract class NumberFamily<Names extends Labels> extends Family<Names, { value: number }> {
-  /** Asks `source` at each scrape, for a number or for label values with their number. Called once. */
+  /** Makes each scrape ask `source` for a number, or for label values with their number. To be called once. */
   read(source: () => number | Iterable<Reading<Names>>): void {
     this.source = () => {
       const found = source()
@@ -180,7 +180,7 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
     return at
   }
 
-  /** Asks `source` at each scrape. Called once, for a histogram without labels. */
+  /** Makes each scrape ask `source`. To be called once, for a histogram without labels. */
   read(source: () => Spread): void {
     this.source = () => [{ labels: {}, cell: source() }]
   }

@@ -8,13 +8,13 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 /** Every metric: name, type, help text, buckets, labels. Names and labels are part of the public contract. */
 const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
-    'Bytes that others were seen to add to the audit trail or to take from it; 1 for a change that keeps the size.',
+    'Bytes that others added to the audit trail or took from it; a change that keeps the size counts 1.',
   ),
   gateway_audit_last_seal_timestamp_seconds: gauge(
     'When the last checkpoint of this run was made; 0: none yet.',
   ),
   gateway_audit_records_pending: gauge(
-    'Records that are not yet where the durability promises them: in the file, or on the disk.',
+    'Records that are not yet in the file, or on the disk, as the durability promises.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
   gateway_audit_seal_faults_total: counter('Times that sealing failed and is tried again.'),
@@ -28,7 +28,7 @@ const METRICS = {
   gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
   gateway_audit_unshipped_segments: gauge('Closed segments of the audit trail that are not shipped yet.'),
-  gateway_audit_stamp_failures_total: counter('How often no time stamp could be had.'),
+  gateway_audit_stamp_failures_total: counter('How often no time stamp was obtained.'),
   gateway_audit_stamp_interval_seconds: gauge('Value of audit.stamps.every.'),
   gateway_audit_stamp_lag_seconds: gauge(
     'For how long there has been a checkpoint without a time stamp; 0: there is none.',
@@ -56,7 +56,7 @@ const METRICS = {
     'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
     'task',
   ),
-  gateway_auth_decisions_total: counter('Credentials looked at.', 'method', 'outcome'),
+  gateway_auth_decisions_total: counter('Credentials checked.', 'method', 'outcome'),
   gateway_responses_unsigned_total: counter(
     'Responses that were not signed, though their route asks for it: too long, or no key for their client.',
     'route',
@@ -77,14 +77,14 @@ const METRICS = {
   ),
   gateway_config_reloads_total: counter('Configuration files read.', 'file', 'result'),
   gateway_event_loop_active_seconds_total: counter(
-    'Time that the event loop was not waiting; a gateway is at its limit when it grows by 1 each second.',
+    'Time that the event loop was not waiting; a gateway is at its limit when this grows by 1 each second.',
   ),
   gateway_event_loop_lag_seconds: histogram(
     'How late a timer fires that is due four times a second; other events wait about as long.',
     LOOP_LAG_SECONDS,
   ),
   gateway_grpc_calls_total: counter(
-    'Calls of gRPC closed; `code` is the number of their status.',
+    'Calls of gRPC that ended; `code` is the number of their status.',
     'route',
     'code',
   ),
@@ -111,7 +111,7 @@ const METRICS = {
     'Bytes of idempotency keys and responses in the data directory; above 1 GiB only statuses are kept.',
   ),
   gateway_idempotency_total: counter(
-    'Requests of rows with `idempotency`, by what their key came to.',
+    'Requests of rows with `idempotency`, by the outcome of their key.',
     'route',
     'outcome',
   ),
@@ -129,7 +129,7 @@ const METRICS = {
     'limit',
     'decision',
   ),
-  gateway_ready: gauge('1 when /readyz is green.'),
+  gateway_ready: gauge('1 when /readyz returns 200.'),
   gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
     'About how many requests were sent ahead and never begun, because their client left.',
@@ -156,14 +156,14 @@ const METRICS = {
     'store',
   ),
   gateway_store_write_errors_total: counter(
-    'Faults of what is kept in the data directory, and of connections to the shared store.',
+    'Faults of files in the data directory, and of connections to the shared store.',
     'store',
   ),
   gateway_tls_certificate_expiry_timestamp_seconds: gauge(
     'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
-    'When the first client authority, or the newest revocation list of one, expires: its clients are refused then.',
+    'Earliest time at which a client authority, or its newest revocation list, expires: its clients are refused then.',
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
@@ -191,7 +191,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of the response. A request that is sent again counts from its first attempt, for the upstream of its last.',
+    'Time from sending a request upstream to the head of the response. A request that is sent again counts from its first attempt, under the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),

@@ -10,7 +10,7 @@ interface Described {
   readonly labels: Labels
 }
 
-/** docs/reference/metrics.md, with its lists of metrics as they are now; what stands above them is written by hand. */
+/** docs/reference/metrics.md with new lists of metrics. The text above the lists is written by hand, and stays. */
 export async function metricsDocument(): Promise<string> {
   const [byHand] = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8').split(
     '## The gateway',
@@ -20,7 +20,7 @@ export async function metricsDocument(): Promise<string> {
       ? { ...family, help: `${family.help} Buckets: ${family.bounds.join(' ')}.` }
       : family,
   )
-  return `${byHand}## The gateway\n\n${listOf(gateway)}\n## The process\n\nThose of [prom-client](https://github.com/siimon/prom-client).\n\n${listOf(await ofProcess())}`
+  return `${byHand}## The gateway\n\n${listOf(gateway)}\n## The process\n\nFrom [prom-client](https://github.com/siimon/prom-client).\n\n${listOf(await ofProcess())}`
 }
 
 async function ofProcess(): Promise<Described[]> {

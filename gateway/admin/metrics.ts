@@ -56,7 +56,7 @@ const REMOVED = [
   'nodejs_eventloop_lag_seconds',
   ...['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((of) => `nodejs_eventloop_lag_${of}_seconds`),
 ]
-/** Longest delay of a timer. The library observes even metrics that we remove; only the interval can be set. */
+/** Longest delay of a timer. The library goes on observing metrics that we remove; only its interval can be set. */
 const NEVER_MS = 2 ** 31 - 1
 
 /** The library's metrics of the process and of Node.js. */

@@ -30,7 +30,7 @@ interface Share {
   readonly of: 'decisions' | 'credentials' | 'answers'
   readonly isBad: (outcome: string) => boolean
   readonly isCounted: (outcome: string) => boolean
-  /** The bounds of its rule. */
+  /** The bounds of the alert's rule. */
   readonly above: { readonly share: number; readonly perSecond: number }
   readonly says: string
   readonly what: string
@@ -82,8 +82,8 @@ export const RESTARTED_MINUTES = 15
 export const UNKNOWN_MINUTES = 15
 
 /**
- * Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before its effects.
- * `%` is the label of a series.
+ * The alerts of config/prometheus/countersign.rules.yml that need no earlier samples. The worst come first, and a cause before
+ * its effects. `%` is the label of a series.
  */
 export const CONDITIONS: readonly Condition[] = [
   rule('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
@@ -123,7 +123,7 @@ export const CONDITIONS: readonly Condition[] = [
 
 /** The worst first. */
 const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket', 'notice']
-/** Alerts by the code of the refusal. For other codes that end with `_unavailable` it is CountersignAuthenticationUnavailable. */
+/** Alerts by the code of the refusal. Other codes that end with `_unavailable` belong to CountersignAuthenticationUnavailable. */
 const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   audit_unavailable: 'AuditNotWritten',
   upstream_unavailable: 'BreakerOpen',
@@ -142,7 +142,7 @@ const MOST_NAMED = 3
 interface Look {
   readonly metrics: Metrics
   readonly totals: Totals
-  /** About a minute ago. */
+  /** The totals of about a minute ago. */
   readonly past: Totals
   readonly routes: readonly (Pick<Route, 'path'> & {
     readonly screening?: { readonly maintenance?: Pick<Maintenance, 'refusal'> | undefined } | undefined
@@ -154,7 +154,7 @@ export class Attention {
   #seen: ReadonlyMap<string, Seen> = new Map()
   /** Time of the first look. */
   #startedMs: number | undefined
-  /** Requests by route that got 409 `idempotency_unknown`, and when there was last a new one. */
+  /** Requests by route that got 409 `idempotency_unknown`, and when the newest one was seen. */
   readonly #unknown = new Map<string, { readonly count: number; readonly atMs: number }>()
 
   look(look: Look): readonly AttentionLine[] {
@@ -202,11 +202,11 @@ export class Attention {
 type Found = Omit<AttentionLine, 'sinceMs' | 'endedMs'> & {
   readonly key: string
   readonly sinceMs?: number
-  /** How often it happened since the start, when the line is about what happened lately. */
+  /** How often it happened since the start, when the line is about counted events. */
   readonly count?: number
   /** True when the line of its cause is shown instead. */
   readonly isTold?: boolean
-  /** The text when it is over. */
+  /** The text once the condition is over. */
   readonly past?: string
 }
 
@@ -216,7 +216,7 @@ interface Seen {
   readonly sinceMs: number
   /** When it happened last. */
   readonly lastMs: number
-  /** True when its cause was told at that time. */
+  /** True when the line of its cause was shown at that time. */
   readonly isExplained: boolean | undefined
 }
 
@@ -231,7 +231,7 @@ function seenNow({ count, isTold, sinceMs }: Found, before: Seen | undefined, at
   }
 }
 
-/** Makes the line. It is over when its cause is over, or when nothing was counted for a while; then it wakes nobody. */
+/** Makes the line. A line is over when its cause is over, or when nothing was counted for a while. Then it is only a ticket. */
 function lineOf({ key, count, isTold, past, ...line }: Found, seen: Seen, atMs: number): AttentionLine {
   const { sinceMs, lastMs } = seen
   if (seen.isExplained !== true && atMs - lastMs < QUIET_MS) return { ...line, sinceMs }
@@ -252,7 +252,7 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
     const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
     for (const { values, value } of bad) {
       const series = [metric, ...values].join(' ')
-      // The worse of two bounds is told.
+      // When two bounds are passed, only the worse is shown.
       if (told.has(series)) continue
       told.add(series)
       const text = says.replace('%', () => values.join(' '))
@@ -277,7 +277,7 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
     const bad = sumOf(isBad)
     const part = bad / sumOf(isCounted)
     if (bad <= above.perSecond || part <= above.share) continue
-    // Who is throttled had wrong credentials before: they are the cause.
+    // Throttled callers had wrong credentials before: those are the cause.
     const rank = ({ outcome, rate }: (typeof rates)[number]) => (outcome === 'throttled' ? 0 : rate)
     const [worst] = rates
       .filter(({ outcome, rate }) => isBad(outcome) && rate > 0)
@@ -308,7 +308,7 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-/** Tells of refusals of the last minute, and whether the alert of their cause is told already. */
+/** Finds the refusals of the last minute. `isTold` is true when `told` has the alert of their cause already. */
 function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
   for (const [code, count] of totals.refusals) {
     const lately = count - (past.refusals.get(code) ?? 0)
@@ -330,7 +330,7 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
   }
 }
 
-/** Tells of routes closed for maintenance, which is no error, and wakes nobody. */
+/** Finds the routes that are closed for maintenance. That is a notice, not an error. */
 function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const closed = routes.filter(({ screening }) => screening?.maintenance !== undefined)
   if (closed.length === 0) return
@@ -344,7 +344,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Tells of requests that get 5xx, whoever causes it. 501 and routes closed for maintenance do not count. */
+/** Finds whether requests get 5xx, from whomever. 501 and routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

@@ -35,7 +35,7 @@ export class ConsoleFeed {
   readonly #past: Totals[] = []
   #last: Totals | undefined
   readonly #attention = new Attention()
-  /** Only while a console is open, because it keeps the callers that it has looked at. */
+  /** Set only while a console is open, because it keeps the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
 
@@ -91,7 +91,7 @@ export class ConsoleFeed {
     this.#last = totals
   }
 
-  /** Drops what was kept when the clock was set back: a plot goes forward only. */
+  /** Drops all earlier moments after the clock was set back: a plot goes forward only. */
   #beginAnew(): void {
     this.#history.length = 0
     this.#past.length = 0

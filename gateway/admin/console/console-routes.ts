@@ -45,7 +45,7 @@ const OWN = [
   'words.js',
 ] as const
 
-/** The console: its page at `/`, the runbook, what they load, and `/events`, which tells what happens. */
+/** The routes of the console: its page at `/`, the runbook, the files that these load, and the stream `/events`. */
 export function consoleRoutes(
   feed: ConsoleFeed,
   guard: AdminGuard,

@@ -8,7 +8,7 @@ import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type { AttentionLine, CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
 
-/** Most rows of a table: those that an operator has to see. */
+/** The most rows of a table. The rows that an operator has to see come first. */
 const MAX_ROWS = 50
 const MAX_FAULTS = 5
 
@@ -25,18 +25,18 @@ interface Look {
   readonly sources: ConsoleSources
   readonly callers: NearestCallers
   readonly totals: Totals
-  /** About a minute ago. */
+  /** The totals of about a minute ago. */
   readonly past: Totals
   readonly attention: readonly AttentionLine[]
 }
 
 interface View extends Look {
   readonly metrics: Metrics
-  /** Per second, since `past`. */
+  /** The growth per second since `past`. */
   readonly rate: (before: number | undefined, after: number | undefined) => number
 }
 
-/** Everything but the plots. A metric that is not in use is left out. */
+/** The state that the console shows beside the plots. A metric that is not in use is left out. */
 export function consoleState(look: Look): ConsoleState {
   const { sources, totals, past, attention } = look
   const { metrics } = sources
@@ -151,7 +151,7 @@ function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idemp
 
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-/** Upstreams by group, the default first. An upstream in two groups stands in both, with the worse of its states. */
+/** Upstreams by group, the default first. An upstream in two groups stands in both, with the worse of its two states. */
 function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: View) {
   const { settings, rows: routes = [] } = { ...parts.gateway }
   if (settings === undefined) return []

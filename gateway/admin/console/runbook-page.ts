@@ -76,7 +76,7 @@ export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'local
   )
 }
 
-/** Renders the Markdown that the runbook uses: headings, paragraphs, blocks of code; within a line code, bold text and links. */
+/** Renders the Markdown that the runbook uses: headings, paragraphs, blocks of code; code, bold text and links in a line. */
 export function htmlOf(markdown: string): string {
   const parts = markdown.split(/^```\w*\n(.*?)^```$/ms)
   return parts.map((part, i) => (i % 2 === 1 ? `<pre>${escaped(part)}</pre>\n` : prose(part))).join('')

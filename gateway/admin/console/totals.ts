@@ -8,7 +8,7 @@ export interface Spread {
   readonly counts: readonly number[]
 }
 
-/** What the counters of the metrics said at one moment, added up as the console shows it. Labels are texts of others. */
+/** The counters of the metrics at one moment, added up as the console shows them. Others may have chosen a label's text. */
 export interface Totals {
   readonly atMs: number
   readonly statuses: ReadonlyMap<string, number>
@@ -18,12 +18,12 @@ export interface Totals {
   readonly upstreamLatency: ReadonlyMap<string, Spread>
   readonly upstreamAttempts: ReadonlyMap<string, number>
   readonly upstreamErrors: ReadonlyMap<string, number>
-  /** Requests by upstream: `some` got a response; for `none` the client left without one, after a second. */
+  /** Requests by upstream. `some` got a response. `none` got none: the client left after more than a second. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Credentials by method and outcome. */
   readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
-  /** What idempotency keys came to, by route and outcome. */
+  /** Requests with an idempotency key, by route and outcome. */
   readonly keyed: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly auditRecords: number
   readonly loopLag: Spread
@@ -117,7 +117,7 @@ function spreadOf(values: readonly Sample[]): Spread {
   return { boundsSeconds, counts: boundsSeconds.map((bound) => buckets.get(bound) ?? 0) }
 }
 
-/** Growth per second; 0 when the counter is lower than before, since it began anew. */
+/** The growth per second; 0 when the counter is lower than before, because it was reset. */
 export function perSecond(before: number | undefined, after: number | undefined, ms: number): number {
   return ms <= 0 ? 0 : (Math.max(0, (after ?? 0) - (before ?? 0)) * 1000) / ms
 }

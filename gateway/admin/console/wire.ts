@@ -2,7 +2,7 @@
 
 /** One moment of the plots. Rates are per second since the moment before. Latencies are null without requests. */
 export interface Point {
-  /** Epoch seconds, as the plots have it. */
+  /** Epoch seconds, as the plot library wants them. */
   readonly t: number
   readonly ok: number
   readonly clientErrors: number
@@ -13,7 +13,7 @@ export interface Point {
   readonly p99Ms: number | null
 }
 
-/** Event `history`: once, at the beginning. Oldest first. */
+/** Event `history`: sent once, at the beginning, with the oldest point first. */
 export type History = readonly Point[]
 
 export interface Moment {
@@ -21,12 +21,12 @@ export interface Moment {
   readonly state: ConsoleState
 }
 
-/** Event `fault`: in place of a moment that could not be made. */
+/** Event `fault`: sent in place of a moment that could not be made. */
 export interface FeedFault {
   readonly reason: string
 }
 
-/** Rates are per second over the last minute. */
+/** The state of the gateway. Rates are per second over the last minute. */
 export interface ConsoleState {
   readonly version: string
   /** The name of the machine. */
@@ -89,7 +89,7 @@ export interface AttentionLine {
   readonly alert: string
   readonly severity: 'page' | 'ticket' | 'notice'
   readonly text: string
-  /** In the words of the log. */
+  /** The cause in the words of the log. */
   readonly cause?: string | undefined
   /** When something expires. */
   readonly untilMs?: number
@@ -127,7 +127,7 @@ export interface LimitState {
 export interface IdempotencyState {
   /** Requests with a key, by outcome. */
   readonly outcomes: readonly Count[]
-  /** Kept in the data directory; undefined: the shared store has them. */
+  /** The number of keys in the data directory; undefined: the shared store has them. */
   readonly keys: number | undefined
   readonly bytes: number
   readonly maxKeys: number
@@ -144,9 +144,9 @@ export interface AuditState {
   readonly seals:
     | {
         readonly records: number
-        /** When it was made, epoch seconds; 0: none since the start. */
+        /** When the last seal was made, epoch seconds; 0: none since the start. */
         readonly lastAtSeconds: number
-        /** For how long records have waited for the next. */
+        /** For how long records have waited for the next seal. */
         readonly lagSeconds: number
         /** Times that sealed records were no longer in the trail. */
         readonly gaps: number
@@ -154,7 +154,7 @@ export interface AuditState {
     | undefined
   readonly witnesses: AttestationState | undefined
   readonly stamps: AttestationState | undefined
-  /** Closed segments that are not where they are copied to. */
+  /** Closed segments that are not copied yet. */
   readonly unshipped: number
 }
 

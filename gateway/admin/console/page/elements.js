@@ -1,4 +1,4 @@
-/* Everything shown is text: `textContent` and attributes of numbers only, never markup. */
+/* Everything that the gateway tells is shown by `textContent` and attributes, never as markup. */
 
 /** @template {HTMLElement} [Kind=HTMLElement] @param {string} id @param {new () => Kind} [kind] @returns {Kind} */
 export function byId(id, kind) {
@@ -18,7 +18,7 @@ export function number(text) {
 /**
  * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
  * @param {string} id @param {readonly string[]} titles @param {readonly (readonly Cell[])[]} rows
- * @param {string} none shown without rows @param {number} [more] rows that are not shown
+ * @param {string} none shown when there are no rows @param {number} [more] rows that are not shown
  */
 export function showTable(id, titles, rows, none, more = 0) {
   const table = byId(id, HTMLTableElement)

@@ -121,7 +121,7 @@ function show() {
   showPanels(state)
 }
 
-/** Greys what is no longer known to be true. @param {string} link @param {string} why */
+/** Greys the console, because its numbers may be out of date. @param {string} link @param {string} why */
 function age(link, why) {
   showLink(link, 'bad')
   say(why)

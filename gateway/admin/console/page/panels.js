@@ -105,7 +105,7 @@ function showNearest(rows) {
   )
 }
 
-/** What an idempotency key comes to when its request is not refused. */
+/** The outcomes of an idempotency key whose request is not refused. */
 const NOT_REFUSED = ['begun', 'replayed']
 
 /** @param {ConsoleState} state */
@@ -223,7 +223,7 @@ function waitOf(seconds, muchSeconds) {
 }
 
 /**
- * A few records wait at any moment, under `synced` as many as come during one write.
+ * The records that wait. A few wait at any moment; under `synced`, as many as come during one write.
  * @param {ConsoleState['audit']} audit
  * @returns {string | { text: string, is: 'bad' | 'warn' }}
  */

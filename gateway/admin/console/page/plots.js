@@ -3,7 +3,7 @@
 import { byId } from './elements.js'
 
 const SHOWN_SECONDS = 900
-/** The least that is shown. */
+/** The shortest time that a plot shows. */
 const LEAST_SECONDS = 60
 const HEIGHT = 220
 const LATENCY = 'latency-plot'
@@ -15,7 +15,7 @@ const LEAST_MS = 0.1
  * @property {string} label
  * @property {'--plot-1' | '--plot-2' | '--plot-3'} color
  * @property {(point: Point) => number | null} value
- * @property {number[]} [dash] So that lines differ not by colour alone.
+ * @property {number[]} [dash] Lines must not differ by colour alone.
  */
 
 /** @type {Readonly<Record<string, readonly Line[]>>} */
@@ -87,7 +87,7 @@ export class Plots {
         plot.setScale('x', { min: begin, max: end })
         plot.setScale('y', { min: id === LATENCY ? LEAST_MS : 0, max: highest * 1.05 })
       })
-      // Values under the pointer, or the newest.
+      // The legend shows the values under the pointer, or the newest ones.
       plot.setLegend({}, false)
       const now = lines.map(({ label }, i) => `${label} ${inWords(values[i]?.at(-1))}`)
       const title = byId(id).previousElementSibling?.textContent
@@ -105,7 +105,7 @@ function inWords(value) {
   return value?.toLocaleString('en', { maximumFractionDigits: 1 }) ?? '–'
 }
 
-/** Only values without a neighbour are marked: no line shows them. @param {UPlot} plot @param {number} seriesIndex */
+/** Finds the values without a neighbour. They are marked, because no line shows them. @param {UPlot} plot @param {number} seriesIndex */
 function alone(plot, seriesIndex) {
   const values = plot.data[seriesIndex] ?? []
   return [...values.keys()].filter(

@@ -1,10 +1,10 @@
 /** @import { History, Moment } from '../wire.ts' */
 
-/** Where the tab keeps the token: for this origin, port included. A cookie would go to every port of the host. */
+/** The name under which the tab stores the token for this origin. A cookie would go to every port of the host. */
 export const TOKEN = 'countersign-admin-token'
 /** Retries wait longer each time, up to the last of these. */
 const WAITS_MS = [500, 1000, 2000, 5000]
-/** Longest silence: the gateway sends something each second. */
+/** The longest silence before the connection counts as lost: the gateway sends something each second. */
 const SILENCE_MS = 10_000
 
 /**

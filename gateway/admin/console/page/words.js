@@ -35,7 +35,7 @@ export function duration(seconds) {
 }
 
 /**
- * A time by the browser's clock; UTC under the pointer.
+ * A time in the browser's time zone. Under the pointer it is shown in UTC.
  * @param {number} epochMs @param {(time: string) => string} [sentence] around it
  */
 export function time(epochMs, sentence = (one) => one) {
