@@ -1,8 +1,8 @@
 'use strict'
 
 /*
- * For the process of `npm run test:coverage` that reports. A program that a test kills just when it writes its coverage leaves an
- * empty file or half of one, and for one such file Node reports no coverage at all and fails. Here it counts as no coverage.
+ * Loaded by the process of `npm run test:coverage` that reports. A program that is killed while it writes its coverage leaves a
+ * broken file. For one such file Node would report nothing and fail. Here a broken file counts as no coverage.
  */
 
 const fs = require('node:fs')

@@ -8,7 +8,7 @@ export const PROGRAMS = [
   ['runtime/reload/parse-thread'],
   ['runtime/run-gateway'],
 ]
-/** Loaded late or never. */
+/** Packages that are loaded late or never, and are not bundled. */
 const PACKAGES = [
   '@aws-sdk/client-s3',
   '@aws-sdk/lib-storage',

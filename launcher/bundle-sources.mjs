@@ -7,9 +7,9 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
-/** Hundreds of files that hardly a test loads. All other packages are bundled: a file of its own costs 0.3 ms in each process. */
+/** Packages of hundreds of files that hardly any test loads. All others are bundled: each file costs 0.3 ms in each process. */
 const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
-/** The files of the database, and of the page of the API, are beside their modules. */
+/** Packages that are not bundled: the database and the page of the API read files beside their modules. */
 const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']
 /** Programs, or packages that read files beside their modules. */
 const TEST_PACKAGES = [
@@ -23,7 +23,7 @@ const TEST_PACKAGES = [
  */
 export async function bundleSources(directory) {
   const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
-  // Each is bundled by itself: together, what two of them load would become many small files.
+  // Each is bundled by itself: if two were bundled together, the modules that both load would become many small files.
   for (const programs of [['main', 'runtime/run-gateway'], ['start'], ['cli/countersign'], ...alone]) {
     await build({
       ...OPTIONS,
@@ -48,7 +48,7 @@ function placeBeside(directory) {
   }
 }
 
-/** Bundles `backend/main.ts`, which then starts with a third less, and the rotation of its keys. @returns the program of the first */
+/** Bundles `backend/main.ts`, which then starts with a third less CPU, and the rotation of keys. @returns the backend's program */
 export async function bundleBackend(directory) {
   await build({
     ...OPTIONS,
@@ -69,7 +69,7 @@ export async function bundleBackend(directory) {
  * @returns the files, named as `entryPoints`
  */
 export async function bundleTests(directory, entryPoints, gateway) {
-  // Where a file imports both, `reflect-metadata` may get into another file of the bundle, and load too late.
+  // Otherwise `reflect-metadata` may get into another file of the bundle than this package, and load too late.
   const reflectFirst = {
     name: 'reflect first',
     setup: ({ onLoad }) =>
@@ -99,7 +99,7 @@ async function finish(directory) {
   // Otherwise esbuild's process would outlast the tests.
   await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
-  // For packages that are loaded later.
+  // Packages that are loaded later are found by this link.
   symlinkSync(PACKAGES, join(directory, 'node_modules'), 'junction')
   return join(directory, 'main.js')
 }

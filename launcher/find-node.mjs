@@ -13,13 +13,13 @@ const PINNED = {
 const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
-/** `engines` is what npm needs. `owner`: `countersign` where this is part of the package of the gateway. */
+/** `devEngines` names the Node of the programs, `engines` that of npm. `owner` is `countersign` in the package of the gateway. */
 const { devEngines, name: owner } = require('../package.json')
 const WANTED = devEngines.runtime.version
 
 /**
  * Paths of the Nodes that may run this project, the best first: the one that package.json pins, then the one that runs
- * this. The pinned one is searched as a package, because npm 10 leaves out the link in `node_modules/.bin` when several
+ * this file. The pinned one is searched as a package, because npm 10 leaves out the link in `node_modules/.bin` when several
  * optional packages share its name.
  */
 export function findNodes() {
@@ -28,13 +28,13 @@ export function findNodes() {
   return [pinned, system].filter((path) => path !== undefined)
 }
 
-/** The message when there is none. @param platform as in `PINNED` @param isMusl whether its C library is musl, as on Alpine */
+/** The message when no Node is found. @param platform as in `PINNED` @param isMusl whether its C library is musl, as on Alpine */
 export function whatToInstall(platform = PLATFORM, isMusl = usesMusl()) {
   const version = /[\d.]+/.exec(WANTED)[0]
   return `This needs Node ${version} or newer, and this machine runs ${process.version}: ${remedy(version, platform, isMusl)}`
 }
 
-/** The message when that Node lacks a library of the system; undefined when it starts. */
+/** The message when a Node lacks a library of the system; undefined when it starts. */
 export function whatIsMissing(node) {
   const { stderr } = spawnSync(node, ['--version'], { encoding: 'utf8' })
   const [, library] = /error while loading shared libraries: ([^:]+):/.exec(stderr) ?? []
@@ -72,14 +72,14 @@ function pinnedNode(name) {
   if (name === undefined) return undefined
   try {
     const manifest = require.resolve(`${name}/package.json`)
-    // One further up the tree may belong to another project.
+    // A package further up the tree may belong to another project.
     return isNewEnough(require(manifest).version) ? join(dirname(manifest), 'bin', 'node') : undefined
   } catch {
     return undefined
   }
 }
 
-/** `WANTED` has the form `>=26` or `>=24.7`. */
+/** True for a version that meets `WANTED`, which has the form `>=26` or `>=24.7`. */
 function isNewEnough(version) {
   const wanted = numbers(WANTED)
   const got = numbers(version)

@@ -25,7 +25,7 @@ const PARENT_CHECK_MS = 250
  */
 export function launch(args) {
   let child
-  // First, because npm may pass a signal on as soon as the program has said something.
+  // Signals come first, because npm may pass one on as soon as the program has printed something.
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   child = spawnNode(args)
   if (child === undefined) {
@@ -63,7 +63,7 @@ function environment(node, args) {
   const env = { ...(args[0] === SMALL[0] && SMALL_ENV), ...process.env }
   // Scripts that search the path for `node` find the same one, whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
-  // Types are stripped once. Coverage is not exact for functions that were compiled before.
+  // With the cache, types are stripped once. But coverage is not exact for functions that come from the cache.
   if (!args.includes('--experimental-test-coverage')) env.NODE_COMPILE_CACHE ??= COMPILED
   return env
 }
@@ -78,8 +78,8 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGTERM would wait for a load balancer, which there is not here. But npx has a shell between us, which ends by SIGTERM
-    // and does not pass it on.
+    // After SIGTERM the program would wait for a load balancer, and here is none. But between npx and us is a shell: SIGTERM
+    // ends it and is not passed on, so the program gets it from us.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }

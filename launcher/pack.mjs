@@ -5,14 +5,14 @@ import { compile } from './compile.mjs'
 /**
  * What `npm pack -w gateway` runs before (`prepack`) and after (`postpack`). A package holds compiled JavaScript with its types,
  * because Node strips no types below node_modules; the license and the launcher, which stand outside of gateway/; and a
- * package.json whose exports are what was compiled.
+ * package.json whose exports name the compiled files.
  */
 const pathOf = (path) => fileURLToPath(new URL(path, import.meta.url))
 const compiled = pathOf('../gateway/dist')
 const license = pathOf('../gateway/LICENSE')
 const launcher = pathOf('../gateway/launcher')
 const manifest = pathOf('../gateway/package.json')
-/** The original. A run that was killed leaves it behind. */
+/** The original manifest. A run that was killed leaves it behind. */
 const kept = pathOf('../gateway/package.json.orig')
 
 for (const made of [compiled, license, launcher]) rmSync(made, { recursive: true, force: true })

@@ -6,8 +6,8 @@ import { spec } from 'node:test/reporters'
 const GO_PROGRAMS = ['dashboard-reader', 'h2spec', 'sumdb-verifier', 'tessera-fsck']
 
 /**
- * The reporter of `npm test`: what `spec` of Node says, how many test files are done, and last which tests were skipped and how to
- * have them.
+ * The reporter of `npm test`. It prints what `spec` of Node prints, how many test files are done, and at the end which tests were
+ * skipped and how to run them.
  */
 export default async function* report(events) {
   const says = new spec()
@@ -58,7 +58,7 @@ function* leftOutLines() {
     yield `Left out: tests with ${missing.join(', ')}. ".ci/go-programs FOLDER" builds them; add FOLDER to the path.\n`
 }
 
-/** How many test files one stands for: a group imports its files, each in a line, and nothing else. Its bundle has its name. */
+/** How many test files a file stands for. A group only imports its files, one in each line. Its bundle has its name. */
 function filesIn(file) {
   if (!isGroup(file)) return 1
   const group = join(process.env.TEST_RUN_DIR, basename(file))

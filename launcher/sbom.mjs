@@ -8,7 +8,7 @@ const [, , manifest, root] = process.argv
 const { name } = JSON.parse(readFileSync(manifest, 'utf8'))
 const { metadata, components, dependencies, ...bom } = JSON.parse(readFileSync(0, 'utf8'))
 
-/** Lines such as `VERSION_ID="13"` or `Package: libc6`. Lines that go on, such as those of a description, are left out. */
+/** The fields of lines such as `VERSION_ID="13"` or `Package: libc6`. Continued lines, as of a description, are left out. */
 function fieldsOf(text) {
   const lines = text.matchAll(/^([\w-]+)(?:=|: )"?(.*?)"?$/gm)
   return Object.fromEntries(Array.from(lines, ([, key, value]) => [key, value]))
@@ -30,7 +30,7 @@ const packages = readFileSync(`${root}/var/lib/dpkg/status`, 'utf8')
   })
 const { node } = process.versions
 const cpe = `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`
-// By its reference, because npm names it after its folder.
+// The package is found by its reference, because npm names it after its folder.
 const product = components.find((each) => each['bom-ref'].startsWith(`${name}@`))
 const others = components.filter((each) => each !== product)
 const workspace = metadata.component['bom-ref']

@@ -16,10 +16,10 @@ import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
- * Test files, alone or all of a folder, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with an
- * embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
- * hooks outside a suite that another file would disturb. A group takes 15 s of CPU at most. They begin in this order, about the
- * longest first, behind the files that run alone: so all cores are busy to the end.
+ * Groups of test files, or of folders with them, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with
+ * an embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
+ * hooks outside a suite: those would run for the other files too. A group takes 15 s of CPU at most. Groups begin in this order,
+ * roughly the longest first, after the files that run alone, so that all cores are busy to the end.
  */
 const TOGETHER = {
   alerts: ['gateway/e2e/silent-alerts.test.ts'],
@@ -171,7 +171,7 @@ const TOGETHER = {
     'gateway/e2e/http2-features.test.ts',
   ],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
-  // The first four share a service; the last of them deletes Alice.
+  // The first four share a service; the fourth of them deletes Alice.
   'oauth-users': [
     'gateway/e2e/oauth.test.ts',
     'gateway/e2e/bank.test.ts',
@@ -271,8 +271,8 @@ const TOGETHER = {
   ],
 }
 /**
- * Far enough below what is measured: the runner adds up processes that run the sources with and without the tests' loader,
- * whose positions differ, so runs of one tree gave 95.0, 95.2 and 96.5 %.
+ * The bound lies below the measured values: runs of one tree gave 95.0, 95.2 and 96.5 %, because the runner adds up processes
+ * that run the sources with and without the tests' loader, and these differ in the positions of code.
  */
 const MIN_LINES_PERCENT = 93
 const COVERAGE = [
@@ -286,8 +286,8 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/bench/**',
 ]
 /**
- * Tests of the images and the package, left to `npm run test:coverage` and so to .ci/run: npm builds both in
- * 20 s of CPU.
+ * Tests of the images and the package, for which npm needs 20 s of CPU. Only `npm run test:coverage` runs them, and .ci/run
+ * with it.
  */
 const PACKAGING = ['gateway/e2e/image.test.ts']
 /** What `npm run test:long` runs with `LONGER`: random tests in more than their usual runs, and every combination of faults. */
@@ -339,7 +339,7 @@ const LONG = [
   'gateway/tls/clients/psd2-roles.test.ts',
   'gateway/upstream/http1/response-differential.test.ts',
 ]
-/** A minute or two for each unit of TEST_LONG: left out of runs of a few units, such as that of .ci/run, which runs them once anyway. */
+/** Tests that take a minute or two for each unit of TEST_LONG. Below SOAK_FROM units, as in .ci/run, long runs leave them out. */
 const SOAK = [
   'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/full-disk.test.ts',
@@ -351,13 +351,13 @@ const SOAK = [
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5
-/** Least free memory for a folder in it. */
+/** The least free memory for {@link memoryFolder}. */
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
  * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 93 % of
  * lines.
- * `npm run test:long`: TEST_LONG times as many runs (20) of the random tests.
+ * `npm run test:long`: TEST_LONG times (default 20) as many runs of the random tests.
  */
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
@@ -372,9 +372,9 @@ if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
-// Programs in Go, such as promtool, then collect seldom.
+// Programs in Go, such as promtool, then seldom collect garbage.
 process.env.GOGC ??= '800'
-// What tests share is compiled once: 9 % of all CPU time. Of functions compiled before, coverage is not known exactly.
+// Code that tests share is compiled once, which saves 9 % of all CPU time. For functions compiled before, coverage is not exact.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
 // Coverage needs the sources. Sources that cannot be bundled run as they are, and their tests fail.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
@@ -385,10 +385,10 @@ const bundled =
   isBundled &&
   (await bundleTests(join(runDir, 'tests'), files, process.env.TEST_GATEWAY).catch(() => undefined))
 launch([
-  // Test processes live for seconds and have memory: with these they collect seldom, for 6 % less CPU.
+  // Test processes live for seconds and have memory: with these options they seldom collect garbage, for 6 % less CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
-  // tsx serves named files. It moves lines, so the coverage of programs that tests start could not be added to that of the tests.
-  // Its half for CommonJS looks at each such file of each package: 0.02 to 0.1 s of CPU a process.
+  // tsx loads named files. It moves lines: with it, the coverage of programs that tests start could not be added to that of tests.
+  // Its half for CommonJS is left out. It looks at each such file of each package, for 0.02 to 0.1 s of CPU a process.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
@@ -416,7 +416,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** One file for each group of TOGETHER, and for each other test file, that imports it; with coverage the other files themselves. */
+/** Writes a file that imports the tests of each group, and one for each other test file. With coverage, other files run as they are. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(
@@ -433,7 +433,7 @@ function allTests() {
   return withCoverage ? [...groups, ...others] : groups
 }
 
-/** Paths of the test files in a folder and below; a test file is itself. */
+/** Paths of the test files in a folder and below it. For a test file, its own path. */
 function testsIn(folder) {
   if (folder.endsWith('.test.ts')) return [folder]
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {

@@ -17,7 +17,7 @@ export const TOKEN_FLAG = {
 export const ADMIN_FLAGS = {
   admin: {
     value: 'URL',
-    about: 'its admin listener; default: where the environment and gateway.json put it',
+    about: 'admin listener of the gateway; default: as the environment and gateway.json say',
   },
   ...TOKEN_FLAG,
 } as const satisfies Flags

@@ -2,10 +2,10 @@ import { type Command, CommandFault, complain, EXIT, print } from './command.ts'
 
 export const command: Command = {
   words: '[DIRECTORY]',
-  flags: { force: { about: 'overwrites those that are there' } },
+  flags: { force: { about: 'overwrites existing files' } },
   about: [
     'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. They are for trials only.',
-    'The package of the gateway leaves out what issues certificates: `npm install --save-dev @peculiar/x509 reflect-metadata`. A checkout has both.',
+    'The package of the gateway does not bring what issues certificates: `npm install --save-dev @peculiar/x509 reflect-metadata` adds it. A checkout has it.',
   ],
   examples: [
     ['countersign certs demo', 'into data/certs'],

@@ -6,7 +6,7 @@ import { printable } from '../terminal/printable.ts'
 export const EXIT = { good: 0, fault: 1, usage: 2 } as const
 
 export interface Flag {
-  /** The name of its value, such as `FILE`; undefined: it is on or off. */
+  /** The name of its value, such as `FILE`; undefined: the flag has no value. */
   readonly value?: string
   readonly about: string
 }
@@ -15,7 +15,7 @@ export type Flags = Readonly<Record<string, Flag>>
 
 /** One command, and all that its `--help` says. */
 export interface Command {
-  /** `METHOD PATH`; `[FILE…]`: any number, or none. Undefined: it takes no words. */
+  /** The words that it takes, such as `METHOD PATH`; `[FILE…]`: any number, or none. Undefined: it takes none. */
   readonly words?: string
   readonly flags?: Flags
   readonly about: readonly string[]
@@ -38,17 +38,17 @@ export interface Given {
 /** The command could not be carried out: exit code 1. */
 export class CommandFault extends Error {}
 
-/** The command line is wrong, or what it names cannot be read or written: exit code 2. */
+/** The command line is wrong, or a file that it names cannot be read or written: exit code 2. */
 export class UsageFault extends Error {}
 
-/** Each overrides its variable. */
+/** The flags that name configuration files. Each overrides its variable. */
 export const CONFIG_FLAGS = {
   config: { value: 'FILE', about: 'gateway.json; default $GATEWAY_CONFIG, or config/gateway.json' },
   limits: { value: 'FILE', about: 'limits.json; default $GATEWAY_LIMITS, or config/limits.json' },
   clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
 } as const satisfies Flags
 
-/** For programs that read what the command says. Faults of the command line itself go to standard error as text. */
+/** The flag for programs that read the output. Faults of the command line itself go to standard error as text. */
 export const JSON_FLAG = { json: { about: 'as JSON' } } as const satisfies Flags
 
 export function environmentOf(flags: Given['flags']): Environment {

@@ -2,7 +2,7 @@ import type { Command } from './command.ts'
 
 interface Listed {
   readonly summary: string
-  /** Loaded only when it is asked for: a probe must be quick. */
+  /** Loads the command only when it is asked for: the health probe must be quick. */
   readonly load: () => Promise<{ readonly command: Command }>
 }
 
@@ -33,10 +33,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'asks a running gateway whether it should get traffic',
     load: () => import('./health.ts'),
   },
-  reload: { summary: 'has a running gateway read its files now', load: () => import('./reload.ts') },
+  reload: { summary: 'makes a running gateway read its files now', load: () => import('./reload.ts') },
   restart: { summary: 'replaces a running gateway by a new process', load: () => import('./restart.ts') },
   completion: {
-    summary: 'prints what completes commands in your shell',
+    summary: 'prints a script that completes commands in your shell',
     load: () => import('./completion.ts'),
   },
   'certs demo': {
@@ -56,7 +56,7 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./audit/verify-seals.ts'),
   },
   'audit prove': {
-    summary: 'writes a proof of the records of one request, which stands alone',
+    summary: 'writes a self-contained proof of the records of one request',
     load: () => import('./audit/prove.ts'),
   },
   'audit find': {
@@ -64,7 +64,7 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./audit/find.ts'),
   },
   'audit pseudonym': {
-    summary: 'prints what masked parameters with a value are called in the audit trail',
+    summary: 'prints the pseudonym of a masked value in the audit trail',
     load: () => import('./audit/pseudonym.ts'),
   },
   'audit report': {
@@ -76,7 +76,7 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./audit/key.ts'),
   },
   'audit export': {
-    summary: 'writes a sealed trail for verifiers of other people',
+    summary: 'writes a sealed trail for other verifiers',
     load: () => import('./audit/export.ts'),
   },
 }

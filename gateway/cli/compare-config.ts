@@ -4,7 +4,7 @@ import { needsRestart } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** The name of a row of each part, so that an edited row is not one removed and one added. */
+/** The name of a row of each part, so that an edited row does not count as one removed and one added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
   gateway: ({ path, methods }) => `route ${path}${methods === undefined ? '' : ` ${String(methods)}`}`,
   limits: ({ name, plan }) => (plan === undefined ? `limit ${name}` : `plan ${plan}`),

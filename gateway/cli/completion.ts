@@ -14,7 +14,7 @@ const HELP: Flags = { help: { about: 'says what it takes' } }
 
 export const command: Command = {
   words: 'SHELL',
-  about: ['Prints what completes commands and flags by Tab, for bash, zsh or fish.'],
+  about: ['Prints a script that completes commands and flags by Tab, for bash, zsh or fish.'],
   examples: [['countersign completion bash > countersign.bash', 'to source in ~/.bashrc']],
   fault: 'never',
   async run({ words: [shell = ''] }) {
@@ -107,7 +107,7 @@ function fishScript(all: readonly Next[]): string[] {
   })
 }
 
-/** A text for a shell, which has its own way to write a quote within. */
+/** A text in quotes for a shell. Each shell has its own way to write a quote within. */
 function quoted(text: string, quote: string): string {
   return `'${text.replaceAll("'", quote)}'`
 }

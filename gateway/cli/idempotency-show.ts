@@ -30,7 +30,7 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Prints what became of requests with an idempotency key, by row. "audit find --request" finds the first one. This command reads the data directory or the shared store, or both where "onStoreFailure" is "local". "begun" means "unknown" in the directory of a gateway that has ended.',
+    'Prints what became of requests with an idempotency key, by row. "audit find --request" finds the first request. This command reads the data directory or the shared store, or both where "onStoreFailure" is "local". "begun" means "unknown" in the directory of a gateway that has ended.',
   ],
   examples: [
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],

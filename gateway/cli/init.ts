@@ -32,7 +32,7 @@ export const command: Command = {
       about: 'your service: http, https, h2c or h2 (HTTP/2, gRPC too) with ://host:port, or unix:/path.sock',
     },
     openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML, which the routes follow' },
-    issuer: { value: 'URL', about: 'your identity provider, as the claim iss of its tokens has it' },
+    issuer: { value: 'URL', about: 'your identity provider, as the claim iss of its tokens names it' },
     audience: { value: 'TEXT', about: 'what its tokens name as their audience: your API' },
     dir: { value: 'DIRECTORY', about: 'where to write; default config' },
   },

@@ -8,7 +8,7 @@ export const command: Command = {
   flags: { config: CONFIG_FLAGS.config },
   about: [
     'Replaces a running gateway by a new process, which reads the program and its files as they are now, without refusing a connection. The old process finishes what is under way.',
-    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user. One that npm or `countersign run` started is replaced only under systemd. The command waits three minutes for its report.',
+    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user; a gateway under npm or `countersign run` also needs systemd. The command waits three minutes for its report.',
   ],
   examples: [['countersign restart', 'the gateway of the files and variables here']],
   fault: 'the gateway goes on as it was, or cannot be reached',

@@ -66,9 +66,9 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. It shows every fault at once, with its line; some files that gateway.json names are checked only if gateway.json is good.',
-    'Given a gateway.json as FILE, it warns of what is missing there and may come from the environment.',
-    'Warnings (a limit that no route reaches, an empty table) do not change the exit code. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
+    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. It shows every fault at once, with its line; some files that gateway.json names are checked only when gateway.json has none.',
+    'For a gateway.json as FILE, it warns of what is missing there but may come from the environment.',
+    'A warning, as of a limit that no route reaches, does not change the exit code. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
   ],
   examples: [
     ['countersign validate', 'the configuration here'],
@@ -117,7 +117,7 @@ async function compareWith(
   }
 }
 
-/** Keeps the faults. @returns undefined where there are any */
+/** Adds the faults to the findings. @returns the value; undefined when it has faults */
 function soundIn<T>({ faults }: Findings, parsed: Parsed<T>): T | undefined {
   if (parsed.faults !== undefined) faults.push(...parsed.faults)
   return parsed.value
@@ -250,7 +250,7 @@ function checkAuditKeys(found: Findings, { audit }: Settings): void {
   try {
     credentialsIn(credentials)
   } catch (error) {
-    // Not a fault: the gateway starts without them, and reads them each time.
+    // Not a fault: the gateway starts without the credentials, and reads them each time.
     const { message } = error as Error
     found.warnings.push(`audit.ship: nothing can be shipped: ${message}`)
   }

@@ -20,18 +20,18 @@ export const ATTESTATION_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
-      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness it must have signatures of witnesses, and is checkpoint.witnessed in the log by default',
+      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness the witnesses must have signed it; default then: checkpoint.witnessed in the log',
   },
   witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
-  quorum: { value: 'N', about: 'how many of them must have signed; default: all' },
+  quorum: { value: 'N', about: 'how many witnesses must have signed; default: all' },
   policy: {
     value: 'FILE',
     about:
-      'C2SP tlog-policy: the logs to trust, if --key names none, and the witnesses with their quorum, in the place of --witness and --quorum',
+      'C2SP tlog-policy: the logs to trust, unless --key names one, and the witnesses with their quorum, instead of --witness and --quorum',
   },
   'stamp-authority': {
     value: 'FILE',
-    about: 'PEM: whose time stamps to trust; all in the log are verified',
+    about: 'PEM: whose time stamps to trust; all those in the log are verified',
   },
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }

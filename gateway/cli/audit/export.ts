@@ -6,9 +6,9 @@ import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed } from './t
 
 export const command: Command = {
   words: FILES,
-  flags: { to: { value: 'DIR', about: 'where to; it is made' }, ...LOG_FLAG },
+  flags: { to: { value: 'DIR', about: 'the folder to make' }, ...LOG_FLAG },
   about: [
-    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files for any web server, readable for their owner alone. They need as much room as the trail.',
+    'Writes a sealed trail in the form that other verifiers read: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files for any web server, readable by their owner alone. They need as much room as the trail.',
     ABOUT_FILES,
   ],
   examples: [

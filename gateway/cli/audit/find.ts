@@ -27,10 +27,10 @@ export const command: Command = {
     status: { value: 'STATUS', about: 'status of the response; finds responses only' },
     'grpc-status': {
       value: 'NUMBER',
-      about: 'what a call of gRPC came to, 14 is UNAVAILABLE; finds responses only',
+      about: 'status of a call of gRPC, such as 14 for UNAVAILABLE; finds responses only',
     },
     ...PERIOD_FLAGS,
-    everywhere: { about: 'reads the whole trail, because a client may use an id again later' },
+    everywhere: { about: 'reads the whole trail, not only around the time of the id: clients may repeat it' },
     format: {
       value: 'FORMAT',
       about: 'ndjson, the lines as they are, or table; default: table on a terminal',
@@ -39,7 +39,7 @@ export const command: Command = {
   about: [
     'Prints the records for which all flags hold, in the order of the trail. --since and --until mean the start of a request; its response is found however late it came.',
     ABOUT_FILES,
-    'It skips parts of the trail outside the times; an id that the gateway made holds its time. It may miss a request that was recorded more than ten minutes after its start, and records of a file in which the clock was set back by more than a minute.',
+    'It skips parts of the trail outside these times; an id that the gateway made contains a time. It may miss a request that was recorded more than ten minutes after its start, and records of a file in which the clock was set back by more than a minute.',
   ],
   examples: [
     ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],

@@ -6,20 +6,20 @@ import { ableTo, UNABLE } from './trail-words.ts'
 export const command: Command = {
   words: '[FILE]',
   flags: {
-    second: { about: 'makes a key of ML-DSA-44 beside FILE too, for audit.secondSealKey' },
-    show: { value: 'FILE', about: 'prints the verifier keys of keys that are there, and makes none' },
+    second: { about: 'also makes a key of ML-DSA-44 beside FILE, for audit.secondSealKey' },
+    show: { value: 'FILE', about: 'prints the verifier keys of an existing key, and makes none' },
     origin: {
       value: 'NAME',
-      about: 'name of the log, if audit.origin is set',
+      about: 'name of the log, if audit.origin is not the name in the key',
     },
   },
   about: [
-    'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. With --second it also makes one of ML-DSA-44, FILE-ml-dsa-44.pem for FILE.pem, which signs the same checkpoints, as a guard against quantum computers; FILE may then exist. Name FILE by GATEWAY_AUDIT_SEAL_KEY; without it a gateway makes its own key at the first start.',
-    'Note the verifier keys where those who may write the trail cannot. Programs that know only Ed25519 need just the first line.',
+    'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. With --second it also makes a key of ML-DSA-44 (FILE-ml-dsa-44.pem for FILE.pem), which signs the same checkpoints against quantum computers; FILE may then exist. Name FILE by GATEWAY_AUDIT_SEAL_KEY; without that a gateway makes its own key at the first start.',
+    'Note the verifier keys where nobody who writes the trail can write. Programs that know only Ed25519 need the first line.',
   ],
   examples: [
     ['countersign audit key secrets/audit-seal-key.pem', 'a new key'],
-    ['countersign audit key --show data/audit-seal-key.pem', 'the key that a gateway has made'],
+    ['countersign audit key --show data/audit-seal-key.pem', 'the key that a gateway made'],
   ],
   fault: 'the file is there already',
   unable: UNABLE,

@@ -29,7 +29,7 @@ interface Recorded {
   readonly signature: SignatureFacts | undefined
 }
 
-/** Says whether the client has signed the message in a file, or the gateway its response, or else which check fails. */
+/** Checks that the client signed the message in a file, or the gateway its response, and prints each check. @returns exit code */
 export async function proveMessage(given: Given, request: string, file: string): Promise<number> {
   const { json, response: responseFile } = given.flags
   const key = await ableTo(() => keyNamed(given.flags))
@@ -50,7 +50,7 @@ interface Messages {
   readonly response: Buffer | undefined
 }
 
-/** Finds the record. Clients may repeat an id: the record whose signature stands in the message counts, else the first. */
+/** Finds the record. Clients may repeat an id: the record whose signature is in the message counts, else the first. */
 async function recorded(
   { words, flags }: Given,
   request: string,

@@ -10,7 +10,7 @@ function defaultFile(): string {
 
 export const FILES = '[FILE…]'
 export const ABOUT_FILES =
-  'FILE is an audit file, which stands for the segments rotated from it too, compressed or not; one such segment; or a directory, which stands for the trails in it. Without FILE it is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
+  'FILE is an audit file, which stands also for the segments rotated from it, compressed or not; or one such segment; or a directory, which stands for its trails. Without FILE it is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
 
 export const UNABLE = 'the command line is wrong, or a file cannot be read'
 
@@ -29,7 +29,7 @@ export const KEY_FLAG: Flags = {
   },
 }
 
-/** @throws UsageFault when no key is named; Error when it is none */
+/** The key to trust. @throws UsageFault when no key is named; Error when the named text is no key */
 export function keyNamed(flags: Given['flags']): TrustedKey {
   const key = flags.key ?? process.env.GATEWAY_AUDIT_SEAL_KEY
   if (key !== undefined && key !== '') return trustedKey(key)
@@ -100,7 +100,7 @@ const AGO = /^\d+[smhd]$/
 /** RFC 3339, or its date alone, which is midnight in UTC. A time needs its zone. */
 const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d))?$/
 
-/** A flag's point in time, milliseconds since the epoch; undefined when it is not given. @throws UsageFault */
+/** A flag's point in time, milliseconds since the epoch; undefined when the flag is not given. @throws UsageFault */
 export function whenOf(flags: Given['flags'], name: string): number | undefined {
   const text = flags[name]
   if (text === undefined) return undefined

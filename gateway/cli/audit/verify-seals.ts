@@ -31,7 +31,7 @@ export const command: Command = {
   flags: {
     ...KEY_FLAG,
     part: {
-      about: 'FILE is a part of the trail, which may end before the log does: proves these lines only',
+      about: 'FILE is a part of the trail, and may end before the log: proves only its lines',
     },
     'allow-unsealed': {
       about: 'after a crash: unsealed lines of the gateway are no fault, however old they are',
@@ -45,8 +45,8 @@ export const command: Command = {
     'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
     'It trusts no key that lies beside the trail. Name the verifier key that you noted when the key was made: "audit key --show" prints it.',
     'Whoever holds the key can seal another trail. So name a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
-    'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. Unsealed lines are a fault after an orderly end, and when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
-    `${ABOUT_FILES} An audit file, a directory, or all segments that there are must begin where the log does, or where a sealed AUDIT_PRUNE says. Given some of the segments, it says which lines these are, and calls later ones missing, unless --part is given.`,
+    'It says how the trail ends: sealed, as after an orderly stop; with unsealed lines, as a running or a crashed gateway leaves them; or cut. Unsealed lines are a fault after an orderly end, and when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
+    `${ABOUT_FILES} An audit file, a directory, or all segments together must begin where the log begins, or where a sealed AUDIT_PRUNE says. For some of the segments it says which lines these are, and calls later lines missing, unless --part is given.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
@@ -107,7 +107,7 @@ async function verify(
         onRead: progress.show,
       }),
     )
-    // The named checkpoint, and only the first and last of many time stamps.
+    // Shows the named checkpoint, and of many time stamps only the first and the last.
     const first = witnesses === undefined && flags.checkpoint === undefined ? 1 : 2
     const attested = [...new Set([...verdict.attested.slice(0, first), ...verdict.attested.slice(-1)])]
     return { ...verdict, attested, findings: [...verdict.findings, ...findings] }
@@ -119,7 +119,7 @@ async function verify(
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
   const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, attested } =
     verdict
-  // With a line break in its name a file could write lines of its own.
+  // A line break in the name of a file could otherwise forge a line of output.
   for (const warning of warnings) complain(printable(`warning: ${warning}`))
   for (const finding of findings) complain(printable(showFinding(finding)))
   if (checkpoint !== undefined) {
@@ -141,7 +141,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
 }
 
-/** Refuses flags and words that a proof does not use: they would claim a check that nobody made. */
+/** Refuses flags and words that a proof does not use: they would suggest a check that nobody made. */
 function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
   const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,

@@ -62,7 +62,7 @@ export function methodsOf({ methods }: Row): string {
 }
 
 /**
- * Says why each row that covers the path, or nearly, does not apply, and counts the rows for other paths.
+ * Says why each row that covers the path, or nearly covers it, does not apply, and counts the rows for other paths.
  *
  * @param winner the row that applies, if any
  * @param asked.folded true where letter case and a closing slash make no difference, as for limits
@@ -108,7 +108,7 @@ interface Explanation {
     readonly cells: Cells
     readonly warnings: readonly string[]
   }[]
-  /** What happens when none applies. */
+  /** What happens when no row applies. */
   readonly otherwise: string
   readonly near: readonly Readonly<Record<'place' | 'path' | 'methods' | 'why', string>>[]
   /** How many rows are for other paths. */
