@@ -11,7 +11,7 @@ const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
 export const command: Command = {
   flags: { ...ADMIN_FLAGS, config: CONFIG_FLAGS.config },
   about: [
-    'Makes a running gateway read its files now, and prints the result. Without it, too, a saved edit is in force within a second.',
+    'Makes a running gateway read its files now, and prints the result. Without this command a saved edit is in force within a second, too.',
     'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named, and stay as they are.',
   ],
   examples: [

@@ -24,7 +24,7 @@ export const command: Command = {
   words: 'METHOD PATH',
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Says which row of limits.json counts a request by its path and method, and why the rows near it do not. It reads the files here, not a running gateway.',
+    'Says which row of limits.json counts a request by its path and method, and why the rows near it do not. It reads the files here, and needs no running gateway.',
     'One row of `limits` counts a request: that of the most specific path. When that path has rows only for other methods, no row counts it. Every row of `overall` that covers the path counts it.',
   ],
   examples: [

@@ -16,7 +16,7 @@ const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Reads an access token from standard input, and says which checks of the gateway it passes and which not, and why. It reads the files here, not a running gateway. It fetches the keys of the issuer from its jwksUri, and asks an issuer with introspection about an opaque token.',
+    'Reads an access token from standard input, and says which checks of the gateway it passes and which not, and why. It reads the files here, and needs no running gateway. It fetches the keys of the issuer from its jwksUri, and asks an issuer with introspection about an opaque token.',
     'It cannot tell whether the session has ended, and asks for no proof of possession. It shows acr, auth_time and claims that a check refuses, never the signature.',
   ],
   examples: [['countersign explain token < token.txt', 'why a token gets 401']],
