@@ -83,7 +83,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // Probes, which the gateway does not route. /healthz ignores the database, which no restart of this process would repair.
+  // Probes, which the gateway does not route. /healthz ignores the database: a restart of this process repairs no database.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -93,7 +93,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/** Responds with 405 and Allow on a known path (RFC 9110 section 15.5.6). Only routes registered later are known. */
+/** Responds with 405 and Allow when a path has only other methods (RFC 9110 section 15.5.6). To be called before the routes. */
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {

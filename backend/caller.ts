@@ -74,7 +74,7 @@ export const PROFILE_WRITE = 'profile:write'
 export function requireRecord(request: WithHeaders, userId: string): void {
   requirePrincipal(request)
   const { subject, client, scopes, session, method } = callerOf(request)
-  // The id of a password's session is a UUID; that of a grant is not. For OAuth tokens the gateway names a client.
+  // Sessions that a password opened have a UUID as their id, grants do not. For OAuth tokens the gateway names a client.
   const inPerson = method === 'bearer' && client === undefined && session !== undefined && isId(session)
   const mayOwn = subject === userId && (inPerson || scopes.has(PROFILE_WRITE))
   if (!mayOwn && !scopes.has(USERS_ADMIN)) throw new Problem('forbidden')

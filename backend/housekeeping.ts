@@ -53,7 +53,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   ]
 }
 
-/** Deletes expired rows in small steps, in one backend at a time. @returns false when another backend is at it */
+/** Deletes expired rows in small steps, in one backend at a time. @returns false when another backend does it */
 export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
   for (const expired of expiredAt(now, webhooksKeptMs)) {
     let deleted: number | undefined

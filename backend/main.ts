@@ -100,7 +100,7 @@ async function prepare(settings: Environment) {
   }
 }
 
-/** Takes other local users the access to the embedded database, and logs it when they had any. */
+/** Ends the access of other local users to the embedded database, and logs a warning when they had it. */
 function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)

@@ -95,7 +95,7 @@ function reason(error: ErrorObject): string {
   }
 }
 
-/** A string of a JSON text, with the colon behind it where it names a member, or a bracket. */
+/** Matches a bracket or a string in a JSON text. A string that names a member is matched with its colon. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|[{}[\]]/g
 
 /**

@@ -78,7 +78,7 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // After SIGTERM the program would wait for a load balancer, and here is none. But between npx and us is a shell: SIGTERM
+    // After SIGTERM the program would wait for a load balancer, and there is none here. But between npx and us is a shell: SIGTERM
     // ends it and is not passed on, so the program gets it from us.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)

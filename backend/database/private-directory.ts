@@ -1,20 +1,20 @@
 import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker file. Until its time, others could read the keys. It exists until all those keys are replaced. */
+/** A marker file. Others could read the keys until its modification time. It exists until all those keys are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
- * Closes the embedded database in `directory`, which holds the private signing keys, to other users of the machine. A marker is
- * written first, so that exposed keys are replaced even after a crash. @returns true when others can still read it, because the
- * file system has no permissions or another user owns it
+ * Ends the access of other users of the machine to the embedded database in `directory`, which holds the private signing keys.
+ * A marker is written first, so that exposed keys are replaced even after a crash. @returns true when others can still read the
+ * database, because the file system has no permissions or another user owns the directory
  */
 export function endExposure(directory: string): boolean {
   const cluster = join(directory, 'cluster')
   if (!isOpenToOthers(cluster)) return false
   writeFileSync(join(directory, MARKER), '', { mode: 0o600 })
   try {
-    // Nobody reaches a file in a directory that is closed.
+    // Nobody else reaches a file in a directory that only its owner may enter.
     chmodSync(cluster, 0o700)
   } catch (fault) {
     if ((fault as NodeJS.ErrnoException).code !== 'EPERM') throw fault

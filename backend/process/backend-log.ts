@@ -23,7 +23,7 @@ export function backendLog(): Logger {
     : pino(options, stderr)
 }
 
-/** Makes `12:08:59 info  listening at http://127.0.0.1:3000  service=backend` of a line of JSON. */
+/** Makes `12:08:59 info  listening at http://127.0.0.1:3000  service=backend` from a line of JSON. */
 function lineForPeople(json: string): string {
   const { level, time, msg, ...fields } = JSON.parse(json) as Record<string, unknown>
   const name = pino.levels.labels[Number(level)] as keyof typeof COLOURS

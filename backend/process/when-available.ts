@@ -9,7 +9,7 @@ export function mayPass(fault: unknown): fault is Error {
   return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
 
-/** Repeats `work` until the database is there, after 250 ms at first and 5 s at last. Any other fault is thrown at once. */
+/** Repeats `work` until the database is there. The pauses double from 250 ms to 5 s. Any other fault is thrown at once. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
   {

@@ -100,7 +100,7 @@ CREATE INDEX refresh_tokens_by_session ON refresh_tokens (session_id);
 CREATE INDEX refresh_tokens_by_expiry ON refresh_tokens (expires_at);
 
 -- Several keys live side by side while they rotate: a key signs from signs_from until signs_until, and stays
--- published until published_until so that what it signed can still be verified. Null is without end.
+-- published until published_until so that what it signed can still be verified. Null means no end.
 CREATE TABLE signing_keys (
   kid text PRIMARY KEY,
   algorithm text NOT NULL,

@@ -3,7 +3,7 @@ export const retentionSchema = `
 CREATE INDEX webhooks_by_age ON webhooks (received_at);
 CREATE INDEX users_by_deletion ON users (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- Triggers keep it right, whoever adds or deletes webhooks. A webhook counts as its body and a kilobyte more.
+-- Triggers keep this table right, whoever adds or deletes webhooks. A webhook counts as its body and a kilobyte more.
 CREATE TABLE webhook_usage (
   client text PRIMARY KEY,
   bytes bigint NOT NULL

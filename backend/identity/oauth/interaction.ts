@@ -68,7 +68,7 @@ export async function registerInteraction(
   })
 }
 
-/** Finds the interaction that the request belongs to and lets `step` respond; without one it responds with a page. */
+/** Finds the interaction of the request and lets `step` respond. Without an interaction it responds with an error page. */
 async function inTurn(
   services: Services,
   provider: Provider,

@@ -344,7 +344,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Finds whether requests get 5xx, from whomever. 501 and routes closed for maintenance do not count. */
+/** Finds whether requests get 5xx, from the gateway or a service. 501 and routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

@@ -2,7 +2,7 @@ import type { App } from '../../../services.ts'
 
 export const FORM = 'application/x-www-form-urlencoded'
 
-/** The sign-in page posts the password to the path of POST /api/login: one row of the gateway's limits counts both. */
+/** The sign-in page posts the password to the path of POST /api/login, so that one row of limits counts both ways to sign in. */
 export const SIGN_IN_FORM_PATH = '/api/login'
 
 type ConstraintStrategy = Parameters<App['addConstraintStrategy']>[0]
