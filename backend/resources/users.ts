@@ -176,8 +176,8 @@ function registerChange(
     operationId: method === 'PUT' ? 'replaceUser' : 'changeUser',
     summary,
     description:
-      'A new password ends every other session of the user and every other grant to applications. About a new ' +
-      `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
+      'A new password ends every other session of the user and every other grant to applications. A new password ' +
+      `or e-mail address needs a proof. ${PRESENT_PASSWORD} Users go on signing in with the address that an operator ` +
       `wrote last, because nobody has confirmed the new one. ${WHO_MAY}`,
     tags: ['users'],
     security: [{ bearer: [] }],
