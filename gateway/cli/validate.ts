@@ -79,7 +79,7 @@ export const command: Command = {
   async run({ words: files, flags }) {
     const against = flags.against
     if (against !== undefined && files.length > 0)
-      throw new UsageFault('compares no single files: leave out FILE')
+      throw new UsageFault('with --against compares the whole configuration: leave out FILE')
     const env = environmentOf(flags)
     const found: Findings = { good: [], faults: [], routes: [], rows: [], clients: [], warnings: [] }
     if (files.length === 0) checkEnvironment(found, env)
@@ -113,7 +113,7 @@ async function compareWith(
     if (status !== 200) throw new Error('it has no configuration')
     return { url, changes: compareConfig(JSON.parse(body), new ConfigInForce(value).report()) }
   } catch {
-    throw new CommandFault(`${url} responded ${status}, and no configuration`)
+    throw new CommandFault(`${url} responded ${status} without a configuration`)
   }
 }
 

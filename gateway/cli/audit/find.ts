@@ -74,7 +74,9 @@ export const command: Command = {
       count += result.count
       progress.clear()
       if (result.byIdTime && process.stderr.isTTY) {
-        complain('read around the time of the id; --everywhere also finds a later use of it by a client')
+        complain(
+          'only the time around the id was read; --everywhere also finds a later use of the id by a client',
+        )
       }
     }
     if (count === 0) complain('nothing was found')

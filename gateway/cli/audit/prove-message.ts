@@ -124,7 +124,7 @@ function sentAs({ method, statusCode }: AuditLine, messages: Messages) {
   if (request.method !== method) return { fault: `its method is not ${textOf(method)}` }
   if (messages.response === undefined) return { sent: { request, response: undefined } }
   const { response, fault: malformed } = readResponse(messages.response)
-  if (response === undefined) return { fault: `of the response: ${malformed}` }
+  if (response === undefined) return { fault: `in the response: ${malformed}` }
   return response.status === statusCode
     ? { sent: { request, response } }
     : { fault: `the status of the response is not ${textOf(statusCode)}` }

@@ -18,7 +18,7 @@ export function readRequest(
 ): { readonly method: string; readonly path: string } {
   const fault = methodFault(method)
   if (fault !== undefined) throw new UsageFault(`METHOD ${fault}`)
-  if (!written.startsWith('/')) throw new UsageFault(`PATH begins with "/", not as "${written}"`)
+  if (!written.startsWith('/')) throw new UsageFault(`PATH must begin with "/", but is "${written}"`)
   const target = readTarget(written, leniency)
   if (typeof target === 'string') {
     throw new CommandFault(`${method} ${written}: refused, 400 invalid_target: ${target}`)

@@ -176,7 +176,7 @@ export function errorPage(
     issuer,
     body: html`<h1>This did not work</h1>
 <div class="problem" role="alert"><p>${fault.detail ?? 'Something went wrong.'}</p></div>
-<p>Go back to the application and start again. If it happens again, tell its makers the code <strong>${fault.error}</strong>.</p>`,
+<p>Go back to the application and start again. If it happens again, tell the makers of the application the code <strong>${fault.error}</strong>.</p>`,
   })
 }
 
