@@ -49,15 +49,15 @@ const PROBLEMS = {
   headers_too_large: [431, 'The header section is larger than what is accepted here.'],
   internal: [
     500,
-    'The service failed on this request, and it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
+    'The service failed on this request, and it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, check first whether it took effect.',
   ],
   database_unavailable: [
     503,
-    'The database cannot be reached at this moment. Try again later. Send a change with the same Idempotency-Key, or look first whether it took effect.',
+    'The database cannot be reached at this moment. Try again later. Send a change with the same Idempotency-Key, or check first whether it took effect.',
   ],
   outcome_unknown: [
     503,
-    'The database went away before it confirmed this request: it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
+    'The database went away before it confirmed this request: it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, check first whether it took effect.',
   ],
   busy: [503, 'There is too much to do at this moment. Nothing was changed. Try again.'],
 } as const
