@@ -74,9 +74,7 @@ export const command: Command = {
       count += result.count
       progress.clear()
       if (result.byIdTime && process.stderr.isTTY) {
-        complain(
-          'only the time around the id was read; --everywhere also finds a later use of the id by a client',
-        )
+        complain('only the time of the id was read; --everywhere also finds later uses of the id')
       }
     }
     if (count === 0) complain('nothing was found')
