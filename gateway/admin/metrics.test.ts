@@ -87,7 +87,7 @@ it('a metric is on the page from its first use on, with help text and type', asy
   metrics.gateway_ready.read(() => 1)
   assert.match(
     await metrics.expose(),
-    /^# HELP gateway_ready 1 when \/readyz is green\.\n# TYPE gateway_ready gauge\ngateway_ready 1$/m,
+    /^# HELP gateway_ready 1 when \/readyz returns 200\.\n# TYPE gateway_ready gauge\ngateway_ready 1$/m,
   )
 })
 

@@ -166,7 +166,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
     /both/,
     { method: 'HEAD' },
   ],
-  'a 101 that was not requested': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
+  'a 101 that was not requested': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101, but no upgrade/],
   'interim responses without end': [`HTTP/1.1 102 P\r\n\r\n`.repeat(33), /interim/],
   'a giant field': [`${OK}A: ${'a'.repeat(65_536)}`, /beyond 65536/],
   'giant fields': [`${OK}${`A: ${'a'.repeat(1000)}\r\n`.repeat(66)}`, /beyond 65536/],
