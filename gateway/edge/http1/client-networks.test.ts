@@ -81,6 +81,13 @@ describe('the networks of clients', () => {
     assert.ok(ofProxy.includes(networks.idleOfLargest() as TestConnection))
   })
 
+  it('are searched behind some that have many connections, all busy', () => {
+    const networks = new ClientNetworks()
+    for (let i = 0; i < 63 * 20; i++) connectFrom(networks, `many-${i % 63}`, { isIdle: false })
+    const idle = connectFrom(networks, 'few')
+    assert.equal(networks.idleOfLargest(), idle)
+  })
+
   it('find an idle connection soon, even among thousands of busy ones', () => {
     const networks = new ClientNetworks()
     for (let i = 0; i < 5000; i++) connectFrom(networks, 'a', { isIdle: false })

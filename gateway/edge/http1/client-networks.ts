@@ -2,8 +2,8 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** In how many networks an idle connection is searched, and among how many connections of each network, at most. */
-const MAX_LOOKS = 64
+/** Most networks in which one search looks for an idle connection, and most connections of each. */
+const MAX_NETWORKS = 64
 const LOOKS_PER_NETWORK = 16
 /** An address that has more than this part of the common room may lose busy connections too. */
 const EXCESS = 1 / 8
@@ -161,15 +161,15 @@ export class ClientNetworks {
 
   /** The longest idle connection that is found: networks with the largest part first, proxies last. */
   idleOfLargest(): AcceptedConnection | undefined {
-    let looks = MAX_LOOKS
-    for (let size = this.largest; size > 0 && looks > 0; size--) {
+    let networks = MAX_NETWORKS
+    for (let size = this.largest; size > 0 && networks > 0; size--) {
       const row = this.#rows[size]
       if (row === undefined || row.size === 0) continue
-      const longest = this.#idleOfRow(row, looks)
+      const longest = this.#idleOfRow(row, networks)
       if (longest !== undefined) return longest
-      looks -= row.size * Math.min(size, LOOKS_PER_NETWORK)
+      networks -= row.size
     }
-    return this.#idleOfRow(this.#proxies, MAX_LOOKS)
+    return this.#idleOfRow(this.#proxies, MAX_NETWORKS)
   }
 
   /** Any connection, idle or not, of the network with the largest part, proxies aside. */
@@ -178,9 +178,9 @@ export class ClientNetworks {
     return network && this.#some(network.connections, 1)[0]
   }
 
-  #idleOfRow(row: Slots<ClientNetwork>, looks: number): AcceptedConnection | undefined {
+  #idleOfRow(row: Slots<ClientNetwork>, most: number): AcceptedConnection | undefined {
     let longest: AcceptedConnection | undefined
-    for (const network of this.#some(row, looks)) {
+    for (const network of this.#some(row, most)) {
       const idle = this.idleOf(network)
       if (idle !== undefined) longest = longerIdle(longest, idle)
     }
