@@ -49,7 +49,7 @@ const VerifyResponse = Type.Object(
       format: Type.Boolean({ description: 'Every field has the characters its place allows.' }),
       documentNumber: Type.Boolean({ description: 'Its check digit agrees.' }),
       birthDate: Type.Boolean({
-        description: 'Its check digit agrees and there is such a day, in the past.',
+        description: 'Its check digit agrees and there is such a day, today or before.',
       }),
       expiryDate: Type.Boolean({ description: 'Its check digit agrees and there is such a day.' }),
       optionalData: Type.Boolean({ description: 'Its check digit agrees, where it has one (TD3).' }),

@@ -163,7 +163,7 @@ describe('what the first request with a key becomes', () => {
       assert.equal(refused?.code, 'idempotency_unknown')
       assert.equal(
         refused?.cause,
-        'the request first of userId "user-1", clientId "app-1" has no whole response',
+        'it is unknown whether the request first of userId "user-1", clientId "app-1" took effect',
       )
     })
 
@@ -252,7 +252,10 @@ describe('the next request with a key', () => {
     assert.equal(ask().res.status, 409)
     assert.ok(measured.includes('gateway_idempotency_total /api/* unknown'))
     const cause = gateway.metrics.causes.get('gateway_idempotency_total /api/* unknown')
-    assert.match(cause ?? '', /^the request \S+ of userId "user-1", clientId "app-1" has no whole response$/)
+    assert.match(
+      cause ?? '',
+      /^it is unknown whether the request \S+ of userId "user-1", clientId "app-1" took effect$/,
+    )
   })
 
   it('gets the first response again, with what is for it alone written anew', (t) => {

@@ -195,7 +195,7 @@ function unknown(
   const caller = Object.entries({ userId: subject, clientId: client })
     .filter(([, id]) => id !== undefined)
     .map(([member, id]) => `${member} ${quote(id)}`)
-  const cause = `the request ${requestId} of ${caller.join(', ')} has no whole response`
+  const cause = `it is unknown whether the request ${requestId} of ${caller.join(', ')} took effect`
   metrics.causes.set(`gateway_idempotency_total ${route?.path ?? ''} unknown`, cause)
   return refusal('idempotency_unknown', { cause })
 }
