@@ -202,7 +202,7 @@ function unknown(
 
 function notKept(status: number): Refusal {
   return refusal('idempotency_response_not_kept', {
-    detail: `The request with this idempotency key was completed with status ${status}; its response was too long to be kept.`,
+    detail: `The request with this idempotency key was completed with status ${status}; its response was too long to be kept, or there was no room for it.`,
   })
 }
 
