@@ -29,10 +29,10 @@ export function operationalLog({ level, format, service }: LogOptions): Logger {
 /** Resource attributes of OpenTelemetry, such as `service.name`. */
 type Service = Readonly<Record<string, string>>
 
-/** Forms by their names. Each turns a line of pino into its own. */
+/** Forms by their names. Each turns a line of pino into a line of that form. */
 export const FORMS = { ecs: ecsForm, otlp: otlpForm }
 
-/** Our fields in Elastic Common Schema 8.17. Loggers write `log.level` with its dot (ecs-logging 1.0), so all names here have dots. */
+/** Our fields in Elastic Common Schema 8.17. ecs-logging 1.0 wants `log.level` as one key, not nested, so no name here is nested. */
 const ECS: ReadonlyMap<string, string> = new Map([
   ['requestId', 'http.request.id'],
   ['traceId', 'trace.id'],
@@ -130,7 +130,7 @@ const LEVELS: ReadonlyMap<number, readonly [name: string, colour: 'dim' | 'cyan'
 const PLAIN_WORD = /^[^\s"=]+$/
 
 /**
- * One JSON line of the log as a person reads it: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000 healthy=false`.
+ * One JSON line of the log as a person reads it: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`.
  * Sentences of a list, such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
  */
 export function logLine(json: string): string {

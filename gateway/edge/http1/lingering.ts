@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { ClientResponse } from './client-response.ts'
 
-/** After the last response: the longest silence of the client, the longest wait in all, and the most bytes read. */
+/** After the last response: the longest silence of the client, the longest time that it may send, and the most bytes read. */
 const IDLE_MS = 2000
 const TOTAL_MS = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
@@ -59,7 +59,7 @@ const SILENT_LOOKS = 20
 
 /**
  * Finds out whether a client that has closed its half still waits: a client that is gone answers any byte with a reset. Before the response
- * begins we send 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, then each time after twice as long.
+ * begins we send 100 (Continue), which clients ignore (RFC 9110 section 15.2): 0.5 s after it closed its half, then 1 s, 2 s, 4 s after, and so on.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */

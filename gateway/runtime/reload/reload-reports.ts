@@ -13,7 +13,7 @@ export interface Watching {
   stop(): void
 }
 
-/** Most faults of a file that the cause in the metrics names. */
+/** The cause in the metrics names at most so many faults of a file. */
 const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
@@ -46,7 +46,7 @@ interface Edit {
 
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
-/** Names a file in metrics: by its whole path if another file has the same name, else without its directory. */
+/** Names a file in metrics: by its whole path if another label has the same name, else without its directory. */
 export function labelOf(
   file: string,
   { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,
@@ -57,7 +57,7 @@ export function labelOf(
   return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
-/** Makes the `onReload` of a file, which reports each result to metrics, log, audit trail and admin listener. */
+/** Makes the `onReload` of a file. It reports each result to metrics, log and admin listener, and each change to the audit trail. */
 export function reporter<T>(
   reports: Reports,
   { file, files, label, what }: Edited,

@@ -62,12 +62,12 @@ export function readConfiguration(
   }
 }
 
-/** Faults between the clients and other files: the keys that they name, and the authorities of the listener. */
+/** Faults where clients.json does not fit other files: those of the clients' keys, and the authorities of the listener. */
 export function clientFaults(file: string, clients: ClientTable, trust: ClientTrust | undefined): Fault[] {
   return [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
 }
 
-/** Reads an edit that the process before has in force. A faulty edit, or one that needs a restart, is left to the watches. */
+/** Reads edits made since `read`: the old process has them in force. A faulty one, or one that needs a restart, is left to the watches. */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)
@@ -107,7 +107,7 @@ export function filesNamedAnyway(env: Environment) {
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
 
-/** The file of clients, if it is used. With a faulty gateway.json, a named file counts as used, and so does one beside gateway.json. */
+/** The file of clients, if it is used. With a faulty gateway.json it counts as used if GATEWAY_CLIENTS is set, or if it is beside gateway.json. */
 function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
   const { configFile, clientsFile } = configFiles(env)
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)
