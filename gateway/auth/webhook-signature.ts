@@ -19,7 +19,7 @@ export interface WebhookMessage {
   readonly signatures: readonly Buffer[]
 }
 
-/** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature of the scheme's version. */
+/** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature has the scheme's form. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
   /** The same for every reason: to name the failed check would help a forger. */
@@ -28,7 +28,7 @@ export interface WebhookFault {
   readonly cause: string
 }
 
-/** Time from the first to the last moment at which a webhook can be accepted, plus one second: timestamps have no fractions. */
+/** How long a timestamp stays within the tolerance. The one second is there because the fraction of our clock is cut off. */
 export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
 export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not valid'
 
@@ -49,7 +49,7 @@ export function readWebhookHeaders(
   if (sent === undefined && scheme.timestampHeader !== undefined)
     return fault('missing', `no ${scheme.timestampHeader}`)
   if (signature === undefined) return fault('missing', `no ${signatureHeader}`)
-  // An id must not contain a border of the signed text: the text could then be read as another id and another body.
+  // An id must not hold a text that separates the signed parts: some of the id could then pass for the body.
   if (named !== undefined && (!ID.test(id) || idBorders?.some((border) => id.includes(border)) === true))
     return fault('malformed', `${scheme.idHeader} ${quote(id)}`)
   const entries = separator === undefined ? [signature] : signature.split(separator, MAX_ENTRIES + 1)
@@ -85,7 +85,7 @@ interface SignedContent {
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]
-  /** URLs by which the sender may know the request, for schemes that sign the URL. At least one, or no signature is right. */
+  /** URLs that the sender may have signed; one empty text if the scheme signs none. Without any, no signature is right. */
   readonly urls: readonly string[]
 }
 
@@ -139,7 +139,7 @@ function textsAround(
   return [before, text]
 }
 
-/** Reads one signature. Undefined when it has another version, or its encoding is not canonical. */
+/** Reads one signature. Undefined when it has another version, or is no canonical encoding of a digest. */
 function readSignature(entry: string, { prefix, encoding, digestBytes }: WebhookScheme): Buffer | undefined {
   if (!entry.startsWith(prefix)) return undefined
   const text = encoding === 'hex' ? entry.slice(prefix.length).toLowerCase() : entry.slice(prefix.length)

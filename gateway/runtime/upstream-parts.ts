@@ -73,7 +73,7 @@ export function servedRoutes(
   )
 }
 
-/** Logs and counts each change of upstreams that are in force. */
+/** Logs each change of upstreams that are in force. Counts retries, and how often breakers open. */
 export function observeUpstreams(
   { log, metrics }: Pick<Gateway, 'log' | 'metrics'>,
   inForce: () => UpstreamGroups,

@@ -33,7 +33,7 @@ export class ShipBucket implements ShipTarget {
   readonly #bucket: AuditBucket
   readonly #client: S3Client
 
-  /** @param cut size from which an object is sent in parts */
+  /** @param cut which objects are sent in parts, and how large the parts are */
   constructor(bucket: AuditBucket, cut = CUT) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.cut = cut
@@ -204,7 +204,7 @@ function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Clien
     forcePathStyle: true,
     maxAttempts: MAX_ATTEMPTS,
     requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: IDLE_TIMEOUT_MS },
-    // Objects are sent with their SHA-256. Other servers may not know the SDK's own checksum.
+    // Objects are sent with their SHA-256. Servers other than Amazon's may not know the SDK's own checksum.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     // Keys expire at once, so that the file is read for each request. Without a file the SDK looks for keys itself.

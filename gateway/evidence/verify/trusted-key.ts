@@ -19,15 +19,15 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import type { Finding } from './finding.ts'
 
 export interface TrustedKey {
-  /** @param logName origin of the checkpoint @throws NoteFault when no key is for it */
+  /** @param logName origin of the checkpoint @throws NoteFault when the policy has no key for it */
   verifiersOf(logName: string): readonly NoteVerifier[]
-  /** Which verifiers must have signed; `first`: signatures of the others are verified if they are there. */
+  /** Which of the verifiers must have signed. A wrong signature of any other is a fault too. */
   readonly least: 'all' | 'first' | 'one'
 }
 
 /**
  * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. The file
- * of an ML-DSA-44 key beside a PEM file is read too. Its signature is verified if there is one. @throws Error for anything else
+ * of an ML-DSA-44 key beside a PEM file is read too, but that key need not have signed. @throws Error for anything else
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -119,7 +119,7 @@ export function openLog(directory: string, key: TrustedKey): Checkpoint | Findin
 /** Evidence is wrong, as opposed to unreadable. */
 export class EvidenceFault extends Error {}
 
-/** Reads a checkpoint, not its signatures. @throws EvidenceFault when it is none; Error when the file cannot be read */
+/** Reads a checkpoint, verifies no signature. @throws EvidenceFault when it is none; Error when the file cannot be read */
 export function readCheckpoint(file: string): { readonly note: Buffer; readonly checkpoint: Checkpoint } {
   const note = readRegularFile(file)
   try {
