@@ -9,7 +9,7 @@ export const SAMPLED = 1
 /** Trace Context level 2: the low 56 bits of the trace id are random. The maker of the id sets this flag, and everybody passes it on. */
 const RANDOM = 2
 
-/** One time that the request was sent to an upstream. Times on the steady clock. */
+/** One try to send the request to an upstream. Its times are those of the steady clock. */
 export interface Attempt {
   readonly spanId: string
   readonly upstream: string
@@ -25,7 +25,7 @@ interface RemoteParent {
   readonly tracestates: readonly Field[]
 }
 
-/** One sampled request as part of a trace: what its spans need and the exchange does not have. */
+/** What the spans of a sampled request need beyond its exchange. */
 export class Trace {
   readonly traceId: string
   readonly spanId: string
@@ -108,7 +108,7 @@ export function newTraceId(): string {
   return randomHex(32)
 }
 
-/** A random id. Only zeros would be invalid, but their chance is 2^-64. */
+/** A random id. One of zeros alone would be invalid, but its chance is 2^-64. */
 function newSpanId(): string {
   return randomHex(16)
 }
@@ -125,7 +125,7 @@ interface InTrace {
   readonly traceparent: string | undefined
 }
 
-/** The trace id for audit records: that of the spans, else the caller's. The one for the service is made later. */
+/** The trace id for audit records: that of the spans, else the caller's. Without either there is none yet: `forward` makes it. */
 export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
   if (trace !== undefined) return trace.traceId
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined

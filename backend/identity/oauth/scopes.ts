@@ -7,7 +7,7 @@ const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 /** The scopes that every user holds. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
-/** All scopes of the API. No role holds `profile:write`: a session needs no scope for its user's record. Everybody may grant it. */
+/** All scopes of the API. Everybody may grant `profile:write`, though no role holds it: sessions need none for their user's record. */
 const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PROFILE_WRITE]
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]

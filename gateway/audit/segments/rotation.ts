@@ -15,7 +15,7 @@ interface RotationOptions {
   readonly trail: {
     /** Undefined when the trail may not be rotated. */
     readonly inode: string | undefined
-    /** @param clockSetBackMs by how much the clock was set back while the old file was written */
+    /** @param clockSetBackMs by how much, at least, the clock was set back while the old file was written */
     reopen(clockSetBackMs: number | undefined): void
   }
   readonly now: () => number
@@ -28,11 +28,11 @@ const TAIL_BYTES = 128 * 1024
 
 /**
  * Begins a new segment when the file is large or old enough, or the clock was set back: renames it and reopens the trail. So
- * the lines of a segment are in the order of time, except the last ones if the clock was set back.
+ * the clock never goes back by a minute or more within a segment, except before its last lines.
  */
 export class Rotation {
   readonly #options: RotationOptions
-  /** Inode of the file seen last, and since when it has been written. */
+  /** Inode of the file seen last, whose age counts from `#sinceMs`. */
   #inode: string | undefined
   #sinceMs = 0
   #latestMs = 0
@@ -100,7 +100,7 @@ export class Rotation {
   }
 }
 
-/** Time of the first line, and the latest one near the end. Responses are left out, because they have the time of their request. */
+/** Time of the first line, and the latest time near the end, where responses do not count: they have the time of their request. */
 function timesIn(file: string): {
   readonly firstMs?: number | undefined
   readonly latestMs?: number | undefined

@@ -34,7 +34,7 @@ export interface ParkedConnection {
 
 /** The connections of all listeners, under one bound. */
 export class Connections<E> {
-  /** Changes for all connections; each request goes on with the time-outs that it began with. */
+  /** One object for all connections, changed in place; a request keeps the time-outs for its head and body that it began with. */
   readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
@@ -108,7 +108,7 @@ export class Connections<E> {
     connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
-    // The TLS handshake of this connection ended after the others were parked.
+    // If `between` is set, the others were parked during the TLS handshake of this connection.
     this.#terms.between?.(connection)
     return connection
   }
@@ -127,7 +127,7 @@ export class Connections<E> {
     socket.resume()
   }
 
-  /** Begins no more requests: gives each connection to `take`, now or when its present response is written. */
+  /** Begins no more requests: gives each connection of HTTP/1.1 to `take`, now or after its present response; others retire. */
   park(take: (parked: ParkedConnection) => void): void {
     const detach = (connection: Connection<E>) => {
       const { socket, unread } = connection.detach()
@@ -164,7 +164,7 @@ export class Connections<E> {
     return this.#networks.size
   }
 
-  /** @param quietMs how long a connection must have been idle */
+  /** @param quietMs how long a connection of HTTP/1.1 must have been idle; one of HTTP/2 retires in any case */
   closeIdle(quietMs: number): void {
     const sinceMs = this.#terms.steadyClock() - quietMs
     this.#open.visitAll((connection) => {
