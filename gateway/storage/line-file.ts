@@ -16,7 +16,7 @@ import { dirname } from 'node:path'
 export type FileFormat = { readonly name: string; readonly version: number }
 
 export const OWNER_ONLY = 0o600
-/** As `w`, but refuses a pipe (ENXIO), which would block for ever without a reader. */
+/** As `w`, but a pipe without a reader is refused (ENXIO), and does not block for ever. */
 export const WRITE_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK
 
 /** The first line of a file: `{"format":"revocations","version":1}`. Files of older gateways have none, and are version 1. */
@@ -24,7 +24,7 @@ export function headerLine({ name, version }: FileFormat): string {
   return `${JSON.stringify({ format: name, version })}\n`
 }
 
-/** Reads the lines behind the header. @returns `firstLine`: number of `lines[0]` @throws Error of the system; NewerFormatError */
+/** Reads the lines behind the header. @returns `firstLine`: line number of `lines[0]` @throws Error of the system; NewerFormatError */
 export function readLines(
   file: string,
   format: FileFormat,
@@ -81,7 +81,7 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
   syncDirectory(dirname(file))
 }
 
-/** Removes a file, if it is there. Node's `rmSync` does not name every error. @throws Error of the system */
+/** Removes a file, if it is there. Node's `rmSync` gives some errors no code. @throws Error of the system */
 export function removeFile(file: string): void {
   try {
     unlinkSync(file)

@@ -19,7 +19,7 @@ import { combinedValue, type MessageSignature, readSignatures } from './signatur
 
 const DIGEST = '"content-digest"'
 const NO_DIGEST = 'The signature must cover "content-digest", because the request has a body'
-/** The algorithms with an `alg` of their own (RFC 9421 section 6.2). */
+/** The values of `alg` that are supported (RFC 9421 section 6.2), with their algorithms. */
 export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
   ['ecdsa-p256-sha256', 'ES256'],
   ['ed25519', 'EdDSA'],

@@ -14,7 +14,7 @@ export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 1024
 
-/** Buffers a complete body, in at most three times its size. Beyond the bound, or without room, the rest stays unread. Never rejects. */
+/** Buffers a complete body, in at most three times its size, or 1 KiB. Beyond the bound, or without room, the rest stays unread. Never rejects. */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
