@@ -49,7 +49,8 @@ export const REFUSALS = {
     },
     idempotency_response_not_kept: {
       status: 409,
-      detail: 'The request with this idempotency key was completed; its response was too long to be kept, or there was no room for it.',
+      detail:
+        'The request with this idempotency key was completed; its response was too long to be kept, or there was no room for it.',
     },
     idempotency_unknown: {
       status: 409,
