@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, test } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
+import { REPORT_MS } from '../runtime/restart/control-socket.ts'
 
 /** One gateway, and one of several on one port. */
 const UNITS = ['countersign.service', 'countersign@.service']
@@ -37,7 +38,7 @@ for (const name of UNITS) {
       assert.equal(safe.status, 0, safe.stdout)
     })
 
-    it('sets variables that the gateway knows, and gives it the time to drain', () => {
+    it('sets variables that the gateway knows, and gives it the time to drain and to restart', () => {
       const unit = read(name)
       const variables = valuesOf(unit, 'Environment').map(
         (text) => text.replaceAll('%i', '1').split('=') as [string, string],
@@ -45,6 +46,7 @@ for (const name of UNITS) {
       assert.ok(variables.length > 4)
       assert.deepEqual(parseEnvironment(Object.fromEntries(variables)).faults, [])
       assert.ok(Number(valuesOf(unit, 'TimeoutStopSec')[0]) > STOP_SECONDS)
+      assert.ok(Number(valuesOf(unit, 'TimeoutStartSec')[0]) * 1000 > REPORT_MS)
     })
   })
 }

@@ -13,7 +13,7 @@ const REACH_AGAIN_MS = 20
 /** Time that the new process has for each step: to read its configuration, to take a listening socket, to serve. */
 export const STEP_MS = 30_000
 /** Time to wait for the report of a restart: for all steps of the new process, and for one more step of the old process. */
-const REPORT_MS = (LISTENERS.length + 3) * STEP_MS
+export const REPORT_MS = (LISTENERS.length + 3) * STEP_MS
 
 export interface Restarted {
   readonly pid: number
