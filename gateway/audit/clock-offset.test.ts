@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { clockOffset } from './clock-offset.ts'
 import { temporaryDirectory } from './trail.test-support.ts'
@@ -56,6 +57,20 @@ test('the first program that knows is believed, and none of them is no offset', 
   })
   assert.deepEqual(await clockOffset(LONG_MS, both), { clockOffsetMs: 7, clockSource: 'ntpq' })
   assert.equal(await clockOffset(LONG_MS, programs(t, {})), undefined)
+})
+
+test('only programs that a directory of PATH holds are started', async (t) => {
+  let started = 0
+  const count = () => void started++
+  subscribe('child_process', count)
+  t.after(() => unsubscribe('child_process', count))
+  const { PATH: first } = programs(t, {})
+  const { PATH: second } = programs(t, { ntpq: printing('leap=00, offset=7') })
+  assert.equal(await clockOffset(LONG_MS, { PATH: first }), undefined)
+  assert.equal(started, 0)
+  const PATH = ['/nowhere', first, second].join(delimiter)
+  assert.deepEqual(await clockOffset(LONG_MS, { PATH }), { clockOffsetMs: 7, clockSource: 'ntpq' })
+  assert.equal(started, 1)
 })
 
 test('a program that hangs, also with a child that holds its output, or prints without end is no offset', async (t) => {

@@ -39,7 +39,7 @@ export function run(script: string, env: Environment): RunningProcess {
     cwd: ROOT,
     env: {
       HOME: process.env.HOME,
-      // A gateway would ask programs how exact the clock is, for 10 ms of CPU at each start.
+      // A gateway would ask programs how exact the clock is.
       PATH: '/nowhere',
       ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
       // Few tests measure the grace period of a stop; all others would only wait for it.

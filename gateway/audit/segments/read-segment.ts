@@ -1,6 +1,5 @@
 import { closeSync, createReadStream, fstatSync, readdirSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { constants, createGunzip, createZstdDecompress, gunzipSync, zstdDecompressSync } from 'node:zlib'
 import { inodeOf, openRegularFile } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
@@ -20,12 +19,12 @@ const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
 /** Compressed bytes that usually hold the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
-/** Options for the head of a segment: a cut end is no fault, and a long text is left to the stream. */
-const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
-const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 const TIMESTAMP_KEY = '"timestamp":"'
 /** First bytes of a line: enough for its type, a request id of up to 128 characters and the timestamp. */
 export const HEAD_BYTES = 512
+
+/** Loaded only for compressed segments: it costs the thread that seals 7 ms of its start. */
+const zlib = () => process.getBuiltinModule('node:zlib')
 
 /**
  * Gives the decompressed bytes of a segment in blocks of whole lines; only the last may end within a line. Memory is bounded.
@@ -103,7 +102,11 @@ function headOf(segment: Source): Buffer {
   try {
     if (compression === 'none') return firstBytes(fd, FIRST_LINE_BYTES)
     const head = firstBytes(fd, FIRST_BLOCK_BYTES)
-    return compression === 'gzip' ? gunzipSync(head, GZIP_HEAD) : zstdDecompressSync(head, ZSTD_HEAD)
+    const { constants, gunzipSync, zstdDecompressSync } = zlib()
+    // A cut end is no fault, and a long text is left to the stream.
+    const finishFlush = compression === 'gzip' ? constants.Z_SYNC_FLUSH : constants.ZSTD_e_continue
+    const options = { finishFlush, maxOutputLength: CHUNK_BYTES }
+    return compression === 'gzip' ? gunzipSync(head, options) : zstdDecompressSync(head, options)
   } catch {
     return Buffer.of()
   } finally {
@@ -115,6 +118,7 @@ function headOf(segment: Source): Buffer {
 function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
   const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined
+  const { gunzipSync, zstdDecompressSync } = zlib()
   try {
     const options = { maxOutputLength: CHUNK_BYTES }
     if (compression === 'gzip') return unsuspected(gunzipSync(bytes, options), bytes.length)
@@ -229,7 +233,7 @@ async function* decompressed(
   const { size } = fstatSync(fd)
   const source = createReadStream('', { fd, start: 0, highWaterMark: CHUNK_BYTES })
   const options = { chunkSize: Math.min(CHUNK_BYTES, MIN_CHUNK_BYTES + size * USUAL_RATIO) }
-  const target = compression === 'zstd' ? createZstdDecompress(options) : createGunzip(options)
+  const target = compression === 'zstd' ? zlib().createZstdDecompress(options) : zlib().createGunzip(options)
   // `pipe` does not forward errors.
   source.on('error', (error) => target.destroy(error))
   let bytes = 0
