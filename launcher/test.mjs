@@ -29,7 +29,15 @@ const TOGETHER = {
     'gateway/e2e/tracing.test.ts',
     'gateway/e2e/tunnel-life.test.ts',
   ],
-  browsers: ['gateway/e2e/browser.test.ts', 'gateway/e2e/http2-browser.test.ts'],
+  // They share a service, and the last deletes Alice.
+  'oauth-users': [
+    'gateway/e2e/browser.test.ts',
+    'gateway/e2e/oauth.test.ts',
+    'gateway/e2e/bank.test.ts',
+    'gateway/e2e/webhook-store.test.ts',
+    'gateway/e2e/oauth-dpop.test.ts',
+    'gateway/e2e/own-record.test.ts',
+  ],
   'backend-programs': ['backend/database-away.test.ts', 'backend/main.test.ts'],
   'backend-identity': ['backend/identity'],
   cli: ['gateway/cli'],
@@ -102,7 +110,11 @@ const TOGETHER = {
     'gateway/audit/segments/ship-bucket.test.ts',
     'gateway/e2e/audit-seals.test.ts',
   ],
-  console: ['gateway/e2e/console-attention.test.ts', 'gateway/e2e/console.test.ts'],
+  console: [
+    'gateway/e2e/console-attention.test.ts',
+    'gateway/e2e/console.test.ts',
+    'gateway/e2e/http2-browser.test.ts',
+  ],
   services: [
     'gateway/e2e/budget.test.ts',
     'gateway/e2e/head-bounds.test.ts',
@@ -170,15 +182,7 @@ const TOGETHER = {
     'gateway/e2e/http2-default.test.ts',
     'gateway/e2e/http2-features.test.ts',
   ],
-  'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
-  // The first four share a service; the fourth of them deletes Alice.
-  'oauth-users': [
-    'gateway/e2e/oauth.test.ts',
-    'gateway/e2e/bank.test.ts',
-    'gateway/e2e/webhook-store.test.ts',
-    'gateway/e2e/own-record.test.ts',
-    'gateway/e2e/oauth-sign-in.test.ts',
-  ],
+  'oauth-bound': ['gateway/e2e/oauth-mtls.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
   admin: ['gateway/admin', 'gateway/terminal'],
   trail: [
     'gateway/audit/audit-records.test.ts',

@@ -11,7 +11,7 @@ import { accessibilityFindings } from './accessibility.ts'
 import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
 import { ALICE, discover } from './oauth-client.ts'
-import { startService, type TestService } from './running-service.ts'
+import { commonService, type TestService } from './running-service.ts'
 
 /** Where to put pictures of the pages, for people to look at; none when it is not set. */
 const SCREENSHOTS = process.env.SCREENSHOTS
@@ -27,7 +27,7 @@ function describeBrowser(): void {
   let app: Server
   let appUrl: string
   before(async () => {
-    service = await startService({ limits: 'logins-unlimited' })
+    service = await commonService()
     mobile = await discover(service, 'mobile-app')
     browser = await launchChromium()
     app = createServer((_request, response) => response.end('back in the app')).listen(0, '127.0.0.1')
@@ -35,10 +35,9 @@ function describeBrowser(): void {
     appUrl = `http://127.0.0.1:${(app.address() as AddressInfo).port}/callback`
     if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
   })
-  after(async () => {
+  after(() => {
     app?.closeAllConnections()
     app?.close()
-    await service?.end()
   })
 
   /** A fresh browser at the sign-in, which notes what the policy of a page blocks. */

@@ -124,55 +124,100 @@ function describeAttention(): void {
     })
   })
 
-  it('maintenance that is on, though the gateway is ready and no alert fires', async (t) => {
-    const { url } = await started(t, {
-      config: { maintenance: { purpose: 'back at 6', retryAfterSeconds: 60 } },
+  describe('on one gateway, whose settings change, and which is then killed', () => {
+    let gateway: TestGateway
+    const base = () => ({ upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] })
+    const become = async (config: object) => {
+      await gateway.become({ config: { ...base(), ...config } })
+      await show(gateway)
+    }
+    const again = async () => {
+      gateway = await startGateway({ config: {}, dir: gateway.dir })
+      await show(gateway)
+    }
+    before(async () => {
+      gateway = await startGateway({ config: base() })
     })
-    // What was refused before the first look is not counted.
-    await page.locator('#attention').getByText('0 requests refused').waitFor()
-    for (let i = 0; i < 3; i++) assert.equal((await call(`${url}/x`)).status, 503)
-    await firstLineIs('Maintenance', /^Maintenance is on: all routes.*3 requests refused in the last minute/)
-  })
+    after(() => gateway?.end('SIGKILL'))
 
-  it('the only upstream of one group of two that is down', async (t) => {
-    const port = await freePort()
-    const gateway = await started(t, {
-      config: {
+    it('maintenance that is on, though the gateway is ready and no alert fires', async () => {
+      await become({ maintenance: { purpose: 'back at 6', retryAfterSeconds: 60 } })
+      // What was refused before the first look is not counted.
+      await page.locator('#attention').getByText('0 requests refused').waitFor()
+      for (let i = 0; i < 3; i++) assert.equal((await call(`${gateway.url}/x`)).status, 503)
+      await firstLineIs(
+        'Maintenance',
+        /^Maintenance is on: all routes.*3 requests refused in the last minute/,
+      )
+    })
+
+    it('the only upstream of one group of two that is down', async () => {
+      const port = await freePort()
+      await become({
         upstreams: { payments: { targets: [`http://127.0.0.1:${port}`] } },
         routes: [
           { path: '/payments/*', auth: ['none'], upstream: 'payments' },
           { path: '/*', auth: ['none'] },
         ],
-      },
+      })
+      assert.equal((await call(`${gateway.url}/payments/x`)).status, 502)
+      await page.locator('#health.bad').waitFor()
+      await firstLineIs(
+        'CountersignAllUpstreamsDown',
+        new RegExp(`^Group payments has no upstream: its requests get 502.*ECONNREFUSED 127.0.0.1:${port}`),
+      )
     })
-    assert.equal((await call(`${gateway.url}/payments/x`)).status, 502)
-    await page.locator('#health.bad').waitFor()
-    await firstLineIs(
-      'CountersignAllUpstreamsDown',
-      new RegExp(`^Group payments has no upstream: its requests get 502.*ECONNREFUSED 127.0.0.1:${port}`),
-    )
-  })
 
-  it('upstreams that are down', async (t) => {
-    const port = await freePort()
-    const gateway = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
-    await call(`${gateway.url}/x`)
-    if (SCREENSHOTS !== undefined) await page.locator('#attention li').nth(1).waitFor()
-    await pictures('upstream-down')
-    await firstLineIs(
-      'CountersignAllUpstreamsDown',
-      new RegExp(`^Group default has no upstream.*ECONNREFUSED 127.0.0.1:${port}`),
-    )
-  })
-
-  it('one upstream of two that is down', async (t) => {
-    const port = await freePort()
-    const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 }
-    const targets = [upstream.url, `http://127.0.0.1:${port}`]
-    await started(t, {
-      config: { upstream: targets, upstreams: { default: { healthCheck } } },
+    it('upstreams that are down', async () => {
+      const port = await freePort()
+      await become({ upstream: `http://127.0.0.1:${port}` })
+      await call(`${gateway.url}/x`)
+      if (SCREENSHOTS !== undefined) await page.locator('#attention li').nth(1).waitFor()
+      await pictures('upstream-down')
+      await firstLineIs(
+        'CountersignAllUpstreamsDown',
+        new RegExp(`^Group default has no upstream.*ECONNREFUSED 127.0.0.1:${port}`),
+      )
     })
-    await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
+
+    it('one upstream of two that is down', async () => {
+      const port = await freePort()
+      const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 }
+      const targets = [upstream.url, `http://127.0.0.1:${port}`]
+      await become({ upstream: targets, upstreams: { default: { healthCheck } } })
+      await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
+    })
+
+    it('credentials that are wrong', async () => {
+      await become({ routes: [{ path: '/*', auth: ['bearer'] }] })
+      await page.getByText('Nothing.', { exact: true }).waitFor()
+      const headers = { authorization: 'Bearer x.y.z' }
+      for (let i = 0; i < 20; i++) await call(gateway.url, { headers })
+      await firstLineIs(
+        'CountersignAuthenticationFailures',
+        /^Credentials are wrong: bearer.*100 % of them in the last minute: \w/,
+      )
+    })
+
+    it('a start after a crash', async () => {
+      await become({})
+      await gateway.end('SIGKILL')
+      await again()
+      await firstLineIs('CountersignRestarting', /^Started again after a crash.*was killed/)
+    })
+
+    it('others who write to the trail, also after a restart', async () => {
+      await show(gateway)
+      await call(gateway.url)
+      appendFileSync(gateway.auditFile, 'note to self\n')
+      await call(gateway.url)
+      const says =
+        /^Others wrote to the trail.*audit\.ndjson\.\d+T\d+Z \(grown\): the gateway had left \d+ bytes and found/
+      await firstLineIs('CountersignAuditForeign', says)
+      await gateway.end()
+      await again()
+      await firstLineIs('CountersignAuditForeign', says)
+    })
   })
 
   it('an upstream that takes connections and never responds', async (t) => {
@@ -233,17 +278,6 @@ function describeAttention(): void {
     )
   })
 
-  it('credentials that are wrong', async (t) => {
-    const gateway = await started(t, { config: { routes: [{ path: '/*', auth: ['bearer'] }] } })
-    await page.getByText('Nothing.', { exact: true }).waitFor()
-    const headers = { authorization: 'Bearer x.y.z' }
-    for (let i = 0; i < 20; i++) await call(gateway.url, { headers })
-    await firstLineIs(
-      'CountersignAuthenticationFailures',
-      /^Credentials are wrong: bearer.*100 % of them in the last minute: \w/,
-    )
-  })
-
   it('webhooks of a client whose clock is wrong', async (t) => {
     const gateway = await started(t, {
       config: { routes: [{ path: '/*', auth: ['hmac'] }] },
@@ -262,27 +296,6 @@ function describeAttention(): void {
       'CountersignAuthenticationFailures',
       /^Credentials are wrong: hmac.*: client "<b>acme": webhook-timestamp is 6\d\d s behind our clock; 300 s/,
     )
-  })
-
-  it('a start after a crash', async (t) => {
-    const { dir, end } = await started(t)
-    await page.getByText('Nothing.', { exact: true }).waitFor()
-    await end('SIGKILL')
-    await started(t, { dir })
-    await firstLineIs('CountersignRestarting', /^Started again after a crash.*was killed/)
-  })
-
-  it('others who write to the trail, also after a restart', async (t) => {
-    const { dir, url, auditFile, end } = await started(t)
-    await call(url)
-    appendFileSync(auditFile, 'note to self\n')
-    await call(url)
-    const says =
-      /^Others wrote to the trail.*audit\.ndjson\.\d+T\d+Z \(grown\): the gateway had left \d+ bytes and found/
-    await firstLineIs('CountersignAuditForeign', says)
-    await end()
-    await started(t, { dir })
-    await firstLineIs('CountersignAuditForeign', says)
   })
 
   it('a certificate that expires', async (t) => {

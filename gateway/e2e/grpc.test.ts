@@ -13,7 +13,7 @@ import { after, before, describe, it } from 'node:test'
 import { credentials, Metadata, ServerCredentials, type ServiceError, status } from '@grpc/grpc-js'
 import { sendBytes } from './client.ts'
 import { type Note, type NoteClient, noteClient, type Seen, startService } from './grpc-service.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, type TlsSetup } from './secure.ts'
 
 const METHODS = '/demo.Notes'
@@ -256,7 +256,7 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
     })
     service.listen(0, '127.0.0.1')
     await once(service, 'listening')
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         http2: true,
         upstream: `h2c://127.0.0.1:${(service.address() as AddressInfo).port}`,
@@ -264,10 +264,7 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
       },
     })
   })
-  after(async () => {
-    await gateway.end()
-    service.close()
-  })
+  after(() => service.close())
 
   /** Sends a call and reads its head and its trailers. */
   async function ask(path: string, headers: object) {
@@ -315,7 +312,7 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
 describe('a service of gRPC that is not available', () => {
   it('is seen in the trail and in the metrics, and opens its circuit breaker', async (t) => {
     const service = await startService({ metadata: [], cancelled: [] })
-    const gateway = await startGateway({
+    const gateway = await commonGateway({
       config: {
         http2: true,
         upstreams: { notes: { targets: [`h2c://127.0.0.1:${service.port}`], breaker: { failures: 20 } } },
@@ -323,9 +320,8 @@ describe('a service of gRPC that is not available', () => {
       },
     })
     const client = noteClient(`127.0.0.1:${gateway.port}`, credentials.createInsecure())
-    t.after(async () => {
+    t.after(() => {
       client.close()
-      await gateway.end()
       service.stop()
     })
     const opened = `gateway_upstream_breaker_opened_total{upstream="h2c://127.0.0.1:${service.port}"}`

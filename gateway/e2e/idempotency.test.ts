@@ -433,8 +433,12 @@ it('keys are found after their secret was changed, and an edit that would forget
 })
 
 describe('a restart', () => {
+  let gateway: TestGateway
+  before(async () => {
+    gateway = await start()
+  })
+
   it('takes over what is done and what is in progress', async () => {
-    const gateway = await start()
     const [done, waits] = [randomUUID(), randomUUID()]
     const { body } = await pay(gateway, done)
     const first = pay(gateway, waits, '/waits')
@@ -457,7 +461,6 @@ describe('a restart', () => {
   })
 
   it('under load leaves no key unknown and sends no request twice', async () => {
-    const gateway = await start()
     const keys: string[] = []
     let over = false
     const clients = Array.from({ length: 8 }, async () => {

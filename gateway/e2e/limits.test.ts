@@ -5,7 +5,13 @@ import { createServer } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { run } from './child-process.ts'
 import { call, type ReceivedResponse } from './client.ts'
-import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
+import {
+  commonGateway,
+  type GatewayOptions,
+  startGateway,
+  type TestGateway,
+  until,
+} from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const LOGIN = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
@@ -63,7 +69,7 @@ describe('a limit', () => {
 
   before(async () => {
     upstream = await startUpstream()
-    gateway = await startGateway({
+    gateway = await commonGateway({
       config: {
         upstream: upstream.url,
         trustedProxies: ['127.0.0.1'],
@@ -78,10 +84,7 @@ describe('a limit', () => {
       limits: ROWS,
     })
   })
-  after(async () => {
-    await gateway.end()
-    upstream.close()
-  })
+  after(() => upstream.close())
 
   it('responds to the sixth login in a minute with 429, when to come back, and why', async () => {
     const first = await ask('/api/login', '198.51.100.1', { method: 'POST' })
@@ -359,9 +362,8 @@ describe('counts', () => {
 describe('a plan', () => {
   it('comes with its clients, and goes, whichever of the two files is edited first; then a quota comes', async () => {
     const upstream = await startUpstream()
-    const gateway = await startGateway({
+    const gateway = await commonGateway({
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['bearer'] }] },
-      clients: [],
     })
     const write = (file: string, content: object) => writeFileSync(file, JSON.stringify(content))
     const { limitsFile, clientsFile } = gateway
@@ -395,7 +397,6 @@ describe('a plan', () => {
       assert.match(String(both.headers.ratelimit), /^"all";r=0;t=\d+, "quota";r=1;t=86400$/)
       assert.deepEqual(both.json()['violated-policies'], ['all'])
     } finally {
-      await gateway.end()
       upstream.close()
     }
   })

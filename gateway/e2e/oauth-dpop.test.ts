@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
@@ -6,25 +8,28 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { authorize, discover, tokensFor } from './oauth-client.ts'
 import { ath, proof } from './proofs.ts'
-import { startService, type TestService } from './running-service.ts'
+import { commonService, type TestService } from './running-service.ts'
 
 /** Tokens bound to a key of the app (RFC 9449), with the nonce that the gateway asks for. */
 describe('a token bound by DPoP', () => {
   let service: TestService
+  let shipped: object
   let mobile: client.Configuration
   let keys: client.CryptoKeyPair
   let dpop: client.DPoPHandle
   let token: string
   let nonce: string
   before(async () => {
-    service = await startService({ limits: 'logins-unlimited', config: { dpop: { nonce: 'required' } } })
+    service = await commonService()
+    shipped = JSON.parse(readFileSync(join(service.gateway.dir, 'gateway.json'), 'utf8')) as object
+    await service.gateway.become({ config: { ...shipped, dpop: { nonce: 'required' } } })
     mobile = await discover(service, 'mobile-app')
     keys = await client.randomDPoPKeyPair('ES256')
     dpop = client.getDPoPHandle(mobile, keys)
     token = (await tokensFor(mobile, { dpop, pushed: true })).access_token
     nonce = String((await ask(`DPoP ${token}`, await good({ nonce: 'none' }))).headers['dpop-nonce'])
   })
-  after(() => service.end())
+  after(() => service.gateway.become({ config: shipped }))
 
   const url = () => `${service.url}/api/balance`
   const good = (claims: object = {}) =>

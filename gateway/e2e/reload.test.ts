@@ -1,9 +1,20 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { Agent } from 'node:http'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { AuditRecord } from '../testing/audit-file.ts'
+import { writeConfiguration } from '../testing/configuration-files.ts'
 import type { LogLine } from '../testing/running-process.ts'
 import { startBeats } from './beats.ts'
 import { call } from './client.ts'
@@ -51,24 +62,24 @@ describe('an edit of the limit table', () => {
   /** As the operator names it: `limits.json` → `..data/limits.json`, `..data` → `v0`, as Kubernetes mounts a ConfigMap. */
   let file: string
   let mount: string
+  let dir: string
 
   before(async () => {
     upstream = await startUpstream((_req, res) => res.end('whole'))
-    gateway = await startGateway({
-      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
-    })
-    await gateway.end()
-    mount = join(gateway.dir, 'mount')
+    dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+    writeConfiguration(dir, { config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] } })
+    mount = join(dir, 'mount')
     file = join(mount, 'limits.json')
     mkdirSync(mount)
     version('v0', table(4))
     symlinkSync('v0', join(mount, '..data'))
     symlinkSync('..data/limits.json', file)
-    gateway = await startGateway({ config: {}, dir: gateway.dir, env: { GATEWAY_LIMITS: file } })
+    gateway = await startGateway({ config: {}, dir, env: { GATEWAY_LIMITS: file } })
   })
   after(async () => {
     await gateway.end()
     upstream.close()
+    rmSync(dir, { recursive: true })
   })
 
   /** Writes a version of a file. Like the next function it gives the name in the mount. */
