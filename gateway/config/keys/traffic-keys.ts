@@ -81,7 +81,7 @@ const TIMEOUTS = keys({
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    "After `drainGraceMs`, and at a restart: how long what is open may go on. Both times and half a second must fit the orchestrator's deadline.",
+    "After `drainGraceMs`, and at a restart: how long open requests and tunnels may go on. Both times and half a second must fit the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
