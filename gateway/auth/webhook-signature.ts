@@ -22,7 +22,7 @@ export interface WebhookMessage {
 /** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature has the scheme's form. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
-  /** The same for every reason: to name the failed check would help a forger. */
+  /** One text for every reason: to name the failed check would help a forger. */
   readonly description: string
   /** For the log. */
   readonly cause: string

@@ -1,6 +1,6 @@
 /** Visible ASCII without double quotes, commas and semicolons. */
 const BARE = /^[!#-+\--:<-~]+$/
-/** The same characters as a string of structured fields (RFC 9651 section 3.3.3), in which each backslash is doubled. */
+/** A string of structured fields (RFC 9651 section 3.3.3) with the characters of `BARE`, in which each backslash is doubled. */
 const QUOTED = /^"((?:[!#-+\--:<-[\]-~]|\\\\)+)"$/
 
 /** Reads an idempotency key, which is the same with and without quotes. @returns undefined when the value is no key */
