@@ -119,7 +119,22 @@ class Compiler {
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
     this.patterns = new DocumentPatterns(skipsPatterns)
-    this.#ajv = newAjv(this.patterns)
+    // Loaded here, because an import would cost time at start even where nothing is validated.
+    const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
+    this.#ajv = new Ajv2020({
+      // OpenAPI has keywords of its own.
+      strict: false,
+      // Errors name the branches that they come from.
+      verbose: true,
+      logger: false,
+      validateSchema: false,
+      ownProperties: true,
+      // 1e400 is no number: services read it in different ways, and some write out all its digits.
+      strictNumbers: true,
+      formats: FORMATS,
+      code: { regExp: this.patterns.asRegExp() },
+    })
+    replaceKeywords(this.#ajv)
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
   }
 
@@ -248,39 +263,14 @@ class Compiler {
   #validatorOf(pointer: string): ValidateFunction {
     const fragment = pointer.split('/').map(encodeURIComponent).join('/')
     const schema = at(this.#document, pointer) as object
-    schemaCheck ??= newAjv(new DocumentPatterns(false))
-    const check = schemaCheck
-    if (asUnusable(pointer, () => check.validateSchema(schema)) === false) {
-      throw new Unusable(pointer, `is not a valid schema: ${check.errorsText()}`)
+    if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
+      throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
     if (appliesItselfEndlessly(validate))
       throw new Unusable(pointer, 'applies itself to the same value without end')
     return validate
   }
-}
-
-/** Checks schemas of every document: to compile the schema of schemas takes as long as to compile a small document. */
-let schemaCheck: Ajv2020 | undefined
-
-function newAjv(patterns: DocumentPatterns): Ajv2020 {
-  // Loaded here, because an import would cost time at start even where nothing is validated.
-  const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
-  const ajv = new Ajv2020({
-    // OpenAPI has keywords of its own.
-    strict: false,
-    // Errors name the branches that they come from.
-    verbose: true,
-    logger: false,
-    validateSchema: false,
-    ownProperties: true,
-    // 1e400 is no number: services read it in different ways, and some write out all its digits.
-    strictNumbers: true,
-    formats: FORMATS,
-    code: { regExp: patterns.asRegExp() },
-  })
-  replaceKeywords(ajv)
-  return ajv
 }
 
 /** Turns what the library throws into a fault of the document. @throws Unusable */
