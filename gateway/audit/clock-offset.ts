@@ -28,7 +28,7 @@ const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
 /**
- * Asks all programs that PATH holds at once; to start one that is not there costs 3 ms of CPU. Never rejects.
+ * Asks at once all programs that a directory of PATH holds. To start a missing program would cost 3 ms of CPU. Never rejects.
  * @returns undefined when none of them knows the offset
  */
 export async function clockOffset(
