@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -395,5 +398,17 @@ test('with --store it connects, says what is there, and fails when the store can
     )
   } finally {
     await redis.stop()
+  }
+})
+
+test('--against tells that what responds has no configuration', async (t) => {
+  const bodies = ['{}', '{"parts":null}', 'null', '<html>']
+  const server = createServer((_, res) => res.end(bodies.shift())).listen(0, '127.0.0.1')
+  t.after(() => server.close())
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  while (bodies.length > 0) {
+    const { status, errors } = await validate(['--against', url])
+    assert.deepEqual([status, errors], [1, [`${url}/config responded 200 without a configuration`]])
   }
 })

@@ -1,4 +1,4 @@
-import { ConfigInForce } from '../admin/config-in-force.ts'
+import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
@@ -106,15 +106,19 @@ export const command: Command = {
 async function compareWith(
   asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
 ): Promise<{ readonly url: string; readonly changes: readonly string[] }> {
-  const { url, status, body } = await askAdmin({ method: 'GET', path: '/config', ...asked })
+  const answer = await askAdmin({ method: 'GET', path: '/config', ...asked })
   const { value, faults } = readConfiguration(asked.env)
   if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
+  return { url: answer.url, changes: compareConfig(reportIn(answer), new ConfigInForce(value).report()) }
+}
+
+function reportIn({ url, status, body }: Awaited<ReturnType<typeof askAdmin>>): ConfigReport {
   try {
-    if (status !== 200) throw new Error('it has no configuration')
-    return { url, changes: compareConfig(JSON.parse(body), new ConfigInForce(value).report()) }
-  } catch {
-    throw new CommandFault(`${url} responded ${status} without a configuration`)
-  }
+    const report: Partial<ConfigReport> | null = JSON.parse(body)
+    if (status === 200 && typeof report?.parts === 'object' && report.parts !== null)
+      return report as ConfigReport
+  } catch {}
+  throw new CommandFault(`${url} responded ${status} without a configuration`)
 }
 
 /** Adds the faults to the findings. @returns the value; undefined when it has faults */
