@@ -216,6 +216,7 @@ const TOGETHER = {
     'backend/housekeeping.test.ts',
     'backend/own-record.test.ts',
     'backend/process',
+    'backend/testing',
   ],
   'backend-resources': ['backend/money', 'backend/resources', 'backend/travel-document'],
   server: [
