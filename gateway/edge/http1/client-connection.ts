@@ -11,10 +11,10 @@ import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
 
-/** The first line of the preface of HTTP/2 (RFC 9113 section 3.4). A client that sends it speaks HTTP/2, whatever follows. */
+/** The first line of the HTTP/2 preface (RFC 9113 section 3.4), enough to recognize HTTP/2. */
 const HTTP2_BEGIN = 'PRI * HTTP/2.0\r\n'
 
-/** One client connection. It handles requests one by one: two payments must not be reordered (RFC 9112 section 9.3.2). */
+/** Handles requests one by one: two payments must not be reordered (RFC 9112 section 9.3.2). */
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
@@ -23,14 +23,13 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
-  /** True until a request or an empty line comes: the client may still turn out to speak HTTP/2. */
+  /** True until a request or an empty line comes: the client may still speak HTTP/2. */
   isFresh = true
   readonly #reader: RequestReader
   readonly pipelined: PipelinedBytes
   readonly #writes: WriteWatch
   readonly #stopReading: ReturnType<typeof readClient>
   #phase: ConnectionPhase = 'idle'
-  /** True once the client has closed its half. */
   #ended = false
   #lingering: Lingering | undefined = undefined
   #req: IncomingRequest | undefined = undefined
@@ -56,7 +55,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     socket.on('error', () => socket.destroy())
   }
 
-  /** True when no request is open and every byte of the last response is on its way. */
+  /** True when no request is open and the last response is on its way. */
   get isIdle(): boolean {
     return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
@@ -65,7 +64,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** The steady time at which the connection is closed. The longer a connection has been idle, the earlier it is closed. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }
@@ -73,7 +71,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   checkTime(nowMs: number): void {
     this.#reader.readAhead()
     if (this.#writes.isStalled(nowMs)) {
-      // Before `destroy`, so that the record of the request names this cause and not a lost connection.
+      // Before `destroy`, so that the record of the request names this cause.
       if (this.#exchange !== undefined) this.terms.handler.interrupt(this.#exchange, NOT_TAKEN)
       this.socket.destroy()
     }
@@ -83,7 +81,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     else {
       if (this.socket.writableLength > 0) this.#writes.beginUnlessBegun(this.terms.timeouts.idleMs)
       if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
-      // The client is still taking its last response.
+      // The client still takes its last response.
       else if (this.socket.writableLength > 0) this.#becomeIdle()
       else this.socket.destroy()
     }
@@ -101,7 +99,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     incompleteBody?.destroy()
     if (this.socket.destroyed) this.#dropPipelinedAfter(response)
     else if (this.#phase !== 'response' || !response.keepAlive) this.#linger()
-    // A client that does not read its responses gets no further ones.
+    // A client that does not take its responses gets no further ones.
     else if (this.socket.writableNeedDrain) {
       this.watchWrites(response.idleMs)
       this.socket.once('drain', () => this.#nextRequest())
@@ -126,7 +124,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#reader.idle()
   }
 
-  /** True when the socket can be detached without loss: at most a part of a head has come. */
+  /** True when the socket can be detached without loss. */
   get isBetween(): boolean {
     return (this.#phase === 'idle' || this.#phase === 'head') && !this.socket.destroyed
   }
@@ -168,7 +166,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.terms.left(this)
     this.#reader.close()
     this.#cancelRequest()
-    // Pipelined requests are never begun: only their number is reported.
+    // Pipelined requests never begin: only their number is reported.
     if (!this.pipelined.isEmpty) this.terms.handler.abandoned(this.peer, this.pipelined.requests)
     this.pipelined.drop()
   }
@@ -182,14 +180,14 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** Drops the bytes that follow the last request of a connection: they are no request. */
+  /** Drops the bytes behind the last request of a connection: they are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')
     this.pipelined.drop()
   }
 
-  /** Reads pipelined requests in a later turn: a long pipeline cannot starve other connections. */
+  /** Reads in a later turn: a long pipeline cannot starve other connections. */
   #readPipelined(): void {
     setImmediate(() => {
       if (this.#phase !== 'response' || this.#res !== undefined || this.socket.destroyed) return
@@ -224,7 +222,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     }
   }
 
-  /** Reads a head. The handler gets the request once all bytes that have come are parsed, so that a fault among them is known. */
+  /** Reads a head, then calls the handler once all bytes at hand are parsed, so that a fault among them is known. */
   #readHead(bytes: Buffer, from: number, to: number): void {
     const reader = this.#reader
     const at = reader.readHead(bytes, from, to)
@@ -250,7 +248,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#begin(reader.fault)
   }
 
-  /** @param bytes what follows the bytes that the reader has kept */
+  /** @param bytes what follows the bytes that the reader keeps */
   #beginsHttp2(bytes: Buffer, from: number): boolean {
     const isPossible = this.terms.toHttp2 !== undefined && this.isFresh && !this.isLast
     if (!isPossible || 'encrypted' in this.socket) return false
@@ -291,7 +289,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.terms.handler.unreadable({ req, res, upgrade: undefined }, fault)
   }
 
-  /** Ends a request whose rest will not come. */
   #interrupt(fault: RequestFault): void {
     const [res, exchange] = [this.#res, this.#exchange]
     if (res === undefined || exchange === undefined) return

@@ -2,23 +2,21 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** Most networks in which one search looks for an idle connection, and most connections of each. */
+/** Most networks of one search for an idle connection, and most connections of each. */
 const MAX_NETWORKS = 64
 const LOOKS_PER_NETWORK = 16
-/** An address that has more than this part of the common room may lose busy connections too. */
+/** An address with more than this part of the common room may lose busy connections too. */
 const EXCESS = 1 / 8
-/** Most refused streams that wait for their responses. They take no place of the common room. */
+/** Most refused streams that wait for their responses. They take no place. */
 const MAX_REFUSED_STREAMS = 256
 
-/** The use of an accepted connection: its TLS handshake, then HTTP. */
 export interface Activity {
   /** True when no request is open. */
   readonly isIdle: boolean
-  /** The longer the connection has been idle, the earlier this is. */
+  /** Earlier the longer the connection has been idle. */
   readonly deadlineMs: number
 }
 
-/** One accepted TCP connection, with or without TLS, from accept until it is closed. */
 export interface AcceptedConnection extends Slotted {
   readonly socket: Pick<Socket, 'destroy' | 'resetAndDestroy'>
   readonly peer: string
@@ -28,13 +26,12 @@ export interface AcceptedConnection extends Slotted {
 
 /** The address of a client (IPv6: its /64) or of a proxy, with its open connections. */
 export class ClientNetwork implements Slotted {
-  /** Its position in the row of networks that have the same part. */
   slot = -1
   readonly name: string
-  /** True when the network stands for many clients: fair shares do not apply to it. */
+  /** A proxy stands for many clients: fair shares do not apply to it. */
   readonly isProxy: boolean
   readonly connections = new Slots<AcceptedConnection>()
-  /** How many places the streams of its HTTP/2 connections have, beside the places of the connections. */
+  /** Places of the streams of its HTTP/2 connections. */
   streams = 0
 
   constructor(name: string, isProxy: boolean) {
@@ -42,27 +39,24 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** How many places of the common room it has; 0 without a connection, because its streams are about to end. */
+  /** Its places of the common room; 0 without a connection, because its streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
   }
 }
 
-/** The places of all connections and streams. Networks with equal parts form a row, so that each operation takes constant time. */
+/** The places of all connections and streams. Networks with equal parts form a row, so each operation takes constant time. */
 export class ClientNetworks {
-  /** How many connections and streams have a place, at most. */
   max: number
   readonly #byName = new Map<string, ClientNetwork>()
-  /** Networks by their part of the common room. */
   readonly #rows: Slots<ClientNetwork>[] = []
   readonly #proxies = new Slots<ClientNetwork>()
-  /** The largest part that one network has, proxies aside. */
+  /** The largest part of one network, proxies aside. */
   largest = 0
   #size = 0
   #streams = 0
   #refusedStreams = 0
-  /** Where the next search begins. */
   #cursor = 0
 
   constructor(max = Number.POSITIVE_INFINITY) {
@@ -73,14 +67,13 @@ export class ClientNetworks {
     return this.#size
   }
 
-  /** The places of all connections and streams. */
   get taken(): number {
     return this.#size + this.#streams
   }
 
   /** Gives a network. Use it at once: it is kept only while it has connections. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
-    // A proxy counts apart: after an edit of `trustedProxies` an address may have open connections of both kinds.
+    // After an edit of `trustedProxies` an address may have open connections of both kinds.
     const name = isProxy ? `proxy ${address}` : address
     return this.#byName.get(name) ?? new ClientNetwork(name, isProxy)
   }
@@ -106,7 +99,7 @@ export class ClientNetworks {
     if (isLast) this.#byName.delete(network.name)
   }
 
-  /** True when one more connection or stream can have a place and no other has to leave. */
+  /** True when one more connection or stream gets a place and no other has to leave. */
   hasRoom(network: ClientNetwork): boolean {
     const { max } = this
     const own = network.isProxy ? 0 : network.part
@@ -114,7 +107,7 @@ export class ClientNetworks {
     return free > 0 && !isOverShare({ own, free, max })
   }
 
-  /** Closes a connection, idle if possible, if a new one needs its place. @returns false when the new one gets no place. */
+  /** Closes a connection, idle if possible, when a new one needs the place. @returns false when there is no place */
   makeRoom(network: ClientNetwork): boolean {
     if (this.hasRoom(network)) return true
     const own = network.isProxy ? 0 : network.part
@@ -126,7 +119,6 @@ export class ClientNetworks {
     return true
   }
 
-  /** Chooses the connection to close for a new one of an address that has `own` places. */
   #leavingFor(own: number): AcceptedConnection | undefined {
     const isExcess = this.largest > own + 1 && this.largest > this.max * EXCESS
     return this.idleOfLargest() ?? (isExcess ? this.anyOfLargest() : undefined)
@@ -151,7 +143,7 @@ export class ClientNetworks {
     if (hasConnections) this.#joinRow(network)
   }
 
-  /** The longest idle of the network's connections that are looked at. */
+  /** Looks at some of the network's connections only. */
   idleOf(network: ClientNetwork): AcceptedConnection | undefined {
     let longest: AcceptedConnection | undefined
     for (const connection of this.#some(network.connections, LOOKS_PER_NETWORK))
@@ -159,7 +151,7 @@ export class ClientNetworks {
     return longest
   }
 
-  /** The longest idle connection that is found: networks with the largest part first, proxies last. */
+  /** Looks at the networks with the largest part first, at proxies last. */
   idleOfLargest(): AcceptedConnection | undefined {
     let networks = MAX_NETWORKS
     for (let size = this.largest; size > 0 && networks > 0; size--) {
@@ -172,7 +164,7 @@ export class ClientNetworks {
     return this.#idleOfRow(this.#proxies, MAX_NETWORKS)
   }
 
-  /** Any connection, idle or not, of the network with the largest part, proxies aside. */
+  /** Gives any connection, idle or not; of a proxy only when there is no other. */
   anyOfLargest(): AcceptedConnection | undefined {
     const [network] = this.#some(this.#rows[this.largest] ?? this.#proxies, 1)
     return network && this.#some(network.connections, 1)[0]
@@ -204,7 +196,7 @@ export class ClientNetworks {
     if (part > 0) this.#rowOf(network).add(network)
     if (network.isProxy) return
     if (part > this.largest) this.largest = part
-    // Mostly one step; more when the last connection of a network ends before its streams.
+    // Several steps when the last connection of a network ends before its streams.
     while (this.largest > 0 && (this.#rows[this.largest]?.size ?? 0) === 0) this.largest--
   }
 

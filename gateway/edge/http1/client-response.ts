@@ -8,23 +8,23 @@ import type { IncomingRequest } from './incoming-request.ts'
 /** A longer piece is not copied into the text of its head. */
 const MAX_TEXT_BYTES = 16 * 1024
 
-/** A socket that is given away, paused. */
+/** A paused socket that is given away. */
 export interface DetachedSocket {
   readonly socket: Socket
-  /** Unread bytes, if the client has closed its half; otherwise they are back in the socket. */
+  /** Unread bytes if the client has closed its half; otherwise they are back in the socket. */
   readonly unread: Buffer | undefined
 }
 
 export interface ResponseConnection {
   readonly socket: Socket
   readonly terms: Pick<ConnectionTerms<unknown>, 'clock' | 'timeouts'>
-  /** Called when the socket accepts no more. @param idleMs how long the client may take nothing; undefined: as usual */
+  /** Called when the socket accepts no more. @param idleMs undefined: the usual time */
   watchWrites(idleMs: number | undefined): void
   responseWritten(response: ClientResponse): void
   detach(): DetachedSocket
 }
 
-/** The response to one request (RFC 9112 sections 6 to 9). A head and a short first piece of the body go out in one write. */
+/** One response (RFC 9112 sections 6 to 9). The head and a short first piece of the body go out in one write. */
 export class ClientResponse implements OutgoingResponse {
   keepAlive: boolean
   idleMs: number | undefined = undefined
@@ -34,11 +34,9 @@ export class ClientResponse implements OutgoingResponse {
   #head = ''
   #chunked = false
   #bodiless = false
-  /** Writes that wait for the end of `hold`, in order; undefined while nothing is held. */
+  /** Writes that wait for the end of `hold`; undefined while nothing is held. */
   #held: (string | Buffer)[] | undefined = undefined
-  /** Gets the socket when the switch of protocol is no longer held. */
   #onSwitched: Parameters<OutgoingResponse['switch']>[1] | undefined = undefined
-  /** True once `end` or `switch` was called. */
   #ended = false
   #closed = false
   #closeListeners: (() => void)[] | undefined = undefined
@@ -163,17 +161,16 @@ export class ClientResponse implements OutgoingResponse {
     onSwitched?.(socket, unread)
   }
 
-  /** Resets the connection, so that no client takes a partial response for a complete one. */
   breakOff(): void {
     if (!this.#closed) this.#connection.socket.resetAndDestroy()
   }
 
-  /** Calls the listeners of `onClose`. Only the connection calls it. */
+  /** Called only by the connection. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
-    // Read buffers are lent as long as the response holds pieces of them.
+    // Held pieces keep their read buffers lent.
     this.#held = undefined
     // The client went while the switch was held.
     const onSwitched = this.#onSwitched

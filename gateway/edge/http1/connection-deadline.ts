@@ -1,4 +1,4 @@
-/** The time between the announced timeout and our close: a request just before the timeout must not meet the close. */
+/** Time between the announced timeout and our close, for a request that comes at the last moment. */
 export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -9,18 +9,17 @@ export interface ClientTimeouts {
   /** From the first byte of a request to its last; infinite: only `bodyPace` counts. */
   readonly requestMs: number
   readonly bodyPace: {
-    /** Longest silence, and how far the client may fall behind the rate. */
+    /** Longest silence, and longest time behind the rate. */
     readonly graceMs: number
     /** 0: only silence counts. */
     readonly minBytesPerSecond: number
   }
-  /** Between a response and the next request. */
   readonly keepAliveMs: number
   /** How long a client may take nothing of its response, unless the response says otherwise. */
   readonly idleMs: number
 }
 
-/** Bounds of the head of a request; `admit` refuses more fields. */
+/** `admit` refuses more fields. */
 export interface HeadBounds {
   readonly maxBytes: number
   readonly maxFields: number
@@ -35,21 +34,19 @@ export interface DeadlineTerms {
   readonly steadyClock: () => number
 }
 
-/** The time by which a client must send more. A body begins with the full grace; each byte adds the time that the rate gives it. */
+/** The time by which a client must send more. A body begins with the full grace; each byte adds its time at the minimum rate. */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
   readonly #terms: DeadlineTerms
   #timeouts: ClientTimeouts
-  /** The time that an idle connection was given last. */
   #idleAllowanceMs: number
-  /** Start of the current request; infinite unless its head came in several pieces. */
+  /** Start of the current request; infinite when its head came in one piece. */
   #startedMs = NEVER
-  /** The end of the time for the whole request. The time in which we held its body back does not count. */
+  /** The time in which we hold the body back does not count. */
   #requestEndMs = NEVER
-  /** Since when we hold the body back; infinite while we do not. */
+  /** Infinite while we do not hold the body back. */
   #heldBackMs = NEVER
-  /** True when something else bounds the body of the current request. */
   #isUnpaced = false
 
   constructor(terms: DeadlineTerms) {
@@ -73,7 +70,6 @@ export class ConnectionDeadline {
     this.#timeouts = this.#terms.timeouts
   }
 
-  /** A part of the head has come. */
   awaitHead(): void {
     if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
     this.atMs = this.#startedMs + this.#timeouts.headersMs
@@ -113,7 +109,7 @@ export class ConnectionDeadline {
     this.atMs = this.#isUnpaced ? NEVER : Math.min(paceEndMs, this.#requestEndMs)
   }
 
-  /** Lets the rest of the body take any time, because its reader has another bound. */
+  /** Lets the rest of the body take any time: its reader has another bound. */
   endPace(): void {
     this.#isUnpaced = true
     this.atMs = NEVER

@@ -7,12 +7,11 @@ import type { Origin } from './incoming-request.ts'
 
 /**
  * Where a client connection stands.
- *
  * - `idle`: between requests.
  * - `head`, `body`: part of a request has come.
- * - `response`: the request is complete, its response is not. What comes meanwhile is kept for later.
- * - `last response`: a response is due, and the connection closes after it. What comes meanwhile is ignored.
- * - `lingering`: the last response is written and our half is closed. What comes meanwhile is thrown away.
+ * - `response`: the request is complete, its response is not. New bytes are kept for later.
+ * - `last response`: the connection closes after this response. New bytes are ignored.
+ * - `lingering`: the last response is written, our half is closed. New bytes are thrown away.
  * - `detached`: the socket belongs to a tunnel, or to the process that replaces this one.
  */
 export type ConnectionPhase =
@@ -30,26 +29,24 @@ export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   readonly networks: ClientNetworks
-  /** True when the gateway is stopping: a connection of HTTP/2 then ends with the requests that it has. */
+  /** True when the gateway stops: HTTP/2 connections end with the requests that they have. */
   readonly isLeaving: () => boolean
-  /** Called when the connection is closed or detached. */
+  /** Called at close and detach. */
   readonly left: (connection: Timed) => void
-  /** Set while another process takes the connections over: called between two requests, before the next one is read. */
+  /** Set while another process takes the connections over: called between two requests. */
   between?: ((connection: C) => void) | undefined
-  /** Set where clients without TLS may speak HTTP/2: called when one begins with its preface. */
+  /** Set where clients without TLS may speak HTTP/2: called when one sends its preface. */
   readonly toHttp2?: ((connection: C) => void) | undefined
-  /** For tests of the transitions. */
   readonly onPhase?: (from: ConnectionPhase, to: ConnectionPhase) => void
 }
 
-/** A connection of HTTP/2, as its listener sees it. */
 export interface ServedConnection extends Timed, Activity {
   readonly socket: Socket
-  /** Takes no more requests, and closes when those that it has taken are finished. */
+  /** Takes no more requests, and closes when its last one is finished. */
   retire(): void
 }
 
-/** Serves HTTP/2 on a connection. Loaded only where a client may speak it. */
+/** Serves HTTP/2. Loaded only where a client may speak it. */
 export type Http2Protocol = <E>(
   socket: Socket,
   origin: Omit<Origin, 'socket'>,

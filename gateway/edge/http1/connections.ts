@@ -15,11 +15,9 @@ export interface ServerTerms<E>
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
   readonly handshakeMs: number
-  /** Proxies stand for many clients: fair shares do not apply to them. */
   readonly isProxy: (address: string) => boolean
   /** Undefined when nobody may speak HTTP/2. */
   readonly http2?: Http2Protocol | undefined
-  /** True when clients without TLS may speak HTTP/2, too. */
   readonly isPlainHttp2?: boolean
   readonly isLeaving?: () => boolean
 }
@@ -27,14 +25,14 @@ export interface ServerTerms<E>
 /** A connection between two requests, from which nothing is read. */
 export interface ParkedConnection {
   readonly socket: Socket
-  /** Bytes of the next requests, if the client has closed its half; otherwise they are back in the socket. */
+  /** As in `DetachedSocket`. */
   readonly unread: Buffer | undefined
   goOn(): void
 }
 
 /** The connections of all listeners, under one bound. */
 export class Connections<E> {
-  /** One object for all connections, changed in place; a request keeps the time-outs for its head and body that it began with. */
+  /** Shared by all connections and changed in place. */
   readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
@@ -63,7 +61,6 @@ export class Connections<E> {
     this.#terms = { ...terms, networks: this.#networks, isLeaving, left, toHttp2 }
   }
 
-  /** Puts other bounds in force, for the next requests and connections. */
   bound(maxConnections: number, timeouts: ClientTimeouts, head: HeadBounds): void {
     this.#networks.max = maxConnections
     this.#terms.timeouts = timeouts
@@ -76,12 +73,12 @@ export class Connections<E> {
     if (accepted !== undefined) this.serve(accepted, socket, isLast)
   }
 
-  /** Counts a connection until it is closed. @returns undefined when it was closed instead. */
+  /** Counts a connection until it is closed. @returns undefined when it was closed instead */
   take(socket: Socket): AcceptedConnection | undefined {
     const peer = withoutMapping(socket.remoteAddress ?? '')
     const isProxy = this.#isProxy(peer)
     const network = this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
-    // A client that has already reset has no address any more. What it sent must not be carried out: nobody waits for it.
+    // A client that has reset has no address. Nobody waits for what it sent: it must not be carried out.
     if (peer === '' || !this.#networks.makeRoom(network)) {
       socket.destroy()
       return undefined
@@ -96,7 +93,6 @@ export class Connections<E> {
     return accepted
   }
 
-  /** @param socket the accepted one, or the TLS socket over it */
   serve(accepted: AcceptedConnection, socket: Socket, isLast = false): void {
     const isHttp2 = !isLast && (socket as TLSSocket).alpnProtocol === 'h2'
     if (isHttp2 && this.#http2 !== undefined) this.#serveHttp2(this.#http2, accepted, socket)
@@ -108,7 +104,7 @@ export class Connections<E> {
     connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
-    // If `between` is set, the others were parked during the TLS handshake of this connection.
+    // `between` was set during the TLS handshake of this connection.
     this.#terms.between?.(connection)
     return connection
   }
@@ -120,14 +116,14 @@ export class Connections<E> {
     if (this.#terms.between !== undefined) connection.retire()
   }
 
-  /** Serves HTTP/2 to a client without TLS (RFC 9113 section 3.3). */
+  /** Serves HTTP/2 without TLS (RFC 9113 section 3.3). */
   #toHttp2(http2: Http2Protocol, before: Connection<E>): void {
     const { socket } = before.detach()
     this.#serveHttp2(http2, before.accepted, socket)
     socket.resume()
   }
 
-  /** Begins no more requests: gives each connection of HTTP/1.1 to `take`, now or after its present response; others retire. */
+  /** Gives each HTTP/1.1 connection to `take`, now or after its response; retires all others. No new request begins. */
   park(take: (parked: ParkedConnection) => void): void {
     const detach = (connection: Connection<E>) => {
       const { socket, unread } = connection.detach()
@@ -145,7 +141,7 @@ export class Connections<E> {
   }
 
   #goOn({ socket, accepted, isFresh, isLast }: Connection<E>, unread: Buffer | undefined): void {
-    // A socket that has closed emits no further `close`.
+    // A closed socket emits no further `close`.
     if (socket.destroyed) return
     const again = this.#serveHttp1(accepted, socket, isLast)
     again.isFresh = isFresh
@@ -154,17 +150,16 @@ export class Connections<E> {
     if (socket.readableEnded) again.clientEnded()
   }
 
-  /** Resolves when no connection is left. */
   async emptied(): Promise<void> {
     while (this.size > 0) await new Promise<void>((resolve) => this.#whenClosed.push(resolve))
   }
 
-  /** How many connections are open. Parked ones, and those in their TLS handshake, count too. */
+  /** The number of open connections, parked ones and TLS handshakes included. */
   get size(): number {
     return this.#networks.size
   }
 
-  /** @param quietMs how long a connection of HTTP/1.1 must have been idle; one of HTTP/2 retires in any case */
+  /** @param quietMs how long an HTTP/1.1 connection must have been idle; all of HTTP/2 retire */
   closeIdle(quietMs: number): void {
     const sinceMs = this.#terms.steadyClock() - quietMs
     this.#open.visitAll((connection) => {

@@ -4,22 +4,21 @@ import type { AcceptedConnection } from './client-networks.ts'
 import type { Connections } from './connections.ts'
 import { acceptClientSockets } from './sockets/client-socket.ts'
 
-/** Time that a drain leaves for TLS handshakes: enough for an honest client from anywhere. */
+/** How long a drain waits for TLS handshakes: they have no request yet. */
 const HANDSHAKE_MS = 1000
 
-/** After so many turns of the event loop without a new connection, the system's queue counts as empty. */
+/** The system's queue counts as empty after more turns of the loop than this without a new connection. */
 const QUIET_TURNS = 3
-/** Emptying the queue takes at most `LONGEST_MS`, however many clients come. A busy machine gets `LEAST_TURNS` turns all the same. */
+/** Longest time to empty the queue; a busy machine gets `LEAST_TURNS` turns all the same. */
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 
-/** An HTTP listener and all connections that it has accepted. */
 export interface HttpServer {
-  /** The caller tells it where to listen. */
+  /** Bound to an address by the caller. */
   readonly server: Server
-  /** Empties the accept queue, then stops listening. Resolves when the last connection has ended. */
+  /** Empties the accept queue, stops listening, and resolves when the last connection has ended. */
   close(): Promise<void>
-  /** @param quietMs how long a connection must have been idle; 0 when left out */
+  /** @param quietMs how long a connection must have been idle; default 0 */
   closeIdleConnections(quietMs?: number): void
   closeAllConnections(): void
 }
@@ -30,13 +29,13 @@ export interface SecureHttpServer extends HttpServer {
 }
 
 export function createHttpServer<E>(connections: Connections<E>): HttpServer {
-  // A client may close its half after its request, and still gets the response.
+  // A client that closes its half after its request still gets the response.
   const server = createServer({ allowHalfOpen: true }, (socket) => connections.accept(socket))
   acceptClientSockets(server)
   return httpServer(server, connections)
 }
 
-/** A listener with TLS. It counts connections from accept on, so that endless handshakes count too. */
+/** Counts connections from accept on, so that endless handshakes count too. */
 export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
@@ -46,7 +45,6 @@ export function createSecureHttpServer<E>(
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
     handshakes.delete(name)
-    // After its request a client may close its half, as without TLS.
     socket.allowHalfOpen = true
     // Node throws for a TLS socket: the TCP connection below is reset instead.
     socket.resetAndDestroy = () => {
@@ -65,17 +63,15 @@ export function createSecureHttpServer<E>(
     socket.once('close', () => {
       if (handshakes.get(name)?.accepted === accepted) handshakes.delete(name)
     })
-    // The TLS socket takes this setting over: a client that closes its half in the handshake has gone.
+    // The TLS socket inherits this: a client that closes its half in the handshake has gone.
     socket.allowHalfOpen = false
     tls.emit('connection', socket)
   })
-  // No HTTP yet: there is nothing to respond to.
   tls.on('tlsClientError', (_error, socket) => socket.destroy())
   const listener = httpServer(server, connections)
   return {
     ...listener,
     tls,
-    // A connection in its handshake has no request: a drain does not wait for it for long.
     closeIdleConnections: (quietMs) => {
       listener.closeIdleConnections(quietMs)
       const untilMs = performance.now() - HANDSHAKE_MS
@@ -103,7 +99,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-/** Accepts the connections that wait in the system's queue: the system resets waiting ones when the listener closes. */
+/** Accepts waiting connections: the system resets them when the listener closes. */
 async function acceptQueued(server: Server): Promise<void> {
   const endMs = performance.now() + LONGEST_MS
   let quietTurns = 0

@@ -12,7 +12,7 @@ import {
 import type { ConnectionDeadline } from './connection-deadline.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
 
-/** The body of a request, whatever its version of HTTP. When the client breaks off, it is destroyed without an end. */
+/** The body of a request. When the client breaks off, it is destroyed without an end. */
 export abstract class IncomingBody extends BoundedBody {
   protected readonly deadline: ConnectionDeadline
 
@@ -23,7 +23,6 @@ export abstract class IncomingBody extends BoundedBody {
 
   abstract complete(): void
 
-  /** Lets the client take any time for the rest, because the reader has another bound. */
   endPace(): void {
     this.deadline.endPace()
   }
@@ -36,10 +35,10 @@ const POOLED_BYTES = 40 * 1024
 /** A body of HTTP/1. A slow reader pauses the socket and the client's deadline. */
 export class RequestBody extends IncomingBody {
   readonly #socket: Socket
-  /** The buffer that the socket reads into; undefined: each piece has memory of its own. */
+  /** The buffer that the socket reads into; undefined: each piece has its own memory. */
   readonly #buffer: ReadBuffer | undefined
   #receiver: BodyReceiver | undefined = undefined
-  /** Buffers of pieces in the stream. They can be used again only when one receiver gets all of them. */
+  /** Buffers of pieces in the stream, used again only when one receiver gets all of them. */
   readonly #early: Buffer[] = []
   /** True while such a receiver may still come. */
   #mayBePassed = true
@@ -58,14 +57,13 @@ export class RequestBody extends IncomingBody {
 
   override resume(): this {
     super.resume()
-    // Somebody else reads it.
     if (this.#receiver === undefined) this.#expectNoReceiver()
     // Pieces that bypassed the stream did not answer its last `_read`: it does not ask again by itself.
     this._read()
     return this
   }
 
-  /** Sends pieces straight to the receiver while the stream flows and is empty. Other pieces come as `data`. */
+  /** Sends pieces straight to the receiver while the stream flows and is empty; others come as `data`. */
   override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
     if (receiver === undefined) this.#expectNoReceiver()
@@ -80,7 +78,7 @@ export class RequestBody extends IncomingBody {
   receive(piece: Piece): void {
     if (this.destroyed || !this.takes(piece.to - piece.from)) return
     if (this.#pass(piece) || this.#socket.isPaused()) return
-    // Most bodies are held back for a moment only: reading ahead would cost a copy.
+    // Most bodies wait for a moment only: reading ahead would cost a copy.
     if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
     else this.#socket.pause()
     this.deadline.holdBodyBack()
@@ -97,7 +95,7 @@ export class RequestBody extends IncomingBody {
     const buffer = bytes === this.#buffer?.bytes ? this.#buffer : undefined
     if (receiver === undefined || this.readableFlowing !== true || this.readableLength > 0)
       return this.#keep(piece, buffer !== undefined)
-    // The receiver has got all earlier pieces: their buffers can be used again.
+    // The receiver has all earlier pieces: their buffers are free.
     for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
       giveBack(early, receiver)
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)

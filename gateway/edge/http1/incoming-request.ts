@@ -22,7 +22,6 @@ const NO_FIELDS: readonly Field[] = []
 /** One request as received, made when its head is complete. */
 export class IncomingRequest {
   readonly socket: Socket
-  /** The client's address at accept. */
   readonly peer: string
   /** `-` when the request line cannot be read. */
   readonly method: string
@@ -31,11 +30,9 @@ export class IncomingRequest {
   readonly version: HttpVersion
   readonly fields: readonly Field[]
   readonly headers: RequestHeaders
-  /** Null when the request announces none. */
   body: IncomingBody | null = null
-  /** True once every byte has come. */
   complete = false
-  /** Trailers, of HTTP/2 only; known when the request is complete. */
+  /** HTTP/2 only; known when the request is complete. */
   trailers: readonly Field[] = NO_FIELDS
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
@@ -58,7 +55,7 @@ export class IncomingRequest {
     this.headers = headers
   }
 
-  /** True when the end of the body is uncertain, or other bytes than HTTP follow. The connection closes after such a request. */
+  /** True when the end of the body is uncertain, or when what follows is not HTTP: the connection closes after it. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }
@@ -70,18 +67,18 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** Called by the connection when a byte of the body (HTTP/2 only) or the end of the request has come. */
+  /** Called when a byte of the body (HTTP/2 only) or the end of the request has come. */
   markBegun(): void {
     this.#whenBegun?.()
     this.#whenBegun = undefined
   }
 
-  /** Has `run` called at `markBegun`. Only one may wait at a time. */
+  /** Calls `run` at `markBegun`. Only one may wait at a time. */
   whenBegun(run: () => void): void {
     this.#whenBegun = run
   }
 
-  /** Resolves when the request is complete; never, when its rest does not come. Call it once. */
+  /** Never resolves when the rest does not come. Call it once. */
   whenComplete(): Promise<undefined> {
     return new Promise((resolve) => {
       this.#whenComplete = () => resolve(undefined)

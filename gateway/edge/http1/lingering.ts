@@ -1,23 +1,22 @@
 import type { Socket } from 'node:net'
 import type { ClientResponse } from './client-response.ts'
 
-/** After the last response: the longest silence of the client, the longest time that it may send, and the most bytes read. */
+/** Bounds after the last response: silence of the client, total time, bytes read. */
 const IDLE_MS = 2000
 const TOTAL_MS = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
 
 /**
- * The lingering close after the last response (RFC 9112 section 9.6): a close with unread bytes sends a reset, which can destroy the
- * response on its way. So we close only our half, and throw away what comes for a while.
+ * The lingering close after the last response (RFC 9112 section 9.6). A close with unread bytes sends a
+ * reset, which can destroy the response on its way. So only our half closes, and what comes is thrown away
+ * for a while.
  */
 export class Lingering {
   readonly #socket: Socket
   readonly #endMs: number
   readonly #fromBytes: number
-  /** When to call {@link timeUp}. */
   deadlineMs: number
 
-  /** @param clientEnded nothing more will come */
   constructor(socket: Socket, clientEnded: boolean, nowMs: number) {
     this.#socket = socket
     this.#endMs = nowMs + TOTAL_MS
@@ -35,33 +34,33 @@ export class Lingering {
     if (this.#socket.bytesRead - this.#fromBytes > MAX_BYTES) this.#socket.destroy()
   }
 
-  /** Closes, unless the client is still taking the last response. */
+  /** Closes, unless the client still takes the last response. */
   timeUp(nowMs: number): void {
     if (this.#socket.writableLength === 0) {
       this.#socket.destroy()
       return
     }
-    // The client has sent for too long: from now on it only gets time to take its response.
+    // The client has sent for too long: from now on it can only take its response.
     if (nowMs >= this.#endMs) this.#socket.pause()
     this.deadlineMs = nowMs + IDLE_MS
   }
 }
 
-/** Closes the socket: at once if the system has the whole response and there is no TLS, which needs a half-close first. */
+/** Closes at once if the system has the whole response; TLS needs a half-close first. */
 function close(socket: Socket): void {
   if (socket.writableLength === 0 && !('encrypted' in socket)) socket.destroy()
   else socket.destroySoon()
 }
 
 const LOOK_MS = 500
-/** After so many looks in a row (10 s) without progress of a begun response, its client counts as gone. */
+/** A client counts as gone after so many looks (10 s) without progress of a begun response. */
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits: a client that is gone answers any byte with a reset. Before the response
- * begins we send 100 (Continue), which clients ignore (RFC 9110 section 15.2): 0.5 s after it closed its half, then 1 s, 2 s, 4 s after, and so on.
- *
- * @param responseOf gives the response under way; undefined between two requests
+ * Finds out whether a client that has closed its half still waits: one that is gone answers any byte with a
+ * reset. Until the response begins it sends 100 (Continue), which clients ignore (RFC 9110 section 15.2),
+ * after 0.5 s, 1 s, 2 s, 4 s and so on.
+ * @param responseOf undefined between two requests
  */
 export function watchHalfClosed(
   socket: Socket,

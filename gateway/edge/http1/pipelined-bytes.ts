@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 import { copyOf } from '../bodies/read-buffers.ts'
 
-/** How much a client may send ahead of its turn before the socket is paused. */
+/** Bounds of what a client may send ahead before its socket is paused. */
 const MAX_BYTES = 64 * 1024
 const MAX_REQUESTS = 100
 const LF = 0x0a
 
-/** Bytes that come while an earlier request is handled (RFC 9112 section 9.3.2): unparsed and bounded. */
+/** Unparsed bytes that come while an earlier request is handled (RFC 9112 section 9.3.2). */
 export class PipelinedBytes {
   /** True while the request that is being parsed was taken from here. */
   isBeingRead = false
@@ -22,12 +22,12 @@ export class PipelinedBytes {
     return this.#bytes === undefined
   }
 
-  /** About how many requests there are, counted by blank lines: each head has one, and a body may have more. */
+  /** Estimated by blank lines: each head has one, and a body may have more. */
   get requests(): number {
     return this.isEmpty ? 0 : Math.max(1, this.#requests)
   }
 
-  /** Keeps new bytes, or the rest behind a request that was taken from here. Pauses the socket when full. */
+  /** Keeps new bytes, or the rest behind a request taken from here. Pauses the socket when full. */
   keep(bytes: Buffer, from: number, to: number): void {
     if (this.isBeingRead) {
       this.#requests--

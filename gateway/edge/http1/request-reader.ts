@@ -12,9 +12,9 @@ import { RequestBody } from './incoming-body.ts'
 import { IncomingRequest, type Origin } from './incoming-request.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
 
-/** More than `admit` accepts: so `admit` gets the whole head of a request that it refuses for too many fields. */
+/** More than `admit` accepts, so that it gets the whole head of a request that it refuses. */
 const MAX_FIELDS = 4096
-/** A bound beside `maxBodyBytes`: a chunk of a few bytes costs more than its bytes. */
+/** A bound beside `maxBodyBytes`: a tiny chunk costs more than its bytes. */
 const MAX_TINY_CHUNKS = 1_000_000
 const CR = 0x0d
 const LF = 0x0a
@@ -22,15 +22,12 @@ const LF = 0x0a
 /** `framing`: the head is complete, and `expectBody` is next. */
 type Phase = 'head' | 'framing' | 'body' | 'trailers' | 'whole' | 'faulty'
 
-/** Reads the requests of one connection, in pieces of any size (RFC 9112), and keeps the client's deadline meanwhile. */
+/** Reads the requests of one connection, in pieces of any size (RFC 9112). Keeps the client's deadline meanwhile. */
 export class RequestReader {
   readonly deadline: ConnectionDeadline
-  /** Why the current request will never be complete. */
   fault: RequestFault | undefined = undefined
-  /** Bytes of a head that is not complete yet. */
   partialHead: Buffer | undefined = undefined
   readonly #origin: Origin
-  /** The buffer that the socket reads into, if it is ours. */
   readonly #buffer: ReadBuffer | undefined
   readonly #lines = new RequestLines()
   readonly #head: HeadParser
@@ -38,7 +35,6 @@ export class RequestReader {
   readonly #frames = new BodyFrames(MAX_TINY_CHUNKS)
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
-  /** Read from the last request's fields. */
   #headers: RequestHeaders | undefined = undefined
   #fields: readonly Field[] = []
   #version: HttpVersion = '1.1'
@@ -87,13 +83,13 @@ export class RequestReader {
     return this.#lines.upgrades ? upgradeOf(req) : undefined
   }
 
-  /** True when the client lets the connection be used again (RFC 9112 section 9.3). */
+  /** True when the client allows reuse of the connection (RFC 9112 section 9.3). */
   get allowsReuse(): boolean {
     const { version, keeps, closes, upgrades } = this.#lines
     return (version === '1.1' || keeps) && !closes && !upgrades
   }
 
-  /** @returns where it stopped: behind the head when that is complete, else at the end or at a fault. */
+  /** @returns where it stopped: behind a complete head, at a fault, or at the end */
   readHead(bytes: Buffer, from: number, to: number): number {
     let at = from
     while (at < to && this.#phase === 'head') at += this.#readFields(bytes, at, to)
@@ -109,7 +105,7 @@ export class RequestReader {
     this.partialHead = this.partialHead === undefined ? piece : Buffer.concat([this.partialHead, piece])
   }
 
-  /** The request as far as its head has been read. Fields that equal those of the request before are not read again. */
+  /** The request as far as it has been read. Fields equal to those of the last request are not read again. */
   request(): IncomingRequest {
     const { fields } = this.#head
     const { version } = this.#lines
@@ -123,7 +119,6 @@ export class RequestReader {
     return new IncomingRequest(this.#origin, this.#lines, fields, this.#headers)
   }
 
-  /** Prepares for the body that a complete head announces. */
   expectBody(req: IncomingRequest): void {
     const { contentLength, hasBody } = req.headers
     this.#frames.begin(contentLength ?? (hasBody ? 'chunks' : 0))
@@ -138,7 +133,7 @@ export class RequestReader {
     this.#body?.readAhead()
   }
 
-  /** @returns where it stopped: behind the request when that is complete, else at the end or at a fault. */
+  /** @returns where it stopped, as `readHead` does */
   readBody(bytes: Buffer, from: number, to: number): number {
     let at = from
     while (at < to) {
@@ -179,7 +174,7 @@ export class RequestReader {
   }
 }
 
-/** Skips empty lines before a request (RFC 9112 section 2.2). @returns the position of the first other byte. */
+/** Skips empty lines before a request (RFC 9112 section 2.2). */
 export function skipEmptyLines(bytes: Buffer, length: number): number {
   let at = 0
   while (at < length && (bytes[at] === CR || bytes[at] === LF)) at++
@@ -188,10 +183,9 @@ export function skipEmptyLines(bytes: Buffer, length: number): number {
 
 const SPACE = 0x20
 const VERSION = ' HTTP/1.'
-/** The bytes from the space behind the target to the end of the line. */
 const VERSION_LENGTH = VERSION.length + 1
 
-/** Longest text whose request line is kept: the line is a slice, which keeps the whole text in memory. */
+/** Longest text whose request line is kept: a slice keeps the whole text in memory. */
 const MAX_KNOWN_CHARS = 4096
 
 /** The request line (RFC 9112 section 3) and the options of Connection. */
@@ -199,14 +193,14 @@ export class RequestLines implements HeadReader {
   readonly noStartLine = 'no HTTP/1 request line'
   /** `-` until it has been read. */
   method = '-'
-  /** As received; empty until the request line has been read. */
+  /** As received; empty until then. */
   target = ''
   version: '1.0' | '1.1' = '1.1'
-  /** True when Connection has the option: `close`, `keep-alive`, `upgrade`. */
+  /** Options of Connection: `close`, `keep-alive`, `upgrade`. */
   closes = false
   keeps = false
   upgrades = false
-  /** The last request line and what it says. Empty when it was not kept. */
+  /** The last request line and what it says; empty when not kept. */
   #known = ''
   #knownMethod = ''
   #knownTarget = ''
@@ -226,7 +220,7 @@ export class RequestLines implements HeadReader {
 
   mayBegin(text: string): boolean {
     const space = text.indexOf(' ')
-    // A longer method is looked at when it is complete.
+    // A longer method is checked when it is complete.
     return space < 0
       ? isToken(text.slice(0, MAX_METHOD_CHARS).replace('\r', ''))
       : this.#takeMethod(text.slice(0, space))
@@ -261,7 +255,7 @@ export class RequestLines implements HeadReader {
       isVisibleBetween(all, space + 1, versionAt)
     if (!isRequestLine) return this.noStartLine
     this.target = all.slice(space + 1, versionAt)
-    // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
+    // A higher minor version is read as 1.1 (RFC 9110 section 2.5).
     this.version = minor === '0' ? '1.0' : '1.1'
     this.#known = line
     if (line === '') return undefined
@@ -279,7 +273,7 @@ export class RequestLines implements HeadReader {
   }
 }
 
-/** True for text without white space, which would let two readers see two different targets (RFC 9112 section 3). */
+/** False for white space: two readers could see two different targets (RFC 9112 section 3). */
 function isVisibleBetween(all: string, start: number, end: number): boolean {
   if (!isTextBetween(all, start, end)) return false
   for (let i = start; i < end; i++) if (all.charCodeAt(i) <= SPACE) return false

@@ -6,31 +6,28 @@ import { takenBytes } from './sockets/write-watch.ts'
 
 const CHECK_MS = 1000
 
-/** Why the caller may no longer use its tunnel. */
 export type Lapse = 'session_revoked' | 'token_expired' | 'certificate_refused'
 
-/** Why a tunnel ended. `closed`: by either side; all others: by the gateway. */
+/** `closed`: by either side; all others: by the gateway. */
 export type TunnelEnd = Lapse | 'closed' | 'idle' | 'timeout' | 'draining'
 
 export interface TunnelTerms {
-  /** How long neither side may send anything, milliseconds. */
+  /** Longest silence of both sides, milliseconds. */
   readonly idleMs: number
   /** Longest life, milliseconds; undefined: unlimited. */
   readonly totalMs: number | undefined
-  /** Called once a second. @returns undefined while the caller may go on. */
+  /** Called once a second. @returns undefined while the caller may go on */
   lapsed(): Lapse | undefined
-  /** Called once, when both sides are closed. */
   ended(why: TunnelEnd): void
 }
 
-/** All tunnels. Their number is bounded; each ends when its caller may no longer use it. */
+/** All tunnels, bounded in number. Each ends when its caller may no longer use it. */
 export class Tunnels extends FairPermits {
   readonly #steadyClock: () => number
   readonly #open: Deadlines<Tunnel>
-  /** Set once all tunnels were ended. It also ends a tunnel that begins later because its response was held. */
+  /** Set once all were ended. A tunnel that begins later, after a held response, ends too. */
   #endedAll: TunnelEnd | undefined = undefined
 
-  /** @param steadyClock monotonic, milliseconds */
   constructor(maxTunnels: number, steadyClock: () => number) {
     super(maxTunnels)
     this.#steadyClock = steadyClock
@@ -42,7 +39,7 @@ export class Tunnels extends FairPermits {
     this.#open.visitAll((one) => one.end(why))
   }
 
-  /** Begins a tunnel for which `caller` has taken a permit. The end of the tunnel releases the permit. */
+  /** Begins a tunnel with a permit that `caller` has taken. Its end releases the permit. */
   open(caller: string, downstream: Socket, upstream: Duplex, terms: TunnelTerms): void {
     const one = new Tunnel(downstream, upstream, terms, this.#steadyClock())
     this.#open.add(one)
@@ -62,7 +59,7 @@ class Tunnel implements Timed {
   readonly #upstream: Duplex
   readonly #terms: TunnelTerms
   readonly #endMs: number
-  /** Bytes from and to the client at the last change of that number, and the time of the change. */
+  /** The value of `bytesOf` at its last change, and the time of the change. */
   #movedBytes: number
   #movedMs: number
   #nextCheckMs: number
@@ -106,15 +103,14 @@ class Tunnel implements Timed {
   }
 }
 
-/** Bytes from and to the client, without those that still wait in our queue. */
+/** Bytes from and to the client, without those in our queue. */
 function bytesOf(socket: Socket): number {
   return socket.bytesRead + takenBytes(socket)
 }
 
-/** How long the last bytes may take after one side has ended. */
 const LAST_BYTES_MS = 10_000
 
-/** Copies bytes both ways until both sides have ended or one has failed. @param onEnd called once, when both sides are closed */
+/** Copies both ways until both sides have ended or one has failed. @param onEnd called once, when both are closed */
 export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
   let open = 2
   let lastBytes: NodeJS.Timeout | undefined

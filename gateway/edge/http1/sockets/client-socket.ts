@@ -2,20 +2,19 @@ import { type Server, Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { copyOf, ReadBuffer } from '../../bodies/read-buffers.ts'
 
-/** Takes what a client sends, in place of the stream of its socket. */
+/** Takes what a client sends, in place of the socket's stream. */
 export interface ClientReader {
   /** @param bytes the first `length` are new; the next read overwrites them */
   received(bytes: Buffer, length: number): void
 }
 
-/** Undocumented parts of Node's servers: `_handle`, which `runtime/restart/` uses as well, and its callback. */
+/** Undocumented parts of Node's servers. */
 interface WithHandle {
   readonly _handle: {
     onconnection?: (this: unknown, error: unknown, accepted: object | undefined) => void
   } | null
 }
 
-/** The buffer of a client's socket, and the reader of what comes. */
 class ClientInput {
   readonly buffer = new ReadBuffer('clients')
   socket: Socket | undefined = undefined
@@ -25,7 +24,7 @@ class ClientInput {
     const { bytes } = this.buffer
     const { socket, reader } = this
     if (socket === undefined) return true
-    // Bytes that wait in the stream come first.
+    // Bytes in the stream come first.
     if (reader === undefined || socket.isPaused() || socket.readableLength > 0)
       return socket.push(copyOf(bytes, 0, length))
     reader.received(bytes, length)
@@ -33,7 +32,7 @@ class ClientInput {
   }
 }
 
-/** A client's socket that reads into a buffer of ours. Its reader gets what comes; without a reader it is a stream like every socket. */
+/** A client's socket that reads into a buffer of ours. Without a reader it is a stream like every socket. */
 export class ClientSocket extends Socket {
   readonly #input: ClientInput
 
@@ -47,7 +46,7 @@ export class ClientSocket extends Socket {
     input.socket = this
   }
 
-  /** Pauses, but reads on until the stream is full, like other sockets, to notice when its client goes. */
+  /** Pauses, but reads on until the stream is full, to notice when the client goes. */
   override pause(): this {
     return Duplex.prototype.pause.call(this) as this
   }
@@ -57,7 +56,7 @@ export class ClientSocket extends Socket {
     super.pause()
   }
 
-  /** Reads ahead while it is paused, until the stream is full. */
+  /** Reads one piece ahead while paused, unless the stream is full. */
   readAhead(): void {
     if (this.readableLength < this.readableHighWaterMark) this.read(0)
   }
@@ -89,7 +88,7 @@ export function readClient(
   }
 }
 
-/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node. Without the callback, they stay plain sockets. */
+/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node; without it they stay plain sockets. */
 export function acceptClientSockets(server: Server): void {
   server.on('listening', () => {
     const handle = (server as unknown as WithHandle)._handle

@@ -3,13 +3,12 @@ import type { Socket } from 'node:net'
 const CHECK_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Watches whether a client takes its response, from the moment when its socket accepts no more until everything is taken. */
+/** Watches whether a client takes its response, from the moment when its socket accepts no more. */
 export class WriteWatch {
   readonly #socket: Socket
   readonly #steadyClock: () => number
-  /** How long the client may take nothing. */
   #idleMs = 0
-  /** Bytes that the system had taken at the last change of that number, and the time of the change. */
+  /** The value of `takenBytes` at its last change, and the time of the change. */
   #takenBytes = 0
   #sinceMs = 0
   /** Infinite while nothing is watched. */
@@ -20,7 +19,7 @@ export class WriteWatch {
     this.#steadyClock = steadyClock
   }
 
-  /** Begins to watch, unless it watches already with the same `idleMs`. */
+  /** Does nothing when it watches already with the same `idleMs`. */
   begin(idleMs: number): void {
     if (this.#nextCheckMs !== NEVER && this.#idleMs === idleMs) return
     const nowMs = this.#steadyClock()
@@ -30,12 +29,11 @@ export class WriteWatch {
     this.#nextCheckMs = nowMs + Math.min(CHECK_MS, idleMs)
   }
 
-  /** Begins to watch, unless it watches already with any `idleMs`. */
   beginUnlessBegun(idleMs: number): void {
     if (this.#nextCheckMs === NEVER) this.begin(idleMs)
   }
 
-  /** True once when the client has taken nothing for too long: never early, and at most one second late. */
+  /** True once when the client has taken nothing for `idleMs`; at most one second late. */
   isStalled(nowMs: number): boolean {
     if (nowMs < this.#nextCheckMs) return false
     if (this.#socket.writableLength === 0) {
@@ -54,15 +52,15 @@ export class WriteWatch {
   }
 }
 
-/** The counts of libuv, an undocumented part of Node's sockets. With TLS they are those of the connection below (`_parent`). */
+/** Counts of libuv, an undocumented part of Node's sockets. With TLS, `_parent` has them. */
 interface Counts {
   readonly bytesWritten?: number
-  /** Bytes that the system has not taken, also those of writes under way. */
+  /** Bytes that the system has not taken. */
   readonly writeQueueSize?: number
   readonly _parent?: Counts
 }
 
-/** Bytes that the system has taken from a socket, with or without TLS. Node's own numbers change only when a whole write is done. */
+/** Bytes that the system has taken. Node's own numbers change only when a whole write is done. */
 export function takenBytes(socket: Socket): number {
   const handle = (socket as unknown as { readonly _handle?: Counts | null })._handle
   const { bytesWritten, writeQueueSize } = handle?._parent ?? handle ?? {}
