@@ -1,10 +1,9 @@
-/** Most requests of one connection that begin in one turn of the event loop. */
+/** Most requests that begin in one turn of the event loop: of one connection, and of all. */
 const BEGINS_OF_ONE = 10
-/** Most requests of all connections that begin in one turn. */
 const BEGINS_OF_ALL = 64
 
 const turns = {
-  /** Connections whose requests wait. They take turns: one request of each begins. */
+  /** Connections whose requests wait. They take turns, one request each. */
   waiting: new Set<{ beginOne(): void }>(),
   left: BEGINS_OF_ALL,
   isAwaited: false,
@@ -28,7 +27,7 @@ function nextTurn(): void {
   if (turns.waiting.size > 0) awaitTurn()
 }
 
-/** Requests of one connection that have not begun yet, in their order. */
+/** Requests of one connection that have not begun, in order. */
 export class Arrivals<S> {
   readonly #begin: (stream: S) => void
   #streams: S[] = []
@@ -41,7 +40,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** Begins requests. Call it when all that has come is read: then a short body is complete, and a reset request never begins. */
+  /** Begins requests. Call it when all that has come is read: a short body is then complete, and a reset request never begins. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()

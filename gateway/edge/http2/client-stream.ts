@@ -41,7 +41,7 @@ const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come after its response. */
 const ANSWERED_MS = 1000
-/** Code for a late client. After CANCEL or NO_ERROR, Node's client takes a partial response as complete. */
+/** After CANCEL or NO_ERROR, Node's client takes a partial response as complete. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = {
   code: 'malformed_request',
@@ -62,17 +62,15 @@ export interface StreamCarrier<E> extends Origin {
   readonly settings: ClientSettings
   /** How many bytes of DATA the client takes on all streams together. */
   sendWindow: number
-  /** Bytes that are written, and not taken by the client. */
   readonly unsentBytes: number
   /** True while nothing more should be written. Every response is pumped when that ends. */
   readonly isCongested: boolean
   write(bytes: Buffer): void
-  /** Takes no new streams, and ends with the last one. */
   retire(): void
   interrupt(exchange: E, fault: RequestFault): void
   /** Bodies whose `passJoined` is called after each socket read. */
   readonly joining: StreamBody[]
-  /** Forgets the stream. @param code to be sent with RST_STREAM */
+  /** @param code for RST_STREAM */
   ended(stream: ClientStream<E>, how: StreamEnd, code: number | undefined): void
 }
 
@@ -81,12 +79,10 @@ export class ClientStream<E> {
   readonly req: IncomingRequest
   readonly res: StreamResponse
   readonly place: StreamPlace
-  /** Why the head or the body is refused. */
   fault: RequestFault | undefined
   exchange: E | undefined = undefined
   /** True once the handler has the request. */
   begun = false
-  /** Bytes of the body that the client may send before it gets more credit. */
   receiveWindow = DEFAULT_WINDOW
   isRemoteClosed: boolean
   isOver = false
@@ -94,7 +90,7 @@ export class ClientStream<E> {
   readonly #body: StreamBody | undefined
   readonly #deadline: ConnectionDeadline | undefined
   #received = 0
-  /** When the rest of the request is no longer awaited; infinite until the response is written. */
+  /** End of the time for the rest of the request; infinite until the response is written. */
   #answeredEndMs = NEVER
 
   /** @param ended END_STREAM has come with the head */
@@ -115,7 +111,7 @@ export class ClientStream<E> {
     const headers = readRequestHeaders(head.fields, head.version, carrier.terms.head.maxFields)
     this.req = new IncomingRequest(carrier, head, head.fields, headers)
     this.res = new StreamResponse(carrier, this)
-    // RFC 9113 section 8.1: the end of the stream is the end of a body without a length.
+    // The end of the stream ends a body without a length (RFC 9113 section 8.1).
     if (!ended && headers.contentLength === undefined) headers.hasBody = true
     if (ended) this.#complete()
     else {
@@ -127,12 +123,12 @@ export class ClientStream<E> {
     }
   }
 
-  /** True when the stream has no place: it gets only as much of its response as the windows allow at once. */
+  /** True when the stream has no place: the client gets only what the windows allow at once. */
   get isRefused(): boolean {
     return isWithoutPlace(this.place)
   }
 
-  /** A piece of the body. @param isLast END_STREAM stands in its frame */
+  /** @param isLast END_STREAM stands in its frame */
   receive(piece: Buffer, isLast: boolean): void {
     if (this.#answeredEndMs !== NEVER) return
     this.#received += piece.length
@@ -146,7 +142,7 @@ export class ClientStream<E> {
     }
   }
 
-  /** END_STREAM has come. */
+  /** Called when END_STREAM has come. */
   complete(trailers?: readonly Field[]): void {
     this.isRemoteClosed = true
     if (trailers !== undefined) this.req.trailers = trailers
@@ -177,7 +173,6 @@ export class ClientStream<E> {
     if (this.exchange !== undefined) this.#carrier.interrupt(this.exchange, fault)
   }
 
-  /** Lets the client send `bytes` more of the body. */
   credit(bytes: number): void {
     if (this.isOver || this.isRemoteClosed) return
     this.receiveWindow += bytes
@@ -185,7 +180,7 @@ export class ClientStream<E> {
   }
 
   checkTime(nowMs: number, idleMs: number): void {
-    // RFC 9113 section 8.1: the client need not send the rest.
+    // The client need not send the rest (RFC 9113 section 8.1).
     if (nowMs >= this.#answeredEndMs) this.end(NO_ERROR)
     if (this.#deadline !== undefined && nowMs >= this.#deadline.atMs) this.#refuseBody(BODY_LATE)
     if (!this.isOver && this.res.isStalled(nowMs, idleMs)) {
@@ -204,7 +199,7 @@ export class ClientStream<E> {
     else this.#awaitEnd()
   }
 
-  /** Throws away the rest of the request. A client whose stream is reset at once may throw away the response. */
+  /** Throws the rest of the request away. A client whose stream is reset at once may throw away the response. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()
@@ -218,12 +213,12 @@ export class ClientStream<E> {
     else this.end(isLate ? CLIENT_LATE : INTERNAL_ERROR)
   }
 
-  /** RST_STREAM has come, or the connection is lost. */
+  /** Called when RST_STREAM has come, or the connection is lost. */
   reset(): void {
     this.#end('reset by client', undefined)
   }
 
-  /** @param code sent with RST_STREAM; undefined: the client knows that it is over */
+  /** @param code for RST_STREAM; undefined: the client knows that the stream is over */
   end(code: number | undefined): void {
     this.#end(code === undefined ? 'complete' : 'reset by us', code)
   }
@@ -250,20 +245,18 @@ class StreamResponse implements OutgoingResponse {
   readonly #stream: ClientStream<unknown>
   /** Encoded; empty once sent. */
   #head = ''
-  /** Encoded; empty without trailers. */
   #trailers = ''
   #bodiless = false
-  /** Bytes of the body that have not been written; undefined when the length is not announced. */
+  /** Bytes of the body still to be written; undefined without an announced length. */
   #bytesLeft: number | undefined = undefined
   #queue: Buffer[] = []
-  /** Offset in the first piece of the queue. */
   #queuedFrom = 0
   #held = false
   #ended = false
   /** True once END_STREAM is written. */
   #whole = false
   #closed = false
-  /** Since when the client has taken nothing of what is queued. */
+  /** Since when the client has taken nothing of the queue. */
   #stalledSinceMs = NEVER
   #drainListeners: (() => void)[] = []
   #closeListeners: (() => void)[] = []
@@ -346,7 +339,7 @@ class StreamResponse implements OutgoingResponse {
     if (!this.#closed) this.#stream.breakOff(isLate)
   }
 
-  /** Calls the listeners of `onClose`. Only the stream calls it. */
+  /** Only the stream calls it. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -359,7 +352,6 @@ class StreamResponse implements OutgoingResponse {
     return nowMs >= this.#stalledSinceMs + (this.idleMs ?? usualIdleMs)
   }
 
-  /** Writes what the windows allow. */
   pump(): void {
     if (this.#held || this.#closed) return
     // The last announced byte can be written before the response is ended.
@@ -433,7 +425,7 @@ class StreamResponse implements OutgoingResponse {
     this.#carrier.write(frame)
   }
 
-  /** Sends a head, in several frames when it is long. @param fields one block, latin1 */
+  /** @param fields one block, latin1 */
   #sendHead(fields: string, flags: number): void {
     const { settings } = this.#carrier
     const block = settings.isTableResized ? TABLE_UNUSED + fields : fields

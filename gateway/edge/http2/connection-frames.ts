@@ -37,17 +37,15 @@ export interface FrameUser<E> extends StreamCarrier<E> {
   readonly isSecure: boolean
   readonly head: HeadBounds
   readonly streams: StreamTable<ClientStream<E>>
-  /** Ends the connection by GOAWAY, for a fault of the connection. */
+  /** Ends the connection by GOAWAY. */
   fail(code: number): void
-  /** Resets a stream, open or not, for a fault of that stream. */
   resetStream(id: number, code: number): void
-  /** Called when a head has come. */
   open(id: number, head: StreamHead, endsStream: boolean): void
   /** Called when more may be sent on all streams. */
   pumpAll(): void
 }
 
-/** Bytes that a client may send on all streams together before it gets credit. */
+/** Bytes on all streams together before the client gets credit. */
 export const CONNECTION_WINDOW = 1024 * 1024
 const TABLE_BYTES = 4096
 /** An honest head has fewer. */
@@ -58,17 +56,17 @@ const DEPENDS_ON_ITSELF: RequestFault = {
   cause: 'a stream that depends on itself',
 }
 
-/** The compressed fields of HEADERS and the CONTINUATION behind it (RFC 9113 section 4.3). */
+/** The fields of HEADERS and the CONTINUATION behind it (RFC 9113 section 4.3). */
 interface HeaderBlock {
   readonly id: number
   readonly endsStream: boolean
-  /** The stream that it depends on (RFC 7540 section 5.3.1); undefined: it has no priority. */
+  /** The stream that it depends on (RFC 7540 section 5.3.1); undefined: none. */
   readonly dependency: number | undefined
   bytes: Buffer
   frames: number
 }
 
-/** The meaning and order of the frames of one connection (RFC 9113 sections 5 and 6). */
+/** The meaning and order of frames (RFC 9113 sections 5 and 6). */
 export class ConnectionFrames<E> {
   readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)
@@ -82,12 +80,10 @@ export class ConnectionFrames<E> {
     this.#user = user
   }
 
-  /** True when no more frames are taken. */
   get isOver(): boolean {
     return this.#user.isOver
   }
 
-  /** True while a head has come in part. */
   get isInHead(): boolean {
     return this.#block !== undefined
   }
@@ -96,19 +92,18 @@ export class ConnectionFrames<E> {
     this.#user.fail(FRAME_SIZE_ERROR)
   }
 
-  /** A DATA frame begins. Its payload comes in pieces, as `data`. */
+  /** The payload of DATA comes in pieces, as `data`. */
   beginData(header: FrameHeader): void {
     this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
   }
 
-  /** Takes a piece of DATA. @param isLast true for the last piece of its frame */
   data({ id, flags }: FrameHeader, piece: Buffer, isLast: boolean): void {
     const endsStream = isLast && (flags & END_STREAM) !== 0
     this.#receiving(id)?.receive(piece, endsStream)
     if (endsStream) this.#receiving(id)?.complete()
   }
 
-  /** A whole frame: of any other type, or DATA with padding or without content. */
+  /** Takes a whole frame: of any other type, or DATA with padding or without content. */
   frame(header: FrameHeader, payload: Buffer): void {
     this.#settle(this.#outOfOrder(header) ?? this.#take(header, payload))
   }
@@ -117,7 +112,7 @@ export class ConnectionFrames<E> {
     if (code !== undefined) this.#user.fail(code)
   }
 
-  /** Takes a whole frame. @returns the code of a fault of the connection, as the methods for each type do */
+  /** @returns the code of a fault of the connection, as the methods for each type do */
   #take(header: FrameHeader, payload: Buffer): number | undefined {
     switch (header.type) {
       case DATA:
@@ -155,19 +150,19 @@ export class ConnectionFrames<E> {
     return this.#user.guard.allowsNoise() ? undefined : ENHANCE_YOUR_CALM
   }
 
-  /** Resets a stream for a fault of the client. It counts like a reset by the client itself (CVE-2025-8671). */
+  /** Counts like a reset by the client itself (CVE-2025-8671). */
   #resetFor(id: number, code: number): number | undefined {
     this.#user.resetStream(id, code)
     return this.#user.guard.allowsReset() ? undefined : ENHANCE_YOUR_CALM
   }
 
-  /** The stream, if more of its body may come. */
+  /** Undefined when no more of the stream's body may come. */
   #receiving(id: number): ClientStream<E> | undefined {
     const stream = this.#user.streams.get(id)
     return stream?.isRemoteClosed === false ? stream : undefined
   }
 
-  /** Takes the length of a DATA frame off the windows (RFC 9113 section 6.9), also for a stream that is over. */
+  /** Takes DATA off the windows (RFC 9113 section 6.9), also for a stream that is over. */
   #takeData({ id, length, flags }: FrameHeader): number | undefined {
     const { streams, guard } = this.#user
     this.#receiveWindow -= length
@@ -231,7 +226,7 @@ export class ConnectionFrames<E> {
     return this.#endBlock(block)
   }
 
-  /** Decodes a whole block, also one that is not wanted, because it changes the table. */
+  /** Decodes unwanted blocks too, because they change the table. */
   #endBlock(block: HeaderBlock): number | undefined {
     const { streams } = this.#user
     const { id } = block
@@ -297,7 +292,7 @@ export class ConnectionFrames<E> {
     return this.#widen(settings.initialWindow - before)
   }
 
-  /** Changes the windows of the open streams too (RFC 9113 section 6.9.2). */
+  /** Changes the windows of open streams too (RFC 9113 section 6.9.2). */
   #widen(bytes: number): number | undefined {
     if (bytes === 0) return undefined
     let isTooWide = false
@@ -355,7 +350,7 @@ export class ConnectionFrames<E> {
   }
 }
 
-/** Strips the padding (RFC 9113 section 6.1). @returns undefined when the padding is longer than the payload */
+/** Strips padding (RFC 9113 section 6.1). @returns undefined when it is longer than the payload */
 function withoutPadding({ flags }: FrameHeader, payload: Buffer): Buffer | undefined {
   if (!(flags & PADDED)) return payload
   const end = payload.length - (payload[0] ?? 0)

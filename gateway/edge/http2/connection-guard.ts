@@ -1,19 +1,19 @@
-/** Streams that the client may reset. Browsers cancel many at once when the user leaves a page. */
+/** Streams that the client may reset. Browsers cancel many when the user leaves a page. */
 const RESETS = { burst: 200, perSecond: 20 }
 /** Frames without progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or padded DATA, trailers, refused streams, unknown types. */
 const NOISE = { burst: 1000, perSecond: 100 }
-/** How much noise each frame of data allows: clients that get data send window updates, and pings to measure. */
+/** Noise that each frame of data allows: clients answer data with window updates and pings. */
 const NOISE_PER_DATA = 4
 /** Shorter DATA allows no noise: a client could open its window byte by byte. */
 const SHORT_BYTES = 256
-/** DATA shorter than an empty message of gRPC: no honest client sends it without end. */
+/** DATA shorter than an empty message of gRPC. */
 const TINY = { burst: 1_000_000, perSecond: 10_000 }
 const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
-/** Most fields of a usual request. Further fields count as noise: one byte of a head can stand for a whole field. */
+/** Further fields of a head count as noise: one byte can stand for a whole field. */
 const USUAL_FIELDS = 100
 
-/** A bucket that is full at first, and fills with time. */
+/** A token bucket, full at first. */
 class Allowance {
   readonly #burst: number
   readonly #perMs: number
@@ -34,7 +34,6 @@ class Allowance {
     return true
   }
 
-  /** Adds to what is left, because something has happened that justifies it. */
   earn(times: number, nowMs = this.#atMs): void {
     this.#left = Math.min(this.#burst, this.#left + times)
     this.#atMs = nowMs
@@ -56,7 +55,7 @@ export class ConnectionGuard {
     this.#tiny = new Allowance(TINY, nowMs)
   }
 
-  /** Counts a reset. @returns false when there are too many, as the other `allows` methods do */
+  /** @returns false when there are too many; also the other `allows` methods */
   allowsReset(): boolean {
     return this.#resets.spend(this.#steadyClock())
   }
@@ -71,7 +70,6 @@ export class ConnectionGuard {
     return bytes >= LEAST_MESSAGE_BYTES || this.#tiny.spend(this.#steadyClock())
   }
 
-  /** @param fields how many one head has */
   allowsFields(fields: number): boolean {
     return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }

@@ -1,14 +1,13 @@
 import type { ConnectionFrames } from './connection-frames.ts'
 import { DATA, type FrameHeader, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED } from './frames.ts'
 
-/** Reads frames (RFC 9113 section 4.1) from bytes that come in pieces of any size. Keeps at most one payload. */
+/** Reads frames (RFC 9113 section 4.1) from pieces of any size. Keeps at most one payload. */
 export class FrameReader {
   begun = 0
   readonly #sink: ConnectionFrames<unknown>
   readonly #start = Buffer.alloc(HEADER_BYTES)
   #startBytes = 0
   #header: FrameHeader | undefined = undefined
-  /** Bytes left of a DATA frame that is passed on in pieces. */
   #dataLeft = 0
   #payload: Buffer | undefined = undefined
   #payloadBytes = 0
@@ -17,7 +16,6 @@ export class FrameReader {
     this.#sink = sink
   }
 
-  /** True while part of a frame waits for its rest. */
   get isPartial(): boolean {
     return this.#startBytes > 0 || this.#payload !== undefined
   }

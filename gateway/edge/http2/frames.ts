@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net'
 
-/** Sizes of RFC 9113 sections 4 and 6. */
+/** RFC 9113 sections 4 and 6. */
 export const HEADER_BYTES = 9
 /** The least that SETTINGS_MAX_FRAME_SIZE allows; we neither send nor take more. */
 export const MAX_PAYLOAD_BYTES = 16_384
 export const MAX_WINDOW = 2 ** 31 - 1
 export const DEFAULT_WINDOW = 65_535
 
-/** The first bytes of a client (RFC 9113 section 3.4). */
+/** RFC 9113 section 3.4. */
 export const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 
 export const DATA = 0
@@ -48,13 +48,13 @@ export const ENHANCE_YOUR_CALM = 11
 
 const LARGEST_MAX_FRAME_SIZE = 2 ** 24 - 1
 
-/** The SETTINGS of a client that matter (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
+/** The SETTINGS that matter (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
 export class ClientSettings {
   initialWindow = DEFAULT_WINDOW
   /** True when the next head must say how much of the client's table we use (RFC 9113 section 4.3.1). */
   isTableResized = false
 
-  /** @param payload whole entries @returns the error code of a value that is not allowed */
+  /** @returns the error code of a value that is not allowed */
   take(payload: Buffer): number | undefined {
     for (let at = 0; at < payload.length; at += 6) {
       const id = payload.readUInt16BE(at)
@@ -91,7 +91,7 @@ export function writeFrameHeader(to: Buffer, at: number, { type, flags, id, leng
   return at + HEADER_BYTES
 }
 
-/** A frame whose payload is 32-bit numbers: RST_STREAM, WINDOW_UPDATE or GOAWAY. */
+/** RST_STREAM, WINDOW_UPDATE or GOAWAY. */
 export function frameOfNumbers(type: number, id: number, ...numbers: readonly number[]): Buffer {
   const frame = Buffer.allocUnsafe(HEADER_BYTES + 4 * numbers.length)
   let at = writeFrameHeader(frame, 0, { type, flags: 0, id, length: 4 * numbers.length })
@@ -116,10 +116,10 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** When so many bytes wait, they are written before the end of the turn: a writer must see in time that the client takes no more. */
+/** More waiting bytes are written at once: a writer must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
-/** Writes the frames of one turn of the loop as one piece: one system call, one record of TLS. Copying costs less than `cork`. */
+/** Writes the frames of one turn as one piece: one system call, one record of TLS. Copying costs less than `cork`. */
 export class FrameWriter {
   readonly #socket: Socket
   readonly #onWritten: () => void

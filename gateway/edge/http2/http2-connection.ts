@@ -31,7 +31,7 @@ import type { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, MAX_STREAMS, type StreamEnd, StreamPlaces, StreamTable } from './stream-table.ts'
 
-/** The first frames to a client (RFC 9113 section 3.4). */
+/** RFC 9113 section 3.4. */
 function greeting(maxHeadBytes: number): Buffer {
   return Buffer.concat([
     settingsFrame([
@@ -42,13 +42,13 @@ function greeting(maxHeadBytes: number): Buffer {
   ])
 }
 
-/** After more frames than this in one read, the next read waits for a later turn of the loop: frames may be very short. */
+/** After more frames in one read, the next read waits for a later turn of the loop: frames may be very short. */
 const FRAMES_PER_TURN = 1000
-/** Most bytes that wait for a client. While more wait, we read no more of its frames. */
+/** While more bytes wait for a client, we read none of its frames. */
 const MAX_UNREAD_BYTES = 256 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 
-/** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
+/** RFC 9113. The streams are handled side by side. */
 class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   slot = -1
   readonly socket: Socket
@@ -66,14 +66,13 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   readonly write: FrameWriter['write']
   readonly #writer: FrameWriter
   readonly #writes: WriteWatch
-  /** How much of the client's preface has come. */
   #prefaceLength = 0
   /** Requests that have not begun, also those that have been reset meanwhile. */
   readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
   readonly joining: StreamBody[] = []
-  /** `#lastTaken`: last stream whose request will begin unless the connection fails. `#lastBegun`: last one whose request has begun. */
+  /** `#lastTaken`: its request will begin unless the connection fails. `#lastBegun`: its request has begun. */
   #lastTaken = 0
   #lastBegun = 0
   readonly #places: StreamPlaces
@@ -132,7 +131,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
 
   checkTime(nowMs: number): void {
     if (this.#writes.isStalled(nowMs)) {
-      // Before `destroy`, so that the records of the requests name this cause and not a lost connection.
+      // Before `destroy`: the records of the requests name this cause.
       this.streams.visitAll(({ exchange }) => {
         if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
       })
@@ -193,7 +192,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
       this.streams.add(stream)
       this.#arrivals.add(stream)
     } else {
-      // GOAWAY calls the request unhandled: the client repeats it on another connection (RFC 9113 section 6.8).
+      // After GOAWAY the client repeats the request on another connection (RFC 9113 section 6.8).
       this.retire()
       this.streams.end(id, 'reset by us')
     }
@@ -212,7 +211,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
 
   interrupt(exchange: E, fault: RequestFault): void {
     this.terms.handler.interrupt(exchange, fault)
-    // This cancels the upstream request, so it counts like a reset by the client.
+    // The upstream request is cancelled, so this counts like a reset by the client.
     if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
   }
 
@@ -259,7 +258,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
     if (hasMany || this.unsentBytes > MAX_UNREAD_BYTES) this.socket.pause()
   }
 
-  /** @returns where the frames begin in these bytes; undefined when they are no preface (RFC 9113 section 3.4) */
+  /** @returns where the frames begin; undefined when the bytes are no preface */
   #readPreface(bytes: Buffer): number | undefined {
     const before = this.#prefaceLength
     if (before === PREFACE.length) return 0

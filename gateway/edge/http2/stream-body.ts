@@ -3,21 +3,20 @@ import { IncomingBody } from '../http1/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
 
 const HIGH_WATER_BYTES = 32 * 1024
-/** Least bytes for which the client gets credit while its body flows. */
+/** Least credit that the client gets while its body flows. */
 const CREDIT_BYTES = DEFAULT_WINDOW >> 1
-/** A longer piece is passed on by itself: copying it would cost more. */
+/** A longer piece is passed on by itself: copying would cost more. */
 const MAX_JOINED_BYTES = 4096
 
-/** A body of HTTP/2. While nobody reads it, the client may send no more, and its deadline waits. */
+/** A body of HTTP/2. While nobody reads it, the client gets no credit, and its deadline waits. */
 export class StreamBody extends IncomingBody {
   readonly #credit: (bytes: number) => void
   readonly #joining: StreamBody[]
-  /** A short piece that waits for other pieces of the same read. */
+  /** A short piece that waits for others of the same read. */
   #first: Buffer | undefined = undefined
   /** Received, and not given back to the client's window. */
   #uncredited = 0
 
-  /** @param joining bodies whose `passJoined` is called when all that has come is read */
   constructor(deadline: ConnectionDeadline, credit: (bytes: number) => void, joining: StreamBody[]) {
     super(deadline, HIGH_WATER_BYTES)
     this.#credit = credit
@@ -30,7 +29,6 @@ export class StreamBody extends IncomingBody {
     this.#giveBack()
   }
 
-  /** @param isLast no other piece follows */
   receive(piece: Buffer, isLast: boolean): void {
     if (this.destroyed) return
     this.#uncredited += piece.length
@@ -44,7 +42,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait: uncopied, it would keep in memory all that was read with it. A whole body need not wait. */
+  /** Copies a piece that must wait: uncopied, it would keep the whole read in memory. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first
@@ -65,7 +63,7 @@ export class StreamBody extends IncomingBody {
     return this.push(copy)
   }
 
-  /** Passes short pieces on as one, once all that has come is read. */
+  /** Passes short pieces on as one. */
   passJoined(): void {
     const first = this.#first
     this.#first = undefined

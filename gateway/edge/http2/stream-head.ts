@@ -18,9 +18,8 @@ const LINE_BYTES = 4
 
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
 
-/** The head of a request (RFC 9113 section 8.3) in the form of HTTP/1.1. The first fault counts, and concerns its stream alone. */
+/** A request's head (RFC 9113 section 8.3) in the form of HTTP/1.1. The first fault counts, for its stream alone. */
 export class StreamHead implements HeadSink {
-  /** `-` until it is known. */
   method = '-'
   target = ''
   readonly version = '2'
@@ -77,7 +76,7 @@ export class StreamHead implements HeadSink {
     if (this.method === 'CONNECT') this.target = this.#pseudo.get(':authority') ?? ''
     else this.#readTarget()
     this.#readHost(this.#pseudo.get(':authority'))
-    // RFC 9113 section 8.2.1 forbids this white space. Clients of gRPC send it in metadata, and gRPC's specification lets us strip it.
+    // RFC 9113 section 8.2.1 forbids this white space. gRPC clients send it in metadata, and gRPC lets us strip it.
     if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 
@@ -98,7 +97,7 @@ export class StreamHead implements HeadSink {
     this.#malformed('no path')
   }
 
-  /** RFC 9113 section 8.3.1: the authority takes the place of Host, which may repeat it. */
+  /** RFC 9113 section 8.3.1: the authority replaces Host, which may repeat it. */
   #readHost(authority: string | undefined): void {
     if (authority === undefined) return
     const hosts = this.fields.filter(({ lower }) => lower === 'host')

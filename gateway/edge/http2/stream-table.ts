@@ -2,12 +2,10 @@ import type { ClientNetwork, ClientNetworks } from '../http1/client-networks.ts'
 
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
-/** How many ended streams are remembered. HEADERS on an older one are a fault of the connection. */
+/** Most ended streams that are remembered. HEADERS on an older one are a fault of the connection. */
 const MAX_REMEMBERED = 400
 
-/** The open streams of one connection, and how its last ended streams ended. */
 export class StreamTable<S extends { readonly id: number }> {
-  /** The highest id of a begun stream. */
   lastId = 0
   readonly #open = new Map<number, S>()
   readonly #ends = new Map<number, StreamEnd>()
@@ -24,12 +22,12 @@ export class StreamTable<S extends { readonly id: number }> {
     this.#open.set(stream.id, stream)
   }
 
-  /** Visits the open streams. `visit` may end any. */
+  /** `visit` may end any stream. */
   visitAll(visit: (stream: S) => void): void {
     for (const stream of this.#open.values()) visit(stream)
   }
 
-  /** Visits the open streams in turn, and begins behind the one visited last. @param visit returns false to stop */
+  /** Visits the open streams in turn, from the one behind the last visited. @param visit returns false to stop */
   takeTurns(visit: (stream: S) => boolean): void {
     let left = this.#open.size
     for (const [id, stream] of this.#open) {
@@ -55,7 +53,7 @@ export class StreamTable<S extends { readonly id: number }> {
     return this.#ends.get(id)
   }
 
-  /** True for a stream that has not begun (RFC 9113 section 5.1.1). We begin none, and our streams would have even ids. */
+  /** True for a stream that has not begun (RFC 9113 section 5.1.1). Even ids would be ours, and we begin none. */
   isIdle(id: number): boolean {
     return id > this.lastId || id % 2 === 0
   }
@@ -64,8 +62,8 @@ export class StreamTable<S extends { readonly id: number }> {
 export const MAX_STREAMS = 100
 
 /**
- * The place of a stream. `first`: the place of its connection. `further`: another place of the common room. Streams of the other kinds have
- * no place and are refused: they are beyond the share of their address, or beyond the settings that the client was told.
+ * `first` has the place of its connection, `further` another one of the common room. The others have none and
+ * are refused: beyond the share of their address, or beyond the announced settings.
  */
 export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'
 
@@ -96,7 +94,7 @@ export class StreamPlaces {
 
   leave(place: StreamPlace): void {
     if (isWithoutPlace(place)) this.#networks.endRefusedStream()
-    // One of the remaining streams keeps the place of the connection.
+    // A remaining stream keeps the place of the connection.
     else if (--this.#held > 0) this.#networks.countStream(this.#network, -1)
   }
 }

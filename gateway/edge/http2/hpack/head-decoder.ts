@@ -3,19 +3,19 @@ import { Field } from '../../syntax/field.ts'
 import { decodeHuffman } from './huffman.ts'
 import { STATIC_TABLE } from './static-table.ts'
 
-/** RFC 7541 section 4.1: what a field takes of the table beside its characters. */
+/** What a field takes of the table beside its characters (RFC 7541 section 4.1). */
 const ENTRY_BYTES = 32
 const COLON = 0x3a
 const NOTHING = Buffer.alloc(0)
-/** RFC 9113 section 8.2.1: a token, without capitals. */
+/** A token without capitals (RFC 9113 section 8.2.1). */
 const LOWER_NAME = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/
 const LOWER_PSEUDO = /^:[a-z]+$/
 
-/** One decoded field. Immutable: the table may hold it for many heads. */
+/** Immutable: the table may hold it for many heads. */
 export class HeadField {
   readonly field: Field
   readonly isPseudo: boolean
-  /** True when white space stood around the value; `field` has the value without it. */
+  /** True when white space stood around the value; `field` has it stripped. */
   readonly isPadded: boolean
   /** A fault of the field in any message (RFC 9113 section 8.2.1). */
   readonly fault: string | undefined
@@ -44,7 +44,7 @@ export interface HeadSink {
   take(field: HeadField): void
 }
 
-/** Decodes the blocks of one connection (RFC 7541). A block that is not valid leaves the table in doubt: the connection must end. */
+/** Decodes the blocks of one connection (RFC 7541). After an invalid block the table is in doubt: the connection must end. */
 export class HeadDecoder {
   readonly #maxTableBytes: number
   /** The newest last. */
@@ -55,16 +55,15 @@ export class HeadDecoder {
   #block: Buffer = NOTHING
   #at = 0
   #isFaulty = false
-  /** How many fields the last block had. */
   fields = 0
 
-  /** @param maxTableBytes as announced: SETTINGS_HEADER_TABLE_SIZE */
+  /** @param maxTableBytes as SETTINGS_HEADER_TABLE_SIZE announces */
   constructor(maxTableBytes: number) {
     this.#maxTableBytes = maxTableBytes
     this.#limitBytes = maxTableBytes
   }
 
-  /** @param block whole @returns false when it is not valid */
+  /** @returns false when the block is not valid */
   decode(block: Buffer, sink: HeadSink): boolean {
     this.#block = block
     this.#at = 0
@@ -74,7 +73,7 @@ export class HeadDecoder {
     while (this.#at < block.length && !this.#isFaulty) {
       const first = block[this.#at] as number
       if ((first & 0xe0) === 0x20) {
-        // RFC 7541 section 4.2: at the beginning of a block only.
+        // At the beginning of a block only (RFC 7541 section 4.2).
         if (mayResize) this.#resize(this.#integer(5))
         else this.#isFaulty = true
         continue
@@ -121,7 +120,7 @@ export class HeadDecoder {
     while (this.#tableBytes > this.#limitBytes) this.#tableBytes -= this.#table.shift()?.tableBytes ?? 0
   }
 
-  /** Reads an integer (RFC 7541 section 5.1). @param bits how many bits of the first byte belong to it */
+  /** RFC 7541 section 5.1. @param bits how many bits of the first byte belong to it */
   #integer(bits: number): number {
     const most = (1 << bits) - 1
     let value = (this.#block[this.#at++] as number) & most
@@ -136,7 +135,7 @@ export class HeadDecoder {
     return 0
   }
 
-  /** Reads a text (RFC 7541 section 5.2) as latin1. */
+  /** RFC 7541 section 5.2, as latin1. */
   #text(): string | undefined {
     const block = this.#block
     const first = block[this.#at]

@@ -4,7 +4,7 @@ import { STATIC_TABLE } from './static-table.ts'
 const MAX_KNOWN_NAMES = 512
 const knownNames = new Map<string, string>()
 
-/** Says at the start of a block that we use nothing of the client's table (RFC 7541 section 6.3). */
+/** Begins a block that uses nothing of the client's table (RFC 7541 section 6.3). */
 export const TABLE_UNUSED = '\x20'
 
 const INDEX_OF_NAME: ReadonlyMap<string, number> = new Map(
@@ -16,7 +16,7 @@ const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
   ),
 )
 
-/** A response's head as a block in latin1 (RFC 7541), without table and Huffman codes. @param lines `Name: value`, each with its CR LF */
+/** A response's head as a latin1 block (RFC 7541), without table and Huffman codes. @param lines each with its CR LF */
 export function encodeHead(status: number, lines: string): string {
   const indexed = INDEX_OF_STATUS.get(status)
   const block =
@@ -24,7 +24,7 @@ export function encodeHead(status: number, lines: string): string {
   return block + encodeFields(lines)
 }
 
-/** Encodes fields alone, for trailers. */
+/** For trailers. */
 export function encodeFields(lines: string): string {
   let block = ''
   for (let start = 0; start < lines.length; ) {
@@ -54,7 +54,7 @@ function literal(text: string): string {
   return integer(text.length, 7, 0) + text
 }
 
-/** Encodes an integer (RFC 7541 section 5.1). @param bits how many bits of the first byte it has; `first` has the others */
+/** RFC 7541 section 5.1. @param bits of the first byte; `first` has the others */
 function integer(value: number, bits: number, first: number): string {
   const most = (1 << bits) - 1
   if (value < most) return String.fromCharCode(first | value)

@@ -1,4 +1,4 @@
-/** One digit of base 36 for each byte, then for EOS: how many bits its code has (RFC 7541 appendix B). These lengths decide all codes. */
+/** Lengths of the codes for each byte, then for EOS, as digits of base 36 (RFC 7541 appendix B). The lengths decide all codes. */
 const LENGTHS =
   'dnsssssssoussussssssssusssssssss6aacd68baa8b8666555666666678f6cad67777777777777777777777878djde6f565' +
   '65666577666567655677777fbedskmkkmmmnmnnnnnonoomnonnnnlmnmnnomlkmmnnlnmmolmnnllmlnmnnkmmmnmmnqqkjmnmp' +
@@ -13,13 +13,13 @@ const EMITS = 1 << 16
 const FAILS = 1 << 17
 const NODES = 256
 
-/** The next node, for a node and the next four bits. Bits 8 to 15 of an entry hold the byte that these four bits complete, if any. */
+/** The next node, for a node and the next four bits. Bits 8 to 15 hold the byte that these bits complete, if any. */
 const STEPS = new Int32Array(NODES * 16)
-/** 1 for nodes where a text may end: the bits since the last byte are fewer than eight, and all ones (RFC 7541 section 5.2). */
+/** 1 for nodes where a text may end: fewer than eight bits since the last byte, all ones (RFC 7541 section 5.2). */
 const MAY_END = new Uint8Array(NODES)
 build()
 
-/** @returns the latin1 text; undefined when it is not valid. */
+/** @returns undefined when the text is not valid */
 export function decodeHuffman(bytes: Buffer, from: number, to: number): string | undefined {
   let node = 0
   let length = 0
