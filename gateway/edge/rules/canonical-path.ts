@@ -1,14 +1,13 @@
 import { percentDecoded } from '../syntax/characters.ts'
 
-/** Allows more in a path than the edge rules. */
 export interface PathLeniency {
-  /** True allows `%2F` in a path. It is forwarded as it is, and never divides segments here. */
+  /** True allows `%2F` in a path. It stays encoded and never divides segments here. */
   readonly encodedSlashes: boolean
   /** True allows `;` in a path (RFC 3986 section 3.3). */
   readonly pathParameters: boolean
 }
 
-/** Characters that stand for themselves in a path: `/`, and `pchar` of RFC 3986 (section 3.3) without `;`. */
+/** `/`, and `pchar` (RFC 3986 section 3.3) without `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
 const PLAIN_CHARACTER = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 const TO_NORMALISE = /\/[/.]/
@@ -16,18 +15,16 @@ const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
 const FORBIDDEN_BUT_SLASH = /%(?:5c|3b|[01][0-9a-f]|7f)/i
 const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
 const HIGH_OCTET = /%[89A-Fa-f]/
-/** A percent-encoded octet, or visible ASCII that must be percent-encoded in a path but often is not. */
+/** Octets, and visible ASCII that must be percent-encoded in a path but often is not. */
 const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
 
 /**
- * The canonical form of a path (RFC 3986 section 6.2.2). Routes and limits are compared with it, and it goes upstream.
- * Characters that stand for themselves are decoded, all others are percent-encoded in capitals. Dot segments and repeated
- * slashes are removed. A canonical path is its own canonical form.
- *
- * @param path visible ASCII, without backslash, and without `;` unless parameters are let through; parameters stay as they are
- * @param leniency lets encoded slashes through: they stay encoded, and divide nothing
- * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again: slash,
- * backslash, semicolon, control characters
+ * The canonical form of a path (RFC 3986 section 6.2.2), which is matched and sent upstream. Plain characters
+ * are decoded, all others percent-encoded in capitals; dot segments and repeated slashes are removed. The
+ * function is idempotent.
+ * @param path visible ASCII, without backslash, and without `;` unless `leniency` allows it
+ * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again:
+ * slash, backslash, semicolon, control characters
  */
 export function canonicalPath(path: string, leniency?: PathLeniency): string | undefined {
   if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? normalised(path) : path
@@ -37,12 +34,12 @@ export function canonicalPath(path: string, leniency?: PathLeniency): string | u
   return normalised(path.replace(TO_REWRITE, rewritten))
 }
 
-/** Tells whether a text is a canonical path without an octet, as most targets are. */
+/** True for a canonical path without octets. */
 export function isPlainPath(text: string): boolean {
   return text.startsWith('/') && PLAIN.test(text) && !TO_NORMALISE.test(text)
 }
 
-/** Tells whether a character is written as itself in a canonical path, never as an octet. */
+/** True when a canonical path never has the character as an octet. */
 export function standsForItself(character: string): boolean {
   return PLAIN_CHARACTER.test(character)
 }
@@ -53,7 +50,7 @@ function rewritten(written: string): string {
   return standsForItself(character) ? character : written.toUpperCase()
 }
 
-/** False for overlong and broken sequences, which can hide a slash from one reader and show it to another. */
+/** False for overlong and broken sequences, which hide a slash from one reader and show it to another. */
 function isUtf8(path: string): boolean {
   return percentDecoded(path) !== undefined
 }

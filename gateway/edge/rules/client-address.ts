@@ -2,17 +2,16 @@ import { type BlockList, isIP } from 'node:net'
 import { withoutSpaceAround } from '../syntax/characters.ts'
 
 interface Downstream {
-  /** Textual IP address. */
   readonly address: string
-  /** The address of the connection itself. */
   readonly peer: string
   /** True when the peer is a trusted proxy: its forwarded headers are kept. */
   readonly viaTrustedProxy: boolean
 }
 
 /**
- * The address that a request comes from: the peer's. Behind a trusted proxy it is the rightmost entry of X-Forwarded-For (else Forwarded)
- * that is no trusted proxy: anyone could have written the entries before that one. @param peer without IPv6 mapping
+ * The address that a request comes from. Behind a trusted proxy it is the rightmost entry of X-Forwarded-For
+ * (else Forwarded) that is no trusted proxy: anyone could have written the entries before it.
+ * @param peer without IPv6 mapping
  */
 export function downstreamOf(
   peer: string,
@@ -33,13 +32,13 @@ export function downstreamOf(
   return { address, peer, viaTrustedProxy: true }
 }
 
-/** Tells whether an address is on a list of the operator's; false for anything but an IP address. */
+/** False for anything but an IP address. */
 export function isTrusted(address: string, proxies: BlockList): boolean {
   const family = isIP(address)
   return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
 }
 
-/** The IPv4 address in `::ffff:192.0.2.1`, as a dual-stack socket shows it. Other text is returned unchanged. */
+/** Turns `::ffff:192.0.2.1` into `192.0.2.1`. */
 export function withoutMapping(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }
@@ -51,12 +50,12 @@ function withoutPort(entry: string): string {
     : entry
 }
 
-/** A parameter of an element of Forwarded, and its end. It is empty, or has a name and then a quoted text or a token. */
+/** A parameter of an element of Forwarded, perhaps empty, and its end. */
 const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
 /**
- * The `for` of each element of Forwarded (RFC 7239 section 4); empty where it has none or is malformed. Elements are found from the
- * right, so that a quotation mark that a client wrote on the left cannot hide what a proxy added on the right.
+ * The `for` of each element of Forwarded (RFC 7239 section 4); empty where absent or malformed. Read from the
+ * right, so that a client's quotation mark cannot hide what a proxy added behind it.
  */
 function forwardedNodes(value: string): readonly string[] {
   const nodes: string[] = []
@@ -97,7 +96,7 @@ export interface AddressList {
   readonly deny: BlockList | undefined
 }
 
-/** Tells whether an address is kept out: `deny` comes before `allow`, and text that is no IP address is on no list. */
+/** `deny` comes before `allow`. Text that is no IP address is on no list. */
 export function isKeptOut(address: string, { allow, deny }: AddressList): boolean {
   if (deny !== undefined && isTrusted(address, deny)) return true
   return allow !== undefined && !isTrusted(address, allow)

@@ -1,15 +1,12 @@
 /** The part of the room that is first come, first served. */
 const UNSHARED = 3 / 4
 
-/**
- * Tells whether one caller is over its share of a common room. While more than a quarter is free, nobody is. After that, a caller is over
- * its share when it holds more than what is still free. So one caller alone leaves a quarter, and another then leaves an eighth.
- */
+/** True when at most a quarter of a common room is free, and the caller holds more than is free. */
 export function isOverShare({ own, free, max }: { own: number; free: number; max: number }): boolean {
   return free <= max * (1 - UNSHARED) && own > free
 }
 
-/** A bounded number of permits. When few are left, a caller that holds more than its share is refused and others are not. */
+/** A bounded number of permits, in fair shares. */
 export class FairPermits {
   readonly #held = new Map<string, number>()
   #max: number
@@ -19,7 +16,7 @@ export class FairPermits {
     this.#max = max
   }
 
-  /** Changes the bound. Permits beyond it stay taken until they are released. */
+  /** Permits beyond the bound stay taken until they are released. */
   bound(max: number): void {
     this.#max = max
   }
@@ -28,7 +25,6 @@ export class FairPermits {
     return this.#taken
   }
 
-  /** True when every new caller is refused. */
   get areExhausted(): boolean {
     return this.#taken >= this.#max
   }

@@ -1,9 +1,9 @@
 /**
- * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
- * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for OPTIONS.
- * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
- * kept unless the gateway sends one of its own.
+ * What happens to a request's field on the way upstream. `dropped`: about one connection, written anew by the
+ * gateway, or a claim of the client. `length`: sent with a body only. `continued`: the gateway adds to its
+ * value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for
+ * OPTIONS. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
+ * certificates on. `interaction`: kept unless the gateway sends its own.
  */
 type UpstreamPart =
   | 'copied'
@@ -19,12 +19,12 @@ type UpstreamPart =
 interface FieldRule {
   /** A bit of its own when the field must not be repeated, else 0. */
   readonly once: number
-  /** True when repeats count as one field with a list. */
+  /** True when repeats count as one list. */
   readonly joined: boolean
-  /** True when the field passes only if a row allows it: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
+  /** True when a row must allow the field: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
-  /** Its name, or the name of its family (`x-auth-*`), in the log of removed fields. Undefined when its removal is not logged. */
+  /** Its name or family (`x-auth-*`) in the log of removed fields; undefined: not logged. */
   readonly removedAs: string | undefined
 }
 
@@ -43,7 +43,7 @@ export const HOP_BY_HOP: readonly string[] = [
   'upgrade',
 ]
 
-/** Headers that different readers understand differently when they are repeated. */
+/** Fields that readers understand differently when repeated. */
 const SINGLETONS: readonly string[] = [
   'authorization',
   'content-length',
@@ -82,7 +82,7 @@ const JOINED: readonly string[] = [
   'x-request-id',
 ]
 
-/** Fields that say how the request came. Other `X-Forwarded-` fields name the caller or replace the target. */
+/** Fields that say how the request came. Others (`X-Forwarded-…`) name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
   'forwarded',
   'x-forwarded-by',
@@ -99,7 +99,7 @@ const FORWARDING: readonly string[] = [
 /** Fields that ask for another method than the one for which row and limit were found. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
-/** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */
+/** Claims that some service trusts (RFC 9700 section 4.13). */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
   'cf-connecting-ipv6',
@@ -126,7 +126,7 @@ const CLAIMS: readonly string[] = [
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
-  // A service ends sessions by this field. A client could too, where the service copies request fields into its response.
+  // A service ends sessions by it. It may also copy a client's field into its response.
   'x-revoke-session',
   'x-rewrite-url',
   'x-scheme',
@@ -185,7 +185,7 @@ interface Removed {
 }
 
 const OF_GATEWAY = ['proxy-authorization', 'x-gateway-secret']
-/** Every request header that is removed, for people. */
+/** For people. */
 export const REMOVED_HEADERS: readonly Removed[] = [
   {
     names: [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)].sort(),
@@ -223,7 +223,6 @@ export const REMOVED_HEADERS: readonly Removed[] = [
 ]
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
-/** A cache for all other names. */
 const MAX_LEARNT = 512
 const learnt = new Map<string, FieldRule>()
 
@@ -247,7 +246,6 @@ function rules(): Map<string, FieldRule> {
   return found
 }
 
-/** @param lower the name in lower case */
 export function ruleOf(lower: string): FieldRule {
   return RULES.get(lower) ?? learnt.get(lower) ?? learn(lower)
 }
@@ -261,19 +259,19 @@ function learn(lower: string): FieldRule {
   return rule
 }
 
-/** The rule for an odd name. If services take it for a protected name, it never goes upstream, even if a route lets odd names through. */
+/** The rule for an odd name. One that services take for a protected name never goes upstream. */
 function oddRule(folded: string): FieldRule {
   if (!isProtectedName(folded)) return ODD
   const { upstream, removedAs = folded } = ruleOf(folded)
   return { ...ODD, upstream: upstream === 'refused' ? 'refused' : 'dropped', removedAs }
 }
 
-/** The name as CGI and WSGI see it: all but letters and digits become one character. */
+/** The name as CGI and WSGI see it. */
 export function foldedName(lower: string): string {
   return lower.replace(/[^a-z0-9]/g, '-')
 }
 
-/** Tells whether the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
+/** True when the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
 export function isProtectedName(lower: string): boolean {
   const { once, joined, upstream } = ruleOf(lower)
   return once !== 0 || joined || upstream !== 'copied'

@@ -1,7 +1,7 @@
 import { type Field, valueIn } from '../syntax/field.ts'
 import type { HttpVersion } from './request-headers.ts'
 
-/** Media type of gRPC. `application/grpc-web` is not one, because its trailers are in the body. */
+/** Not `application/grpc-web`: its trailers are in the body. */
 const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?[ \t]*(?:;|$)/i
 const TIMEOUT = /^(\d{1,8})([HMSmun])$/
 const STATUS = /^\d{1,2}$/
@@ -36,7 +36,7 @@ export const GRPC_STATUSES = [
 export const CANCELLED = 1
 export const UNKNOWN = 2
 
-/** The status of gRPC for a status of HTTP, when a response has no status of gRPC: gRPC's http-grpc-status-mapping. */
+/** gRPC's http-grpc-status-mapping, for a response without a status of gRPC. */
 const OF_HTTP: Readonly<Record<number, number>> = {
   400: 13,
   401: 16,
@@ -48,8 +48,8 @@ const OF_HTTP: Readonly<Record<number, number>> = {
   504: 14,
 }
 /**
- * The status of gRPC for the status of a refusal. A timeout is DEADLINE_EXCEEDED, and an excess is RESOURCE_EXHAUSTED. After UNAVAILABLE
- * clients would repeat the call at once, although the service may have acted.
+ * The status of gRPC for a refusal. A timeout is DEADLINE_EXCEEDED: after UNAVAILABLE clients would repeat
+ * the call at once, although the service may have acted. Too much is RESOURCE_EXHAUSTED.
  */
 const OF_REFUSAL: Readonly<Record<number, number>> = {
   ...OF_HTTP,
@@ -65,35 +65,33 @@ const OF_REFUSAL: Readonly<Record<number, number>> = {
   508: 13,
 }
 /**
- * The status of HTTP that circuit breakers and health see for each google.rpc.Code, as in Envoy. Two codes differ, because the caller
- * may cause them: DEADLINE_EXCEEDED is 408 and not 504, and UNIMPLEMENTED is 404 and not 501.
+ * The status of HTTP for each google.rpc.Code, as in Envoy. Two differ, because the caller may cause them:
+ * DEADLINE_EXCEEDED is 408, not 504, and UNIMPLEMENTED is 404, not 501.
  */
 const AS_HTTP = [200, 499, 500, 400, 408, 404, 409, 403, 429, 400, 409, 400, 404, 500, 503, 500, 401] as const
 
-/** Tells whether a request is a call of gRPC, which only HTTP/2 carries. */
+/** gRPC needs HTTP/2. */
 export function isGrpc({ version, fields }: { version: HttpVersion; fields: readonly Field[] }): boolean {
   return version === '2' && CONTENT_TYPE.test(valueIn(fields, 'content-type') ?? '')
 }
 
-/** How long the client of a call waits, milliseconds. Undefined when it does not say, or not as it should. */
+/** Milliseconds; undefined when absent or malformed. */
 export function grpcTimeoutMs(fields: readonly Field[]): number | undefined {
   const [, digits, unit = ''] = TIMEOUT.exec(valueIn(fields, 'grpc-timeout') ?? '') ?? []
   return digits === undefined ? undefined : Number(digits) * (UNIT_MS[unit] as number)
 }
 
-/** The status of gRPC in a head or trailers, if any. A number that gRPC does not define counts as UNKNOWN. */
+/** A number that gRPC does not define counts as UNKNOWN. */
 export function grpcStatusIn(fields: readonly Field[]): number | undefined {
   const value = valueIn(fields, 'grpc-status')
   if (value === undefined) return undefined
   return STATUS.test(value) && Number(value) < GRPC_STATUSES.length ? Number(value) : UNKNOWN
 }
 
-/** The status of gRPC for a response that has none. @param status of HTTP */
 export function grpcStatusOfHttp(status: number): number {
   return OF_HTTP[status] ?? UNKNOWN
 }
 
-/** The status of gRPC that a client gets. @param status of the refusal */
 export function grpcStatusOfRefusal(status: number): number {
   return OF_REFUSAL[status] ?? UNKNOWN
 }
@@ -103,7 +101,7 @@ export function httpStatusOfGrpc(status: number): number {
   return AS_HTTP[status] ?? 500
 }
 
-/** The fields of a call that the gateway ends. @param message shown to the caller */
+/** @param message shown to the caller */
 export function grpcStatusLines(status: number, message: string): string {
   return `grpc-status: ${status}\r\ngrpc-message: ${percentEncoded(message)}\r\n`
 }

@@ -1,12 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
 /**
- * The network that a client counts as: its IPv4 address, also when mapped into IPv6 (RFC 4291 section 2.5.5.2), or the /64 of its IPv6
- * address, which one subscriber has alone (RFC 6177): `2001:db8:0:1::/64`. Other text is returned unchanged.
+ * The network that a client counts as: its IPv4 address, also when mapped into IPv6, or the /64 of its IPv6
+ * address, which one subscriber has alone (RFC 6177). Other text stays as it is.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address
-  // A dual-stack listener shows every IPv4 client like this.
+  // A dual-stack listener shows IPv4 clients like this.
   if (address.startsWith('::ffff:') && isIPv4(address.slice(7))) return address.slice(7)
   const zone = address.indexOf('%')
   const bare = zone === -1 ? address : address.slice(0, zone)
@@ -16,7 +16,6 @@ export function networkOf(address: string): string {
   return `${hex(a)}:${hex(b)}:${hex(c)}:${hex(d)}::/64`
 }
 
-/** The eight groups of a valid IPv6 address without a zone. */
 function groupsOf(address: string): number[] {
   const gap = address.indexOf('::')
   if (gap === -1) return numbersOf(address)

@@ -1,22 +1,20 @@
 import { KNOWN_METHODS, UNREGISTERED_METHODS } from '../syntax/status-codes.ts'
 import { compareTemplates, fixedLength, isTemplate, TemplateTree, withoutNames } from './path-template.ts'
 
-/** A row that applies to a path: a route or a limit. */
+/** A route or a limit. */
 interface PathRow {
-  /** Exact path, a template with segments such as `{id}`, or a prefix ending in `/*`. */
+  /** Exact, a template with segments such as `{id}`, or a prefix ending in `/*`. */
   readonly path: string
-  /** Undefined: every method, or for a route every registered one. */
+  /** Undefined: every method; for a route, every registered one. */
   readonly methods: ReadonlySet<string> | undefined
 }
 
-/** The rows that share one path, with different methods. */
 export interface PathEntry<Row> {
   readonly rows: readonly Row[]
-  /** The length of the path's fixed part without a closing slash, plus less than 1 for a template. A more specific path has more. */
+  /** The length of the fixed part without a closing slash; a template adds less than 1. More specific paths have more. */
   readonly weight: number
 }
 
-/** Entries by one spelling of their paths. */
 class PathIndex<Row> {
   readonly exact = new Map<string, PathEntry<Row>>()
   /** With their closing slash. */
@@ -34,7 +32,7 @@ class PathIndex<Row> {
   }
 }
 
-/** Finds rows by path: an exact path, else the template or the longest prefix, whichever has the longer fixed part. Immutable. */
+/** Finds rows: an exact path, else the template or the longest prefix, whichever has the longer fixed part. Immutable. */
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
   readonly #folded = new PathIndex<Row>()
@@ -67,14 +65,14 @@ export class PathTable<Row extends PathRow> {
     const folded = new TemplateTree<PathEntry<Row>>()
     this.#written.templates = written
     this.#folded.templates = folded
-    // `rank` decides between rows with equally long fixed text on the left: the most specific come last.
+    // Among equally long fixed texts on the left, the most specific come last.
     const ordered = [...Map.groupBy(rows, ({ path }) => withoutNames(path))]
     ordered.sort(([one], [other]) => compareTemplates(other, one))
     for (const [index, [path, same]] of ordered.entries()) {
       const rank = (ordered.length + index) / (2 * ordered.length)
       const weight = withoutClosingSlash(path.slice(0, fixedLength(path))).length + rank
       written.add(path, { rows: same, weight })
-      // Names of parameters match nothing: only the fixed segments are folded.
+      // Names of parameters match nothing, so they may be folded too.
       folded.add(withoutClosingSlash(path.toLowerCase()), { rows: same, weight })
     }
   }
@@ -89,13 +87,12 @@ export class PathTable<Row extends PathRow> {
     return this.#written.find(path, '')
   }
 
-  /** The rows of a path as many services read it: `/API/Login/` has those of `/api/login`, and `/admin` those of `/admin/*`. */
+  /** The rows of a path as many services read it: `/API/Login/` as `/api/login`, and `/admin` as part of `/admin/*`. */
   findFolded(path: string): PathEntry<Row> | undefined {
     return this.#folded.find(withoutClosingSlash(path.toLowerCase()), '/')
   }
 }
 
-/** The row for the method among those of one path. */
 export function rowForMethod<Row extends PathRow>(entry: PathEntry<Row>, method: string): Row | undefined {
   for (const row of entry.rows) if (row.methods === undefined || row.methods.has(method)) return row
   return undefined
@@ -116,7 +113,7 @@ function withoutClosingSlash(path: string): string {
 
 const EVERY_METHOD = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 
-/** The value of Allow (RFC 9110 section 10.2.1) for a path. Without an entry, it is that of the whole server. */
+/** The value of Allow (RFC 9110 section 10.2.1). Without an entry, it is the whole server's. */
 export function allowOf(entry: PathEntry<PathRow> | undefined): string {
   const rows = entry?.rows ?? [{ methods: undefined }]
   return [...new Set(rows.flatMap(({ methods }) => [...(methods ?? EVERY_METHOD)]))].join(', ')

@@ -1,16 +1,14 @@
 const PARAMETER = /\{([A-Za-z_][A-Za-z0-9_.-]*)\}/
 
-/** Tells whether a path has segments such as `{id}`. */
 export function isTemplate(path: string): boolean {
   return path.includes('{')
 }
 
-/** Where a parameter of a template stands. */
 export interface ParameterPlace {
   readonly name: string
   /** The segment, from 0. */
   readonly at: number
-  /** Its number among the parameters of the segment, from 0. */
+  /** Its number in the segment, from 0. */
   readonly index: number
   /** The texts before, between and after the parameters of its segment. */
   readonly fixed: readonly string[]
@@ -23,13 +21,13 @@ export function parametersOf(path: string): readonly ParameterPlace[] {
   })
 }
 
-/** The parts of a segment such as `{a}-{b}.json`. */
+/** For example of `{a}-{b}.json`. */
 export function partsOf(segment: string): { readonly names: string[]; readonly fixed: string[] } {
   const parts = segment.split(PARAMETER)
   return { names: parts.filter((_, at) => at % 2 === 1), fixed: parts.filter((_, at) => at % 2 === 0) }
 }
 
-/** The text of a parameter in the segments of a path that its template matches. */
+/** @param segments of a path that the parameter's template matches */
 export function textOf({ at, index, fixed }: ParameterPlace, segments: readonly string[]): string {
   const segment = segments[at] ?? ''
   let from = fixed[0]?.length ?? 0
@@ -40,7 +38,7 @@ export function textOf({ at, index, fixed }: ParameterPlace, segments: readonly 
   }
 }
 
-/** Tells whether a segment has these texts, and at least a character for each parameter between them. */
+/** True when a segment has these texts, and at least one character for each parameter between them. */
 function isBetween(segment: string, fixed: readonly string[]): boolean {
   const [first = '', last = ''] = [fixed[0], fixed.at(-1)]
   if (!segment.startsWith(first) || !segment.endsWith(last)) return false
@@ -53,7 +51,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** The index at which a parameter ends: where its next text first occurs, or -1. The last one ends where the closing text begins. */
+/** The index at which a parameter ends: where the next text first occurs, or -1. The last one ends at the closing text. */
 function endOf(
   segment: string,
   fixed: readonly string[],
@@ -63,23 +61,23 @@ function endOf(
   return place === fixed.length - 2 ? segment.length - next.length : segment.indexOf(next, from + 1)
 }
 
-/** Segments of a path: `a` and `b` of `/a/b`. */
+/** `a` and `b` for `/a/b`. */
 export function segmentsOf(path: string): string[] {
   return path.slice(1).split('/')
 }
 
-/** Where the first parameter begins; the whole length when there is none. */
+/** Where the first parameter begins, or the whole length. */
 export function fixedLength(path: string): number {
   const at = path.indexOf('{')
   return at === -1 ? path.length : at
 }
 
-/** A template without the names of its parameters. Templates that match the same paths become equal. */
+/** Templates that match the same paths become equal. */
 export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
-/** True when one path may match both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
+/** True when one path may match both: exact paths, templates, or prefixes that end in `/*`. Does not compare parts of a segment. */
 export function patternsMeet(one: string, other: string): boolean {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {
@@ -93,7 +91,7 @@ export function patternsMeet(one: string, other: string): boolean {
 
 interface Node<Entry> {
   readonly fixed: Map<string, Node<Entry>>
-  /** Segments with parameters, the more specific ones first. */
+  /** The more specific ones first. */
   varying: readonly {
     readonly segment: string
     readonly fixed: readonly string[]
@@ -102,7 +100,7 @@ interface Node<Entry> {
   entry: Entry | undefined
 }
 
-/** Finds entries by templates. Among several it takes the one with the longer fixed text in the first segment that differs. */
+/** Finds entries by templates, more specific ones first. */
 export class TemplateTree<Entry> {
   readonly #root: Node<Entry> = node()
 
@@ -135,7 +133,7 @@ function varyingOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
   return next
 }
 
-/** @param from where the next segment begins; beyond the path when there is none */
+/** @param from where the next segment begins */
 function search<Entry>(at: Node<Entry>, path: string, from: number): Entry | undefined {
   if (from > path.length) return at.entry
   if (at.varying.length === 0 && at.fixed.size === 0) return undefined
@@ -152,7 +150,6 @@ function search<Entry>(at: Node<Entry>, path: string, from: number): Entry | und
   return undefined
 }
 
-/** Orders templates segment by segment: longer fixed text comes first. */
 export function compareTemplates(one: string, other: string): number {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {
@@ -163,7 +160,7 @@ export function compareTemplates(one: string, other: string): number {
   return segments.length - others.length
 }
 
-/** Orders segments: the longer text before the first parameter first, then the longer fixed text, then the alphabet. Ignores case. */
+/** Orders by the text before the first parameter, longest first, then by all fixed text, then by the alphabet. Ignores case. */
 function compareSegments(one: string, other: string): number {
   const [begin, otherBegin] = [beginOf(one), beginOf(other)]
   if (begin !== otherBegin) return otherBegin - begin

@@ -16,33 +16,30 @@ interface HeaderFault {
   readonly detail: string
 }
 
-/** The fields of a request that the gateway itself needs. */
 export class RequestHeaders {
   host: string | undefined = undefined
   hasValidHost = false
   authorization: string | undefined = undefined
-  /** Empty, and so invalid, when there is more than one. */
+  /** Empty, and so invalid, when repeated; also `interactionId` and `traceparent`. */
   requestId: string | undefined = undefined
-  /** `x-fapi-interaction-id` and `traceparent`: empty, and so invalid, when there is more than one. */
   interactionId: string | undefined = undefined
   /** Undefined also when Connection names it. */
   traceparent: string | undefined = undefined
-  /** Every value of DPoP, joined by commas: more than one is not a proof. */
+  /** All values, joined by commas: more than one is no proof. */
   dpop: string | undefined = undefined
   userAgent = ''
-  /** Announced bytes; undefined without a body or with an unknown length. */
+  /** Undefined without a body or with an unknown length. */
   contentLength: number | undefined = undefined
   hasBody = false
   expect: string | undefined = undefined
-  /** Every value of X-Forwarded-For, joined in order of appearance. */
+  /** All values in order, joined by commas; also `forwarded` and `loop`. */
   forwardedFor: string | undefined = undefined
-  /** Every value of Forwarded, joined likewise. */
   forwarded: string | undefined = undefined
-  /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
+  /** CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
-  /** Names, in lower case, that a row must allow: method overrides, and names with other characters than letters, digits and hyphens. */
+  /** Names, in lower case, that a row must allow: `odd` in `FieldRule`. */
   oddNames: string[] | undefined = undefined
-  /** The first thing that makes the request unacceptable. */
+  /** The first one found. */
   fault: HeaderFault | undefined = undefined
   /** Made from all fields by a later stage, which may use it again for the next request of the connection. */
   made: object | undefined = undefined
@@ -73,7 +70,7 @@ export function readRequestHeaders(
       headers.oddNames.push(lower)
     }
   }
-  // If Connection names `traceparent`, the trace ends here and the service gets a new one.
+  // If Connection names `traceparent`, the trace ends here.
   if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
     headers.traceparent = undefined
   headers.hasValidHost = isValidHost(headers.host)
@@ -111,14 +108,14 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
   }
 }
 
-/** A field value decoded as UTF-8, or unchanged (as latin1) if its bytes are not UTF-8. */
+/** Decodes UTF-8; other bytes stay latin1. */
 function decoded(value: string): string {
   const bytes = Buffer.from(value, 'latin1')
   return isUtf8(bytes) ? bytes.toString('utf8') : value
 }
 
 function join(headers: RequestHeaders, lower: string, value: string): void {
-  // Two ids count as none: an empty value is never valid.
+  // An empty value is never valid.
   if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
   else if (lower === 'traceparent') headers.traceparent = headers.traceparent === undefined ? value : ''
   else if (lower === 'x-fapi-interaction-id')
@@ -133,7 +130,7 @@ function joined(earlier: string | undefined, value: string): string {
   return earlier === undefined ? value : `${earlier}, ${value}`
 }
 
-/** True when the value can stand as Host or as the authority of a target (RFC 9110 section 7.2). */
+/** True for a value of Host or an authority (RFC 9110 section 7.2). */
 export function isValidHost(value: string | undefined): value is string {
   const parts = value === undefined ? null : HOST.exec(value)
   if (parts === null) return false
@@ -148,7 +145,7 @@ function repeated(name: string): HeaderFault {
   return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
 }
 
-/** Refuses what two readers could frame differently: they would not agree on where the next request begins (RFC 9112 section 6.1). */
+/** Refuses what two readers could frame differently: they would disagree on where the next request begins (RFC 9112 section 6.1). */
 function framingFault({ length, coding }: Framing, version: HttpVersion): HeaderFault | undefined {
   if (coding !== undefined) {
     if (length !== undefined)

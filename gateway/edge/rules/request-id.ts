@@ -3,31 +3,30 @@ import { randomHex } from '../syntax/random-hex.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
-/** Bound of `count`: 14 bits of the fourth group, which tell ids of the same time apart. */
+/** Bound of `count`: 14 bits of the fourth group. */
 const COUNT_LIMIT = 2 ** 14
 
 /** The time of the last id. Ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */
 let lastMs = 0
 let count = COUNT_LIMIT
-/** Time, version and random digits. */
 let front = ''
 
 const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Header of FAPI, in requests to services and in every response. */
+/** FAPI's header, in requests to services and in every response. */
 export const INTERACTION_ID = 'x-fapi-interaction-id'
 
-/** The client's own interaction id when it is a UUID, in either case of letters; else a new one. */
+/** The client's own id when it is a UUID, else a new one. */
 export function interactionIdOf(presented: string | undefined): string {
   return presented !== undefined && ANY_UUID.test(presented) ? presented : randomUUID()
 }
 
-/** The client's own id when it is safe in a header, a log line and a JSON string; otherwise undefined. */
+/** The client's own id when it is safe in a header, a log line and a JSON string. */
 export function acceptedRequestId(presented: string | undefined): string | undefined {
   return presented !== undefined && ACCEPTABLE.test(presented) ? presented : undefined
 }
 
-/** A new UUID (RFC 9562, version 7). The library would ask the system for randomness for every id, and format it slowly. */
+/** A new UUID (RFC 9562, version 7). */
 export function newRequestId(): string {
   const nowMs = Date.now()
   count++
@@ -35,7 +34,7 @@ export function newRequestId(): string {
     lastMs = Math.max(nowMs, lastMs + 1)
     const time = lastMs.toString(16).padStart(12, '0')
     front = `${time.slice(0, 8)}-${time.slice(8)}-7${randomHex(3)}`
-    // At most half of the limit, so that there is room to count.
+    // At most half of the limit: the rest is left for counting.
     count = Number.parseInt(randomHex(4), 16) >>> 3
   }
   return `${front}-${(0x8000 | count).toString(16)}-${randomHex(12)}`

@@ -1,28 +1,24 @@
 import { canonicalPath, isPlainPath, type PathLeniency } from './canonical-path.ts'
 
-/** A request target in the form that is both matched and forwarded. */
 export interface Target {
-  /** Canonical path, beginning with `/`; an asterisk for `OPTIONS *`. */
+  /** Canonical, beginning with `/`; an asterisk for `OPTIONS *`. */
   readonly path: string
   /** With its question mark, or empty. As received. */
   readonly query: string
-  /** Authority of an absolute-form target, which takes the place of Host (RFC 9112 section 3.2.2). */
+  /** Authority of an absolute-form target: it replaces Host (RFC 9112 section 3.2.2). */
   readonly authority: string | undefined
 }
 
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
-/** Visible ASCII without backslash, `#` and `;` (a parameter). The query was split off before. */
+/** Visible ASCII without backslash, `#` and `;`. The query was split off before. */
 const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
-/** `ACCEPTED_PATH` and `;`. */
 const ACCEPTED_WITH_PARAMETERS = /^[!"$-[\]-~]*$/
 const VISIBLE = /^[!-~]*$/
 
 /**
- * Reads a request target in origin-form or absolute-form and brings its path into canonical form.
- *
- * @param leniency what any route lets through: the route of this target is not known yet
- * @returns a sentence that says what is wrong when the upstream could understand the target differently: encoded slashes,
- * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
+ * Reads a request target in origin-form or absolute-form, with its path in canonical form.
+ * @param leniency what any route allows: the route is not known yet
+ * @returns a sentence that says what is wrong when the upstream could understand the target differently
  */
 export function readTarget(raw: string, leniency?: PathLeniency): Target | string {
   if (isPlainPath(raw)) return { path: raw, query: '', authority: undefined }
@@ -43,7 +39,7 @@ export function readTarget(raw: string, leniency?: PathLeniency): Target | strin
     : { path, query, authority }
 }
 
-/** Path and query of a target as they were written. An absolute target without a path gets `/`. */
+/** Path and query as they were written. An absolute target without a path gets `/`. */
 export function originForm(raw: string): string {
   if (raw.startsWith('/')) return raw
   const rest = raw.replace(ABSOLUTE_FORM, '')

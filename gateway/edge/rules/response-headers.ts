@@ -4,11 +4,11 @@ import { isNominated, nominatedBy } from './hop-by-hop.ts'
 import { type ForwardedPolicy, isForOneCache, REPLACED_HEADERS } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
 
-/** Tells the gateway, and only the gateway, that a session has ended. */
+/** Tells the gateway alone that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
 export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
-/** Response fields that are not simply passed on, by name. */
+/** Response fields that are not simply passed on. */
 export const RESPONSE_PARTS: ReadonlyMap<
   string,
   'dropped' | 'alternative' | 'limit' | 'interaction' | 'length' | 'date'
@@ -21,7 +21,7 @@ export const RESPONSE_PARTS: ReadonlyMap<
   ['date', 'date'],
 ])
 
-/** Fields that the gateway writes itself, so that the service's own are dropped. */
+/** Fields that the gateway writes itself. */
 interface OwnFields {
   readonly limitHeaders: readonly string[]
   readonly interactionId: string | undefined
@@ -29,17 +29,14 @@ interface OwnFields {
 
 const NO_OWN_FIELDS: OwnFields = { limitHeaders: [], interactionId: undefined }
 
-/** The head of a response, as it goes downstream. */
 export interface FilteredHead {
-  /** Lines `Name: value`, each with its CR LF, without hop-by-hop fields and those that the gateway sets itself. */
+  /** Without hop-by-hop fields and those that the gateway sets itself; each ends with CR LF. */
   readonly lines: string
-  /** As the lines say it; undefined when they do not. */
   readonly contentLength: number | undefined
-  /** True when the lines name Date. */
   readonly dated: boolean
 }
 
-/** Filters the head of an upstream response. Repeated fields such as Set-Cookie stay. @param policy of the route */
+/** Repeated fields such as Set-Cookie stay. @param policy of the route */
 export function filterResponseHead(
   fields: readonly Field[],
   status: number,
@@ -60,7 +57,7 @@ export function filterResponseHead(
     if (part === 'interaction' && interactionId !== undefined) continue
     if (policy?.replaced.has(lower) === true) continue
     if (part === 'length') {
-      // RFC 9110 section 8.6: these statuses have no body and no length.
+      // These statuses have no body and no length (RFC 9110 section 8.6).
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
       if (String(contentLength) !== value) {
@@ -77,7 +74,7 @@ export function filterResponseHead(
 
 const NO_SESSIONS: readonly string[] = []
 
-/** The sessions that an upstream response ends. A field may name several, separated by commas or spaces. */
+/** A field may name several sessions, separated by commas or spaces. */
 export function revokedSessions(fields: readonly Field[]): readonly string[] {
   let sessions: string[] | undefined
   for (const { lower, value } of fields) {

@@ -3,7 +3,7 @@ import { isProtectedName, ruleOf } from './field-rules.ts'
 import { type ForwardedPolicy, isForOneCache } from './policy/response-policy.ts'
 import { RESPONSE_PARTS } from './response-headers.ts'
 
-/** Fields that belong in a head, never in trailers: they say how to read the body, or who sends it (RFC 9110 section 6.5.1). */
+/** Never in trailers: they say how to read the body, or who sends it (RFC 9110 section 6.5.1). */
 const OF_HEADS: ReadonlySet<string> = new Set([
   'age',
   'alt-svc',
@@ -23,7 +23,7 @@ const OF_HEADS: ReadonlySet<string> = new Set([
   'www-authenticate',
 ])
 
-/** The request trailers that go upstream: none that the gateway reads in a head or keeps from the service. @param removed by the row */
+/** Drops request trailers that the gateway reads or withholds in a head. @param removed by the row */
 export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
   return fields.filter(
     ({ lower }) =>
@@ -31,7 +31,7 @@ export function filterRequestTrailers(fields: readonly Field[], removed?: Readon
   )
 }
 
-/** Lines of the response trailers that go to the client: none that the gateway sets or keeps, or that belongs in a head. */
+/** Drops response trailers that the gateway sets or withholds, or that belong in a head. */
 export function filterResponseTrailers(fields: readonly Field[], policy?: ForwardedPolicy): string {
   let lines = ''
   for (const { lower, line } of fields) {

@@ -1,10 +1,10 @@
 import { type Field, valueIn } from '../../syntax/field.ts'
 
-/** Cross-origin resource sharing (Fetch standard, section 3.3) of a route. Plain data, made at load. */
+/** Cross-origin resource sharing (Fetch standard, section 3.3) of a route. Plain data. */
 export interface Cors {
   /** True when any origin may read; never together with credentials. */
   readonly isPublic: boolean
-  /** As browsers write them: scheme, host, and port unless it is the default one. */
+  /** As browsers write them: scheme, host, and port unless it is the default. */
   readonly origins: ReadonlySet<string>
   readonly patterns: readonly RegExp[]
   /** As the operator wrote them, for the log. */
@@ -12,9 +12,9 @@ export interface Cors {
   readonly methods: ReadonlySet<string>
   /** In lower case. */
   readonly headers: ReadonlySet<string>
-  /** Header lines of every response to an allowed origin, after the line that names the origin. */
+  /** Lines of every response to an allowed origin, after the line that names it. */
   readonly lines: string
-  /** Further lines of the response to a preflight. The browser itself checks whether they permit its request. */
+  /** The browser checks whether they permit its request. */
   readonly preflightLines: string
 }
 
@@ -28,7 +28,7 @@ export interface CorsTerms {
   readonly maxAgeSeconds: number
 }
 
-/** Response fields that give a browser permissions: those of the gateway replace those of the service. */
+/** Response fields that give a browser permissions: the gateway's replace the service's. */
 export const CORS_RESPONSE_FIELDS: readonly string[] = [
   'access-control-allow-credentials',
   'access-control-allow-headers',
@@ -41,13 +41,12 @@ export const CORS_RESPONSE_FIELDS: readonly string[] = [
 ]
 
 const ANY = '*'
-/** Methods that need no permission. */
 const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
-/** Longer origins are not compared with patterns: a host name has 253 characters at most. */
+/** Longer origins match no pattern: a host name has 253 characters at most. */
 const MAX_ORIGIN_LENGTH = 300
-/** Headers of a preflight that are looked at. Pages ask for a few. */
+/** Most headers of a preflight that are checked. */
 const MAX_ASKED = 50
-/** Tells caches that the response to another origin, or to another preflight, differs. */
+/** Tells caches that the response depends on these fields. */
 export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
 
@@ -72,20 +71,19 @@ export function corsOf(terms: CorsTerms): Cors {
   }
 }
 
-/** Compiles an origin. In `https://*.example.com` the star is one label or several; in `http://localhost:*` it is any port, or none. */
+/** Compiles an origin. In `https://*.example.com` the star is one label or several; in `http://localhost:*`, any port or none. */
 function patternOf(origin: string): RegExp {
   const escaped = origin.replace(/[.[\]]/g, '\\$&')
   const labels = '[a-z0-9-]+(?:\\.[a-z0-9-]+)*'
   return new RegExp(`^${escaped.replace(/:\*$/, '(?::[0-9]{1,5})?').replace('//*', `//${labels}`)}$`)
 }
 
-/** Tells whether scripts of this origin may read the route's responses. */
 export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: string): boolean {
   if (isPublic || origins.has(origin)) return true
   return origin.length <= MAX_ORIGIN_LENGTH && patterns.some((pattern) => pattern.test(origin))
 }
 
-/** Why an origin is refused, for the log: foreign text is cut and quoted. */
+/** For the log: foreign text is cut and quoted. */
 export function whyNotAllowed({ written }: Cors, origin: string): string {
   return `origin ${shown(origin)} is not one of "cors.origins": ${written.join(', ')}`
 }
@@ -94,7 +92,7 @@ function shown(text: string): string {
   return JSON.stringify(text.slice(0, MAX_ORIGIN_LENGTH))
 }
 
-/** Header lines of every response of the route. @param fields of the request */
+/** @param fields of the request */
 export function corsLines(cors: Cors, fields: readonly Field[]): string {
   if (cors.isPublic) return `Access-Control-Allow-Origin: *\r\n${cors.lines}`
   const origin = valueIn(fields, 'origin')
@@ -102,13 +100,12 @@ export function corsLines(cors: Cors, fields: readonly Field[]): string {
   return `Access-Control-Allow-Origin: ${origin}\r\n${cors.lines}${VARY}`
 }
 
-/** The question of a browser before a cross-origin request. */
 interface Preflight {
   readonly origin: string
   readonly requestedMethod: string
 }
 
-/** Why the route does not permit what a preflight asks for, for the log; undefined when it permits all. */
+/** Why the route does not permit a preflight, for the log; undefined when it does. */
 export function whyNotPermitted(
   { methods, headers }: Cors,
   { origin, requestedMethod }: Preflight,
@@ -134,7 +131,6 @@ const HOST = '(?:[a-z0-9-]+(?:\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+\\])'
 const ORIGIN = new RegExp(`^[a-z][a-z0-9+.-]*://(?:\\*\\.)?${HOST}(?::(?:[0-9]{1,5}|\\*))?$`)
 const DEFAULT_PORT = /^(?:http:.*:80|https:.*:443)$/
 
-/** The fault of an entry of `origins`, or undefined. */
 export function originFault(origin: string): string | undefined {
   const found = `but is ${JSON.stringify(origin)}`
   if (origin === ANY) return undefined

@@ -4,12 +4,12 @@ import { isTemplate, partsOf, segmentsOf, textOf } from '../path-template.ts'
 
 const PSEUDONYM_CHARS = 16
 
-/** HMAC-SHA-256 of a value, 16 hexadecimal digits. One value has one pseudonym, whatever its parameter is called. */
+/** HMAC-SHA-256 of a value, 16 hexadecimal digits. */
 export function pseudonym(value: string, key: string): string {
   return createHmac('sha256', key).update(value).digest('hex').slice(0, PSEUDONYM_CHARS)
 }
 
-/** Makes a function that replaces masked parameters by `{name:<pseudonym of the decoded text>}`. @param template matches all those paths */
+/** Makes a function that replaces masked parameters by `{name:<pseudonym of the decoded text>}`. @param template matches the paths */
 export function pathMask(template: string, masked: readonly string[], key: string): (path: string) => string {
   const parts = segmentsOf(template).map(partsOf)
   return (path) => {
@@ -26,7 +26,7 @@ export function pathMask(template: string, masked: readonly string[], key: strin
   }
 }
 
-/** The first segment of a path, up to an encoded slash or the like. Just `/` if a template has a parameter there. */
+/** The first segment of a path, up to its first unusual character; `/` if a template has a parameter there. */
 export function firstSegment(path: string, templates: readonly string[]): string {
   if (!path.startsWith('/')) return path
   return templates.some((template) => isTemplate(segmentsOf(template)[0] ?? ''))

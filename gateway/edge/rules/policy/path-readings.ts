@@ -1,25 +1,22 @@
 import { isUtf8 } from 'node:buffer'
 import { isPlainPath, type PathLeniency, withoutDotSegments } from '../canonical-path.ts'
 
-/** Allows more in requests of a route than the edge rules. Plain data; each exception is off unless the route says otherwise. */
+/** Exceptions of a route from the edge rules. Plain data; each is off unless the route says otherwise. */
 export interface Leniency extends PathLeniency {
   /** True allows `_` in the names of request fields. */
   readonly underscoreNames: boolean
-  /** True when the service gets the path as the client wrote it. */
   readonly rawPath: boolean
-  /** Names of request fields, in lower case, that ask for another method. */
+  /** Request fields, in lower case. */
   readonly methodOverrides: ReadonlySet<string>
 }
 
-/** Tells whether services may take a canonical path for another one. */
 export function isAmbiguous(path: string): boolean {
   return path.includes('%2F') || path.includes(';')
 }
 
 /**
- * Every path that a service may take a canonical path for: with encoded slashes decoded, parameters removed, or both in either order.
- *
- * @returns undefined when one of them has a dot segment: readers do not agree on where it leads
+ * Every path that a service may take a canonical path for: encoded slashes decoded, parameters removed or both.
+ * @returns undefined when one has a dot segment: readers do not agree on where it leads
  */
 export function readingsOf(path: string): readonly string[] | undefined {
   const readings = [
@@ -38,12 +35,12 @@ function withSlashes(path: string): string {
   return path.replaceAll('%2F', '/')
 }
 
-/** RFC 3986 section 3.3: a segment ends before its parameters. */
+/** A segment ends before its parameters (RFC 3986 section 3.3). */
 export function withoutParameters(path: string): string {
   return path.replace(/;[^/]*/g, '')
 }
 
-/** Steps that a service may take before it reads a path. */
+/** What a service may do to a path before it reads it. */
 const STEPS: readonly ((path: string) => string)[] = [
   withoutParameters,
   (path) => path.replace(/\/{2,}/g, '/'),
@@ -52,17 +49,16 @@ const STEPS: readonly ((path: string) => string)[] = [
   withoutDotSegments,
 ]
 
-/** Most readings of a path. Each takes time, and an honest path has few. */
+/** An honest path has few readings; each takes time. */
 const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for. The service may decode it up to twice, and take any of `STEPS` in any order.
- * The results are spelled like the paths of rows.
- *
- * @param written as it stands in a request, without the query
- * @returns undefined when readers do not agree on where it leads: it names a host, is no text once decoded, has too many readings, or
- * is too long
+ * Every path that a service may take a written path for, spelled like the paths of rows. The service may
+ * decode it up to twice, and take any of `STEPS` in any order.
+ * @param written without the query
+ * @returns undefined when readers do not agree on where it leads: it names a host, is no text once decoded,
+ * has too many readings, or is too long
  */
 export function rawReadingsOf(written: string): ReadonlySet<string> | undefined {
   if (isPlainPath(written)) return new Set([written])
@@ -70,7 +66,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
   const readings = new Set<string>()
   let begin: ReadonlySet<string> = new Set([written])
   for (let decoded = 0; decoded <= 2; decoded++) {
-    // Each step adds to the set while we walk through it. The walk ends because no step makes a path longer.
+    // Each step adds to this set. The walk ends because no step makes a path longer.
     const now = new Set(begin)
     for (const reading of now) {
       for (const step of STEPS) now.add(step(reading))
@@ -85,10 +81,10 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
   return readings
 }
 
-/** Text that does not begin with one slash (in URLs, more slashes name a host), or has a control character or a `%u` escape. */
+/** No slash at the start, or several (in URLs they name a host); a control character or a `%u` escape. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
-/** Text that the path of a row has percent-encoded. In a decoded path (`NOT_PLAIN`), the percent sign is encoded too. */
+/** Text that a row's path has percent-encoded. In a decoded path (`NOT_PLAIN`) this includes the percent sign. */
 const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 

@@ -1,8 +1,9 @@
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /**
- * The headers of every response, without `X-Request-ID`: names and values in turn. The contract asks for `X-XSS-Protection`. Browsers
- * ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
+ * The headers of every response, besides `X-Request-ID`: names and values in turn. The contract asks for
+ * `X-XSS-Protection`. Browsers ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in
+ * front passes it on.
  */
 export const MANDATORY_HEADERS: readonly string[] = [
   'Strict-Transport-Security',
@@ -17,7 +18,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream may not set: ours, those that a cache prefers to ours, and those that name its software. */
+/** Names, in lower case, that an upstream may not set: ours, those that a cache prefers to ours, and those of its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
@@ -34,7 +35,7 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'x-powered-by',
 ])
 
-/** Names, in lower case, of the fields in which the gateway signs a response. It drops the service's own then. */
+/** The fields, in lower case, in which the gateway signs a response. The service's own are dropped then. */
 export const SIGNED_RESPONSE_FIELDS: readonly string[] = [
   'content-digest',
   'digest',
@@ -43,7 +44,7 @@ export const SIGNED_RESPONSE_FIELDS: readonly string[] = [
   'x-jws-signature',
 ]
 
-/** Tells whether a field is for the cache of one network alone, which obeys it before Cache-Control (RFC 9213 section 3.1). */
+/** True for a field that one network's cache obeys before Cache-Control (RFC 9213 section 3.1). */
 export function isForOneCache(lower: string): boolean {
   return lower.endsWith('-cdn-cache-control')
 }
@@ -58,24 +59,22 @@ interface ResponseHeaders {
   readonly crossOriginOpenerPolicy?: string | undefined
   readonly crossOriginEmbedderPolicy?: string | undefined
   readonly crossOriginResourcePolicy?: string | undefined
-  /** True when the service may send clients elsewhere by Alt-Svc. */
+  /** True when the service's Alt-Svc goes to the client. */
   readonly altSvc?: boolean | undefined
   /** In the service's responses only. */
   readonly set?: Readonly<Record<string, string>> | undefined
   readonly remove?: readonly string[] | undefined
 }
 
-/** Changes to the fields of a service's response, besides those made everywhere. Plain data. */
+/** Changes to a service's response, besides those made everywhere. Plain data. */
 export interface ForwardedPolicy {
   /** Names in lower case that the gateway sets itself. */
   readonly replaced: ReadonlySet<string>
-  /** Header lines that stand beside the service's own of the same name. */
+  /** Lines that stand beside the service's own of the same name. */
   readonly added: string
-  /** True when the service's Alt-Svc goes to the client. */
   readonly passesAltSvc: boolean
 }
 
-/** Headers with one value: the gateway's value replaces the service's. */
 const REPLACING = {
   referrerPolicy: 'Referrer-Policy',
   permissionsPolicy: 'Permissions-Policy',
@@ -83,14 +82,14 @@ const REPLACING = {
   crossOriginEmbedderPolicy: 'Cross-Origin-Embedder-Policy',
   crossOriginResourcePolicy: 'Cross-Origin-Resource-Policy',
 } as const
-/** The key that writes a header, by the header's name in lower case. */
+/** The key that writes a header, by its name in lower case. */
 export const KEYED_RESPONSE_FIELDS: ReadonlyMap<string, string> = new Map([
   ...Object.entries(REPLACING).map(([key, name]) => [name.toLowerCase(), key] as const),
   ['content-security-policy', 'contentSecurityPolicy'],
 ])
 const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
 
-/** Header lines of every response: the mandatory ones, made stronger, and those that are added. */
+/** The mandatory lines, made stronger, and the configured ones. */
 export function responseLines(headers: ResponseHeaders): string {
   const { strictTransportSecurity: transport } = headers
   const ofTransport =
@@ -106,10 +105,9 @@ export function responseLines(headers: ResponseHeaders): string {
 }
 
 /**
- * Changes to a service's response. Our Content-Security-Policy only makes its own stricter: browsers enforce both.
- *
- * @param others names of headers that the gateway writes besides
- * @returns undefined when the service's response stays as it is
+ * Changes to a service's response. Our Content-Security-Policy stands beside its own: browsers enforce both.
+ * @param others names of further headers that the gateway writes
+ * @returns undefined when the response stays as it is
  */
 export function forwardedPolicy(
   headers: ResponseHeaders,

@@ -12,30 +12,30 @@ export type Rewrite =
     }
   | { readonly parts: readonly (string | ParameterPlace)[] }
 
-/** Changes to a row's requests on their way to the service, besides those made everywhere. Plain data. */
+/** Changes to a row's requests, besides those made everywhere. Plain data. */
 export interface SendingPolicy {
-  /** Undefined: the service gets the path that was matched. */
+  /** Undefined: the path that was matched. */
   readonly rewrite: Rewrite | undefined
   /** True when the service gets the target as the client wrote it. */
   readonly isRaw: boolean
-  /** Undefined: the Host that the client asked for, unless `namesTarget`. */
+  /** Undefined: the client's Host, unless `namesTarget`. */
   readonly host: string | undefined
   /** True when Host names the upstream. */
   readonly namesTarget: boolean
-  /** Names in lower case that go to the service although they are removed otherwise. */
+  /** Names in lower case that are sent although they are removed otherwise. */
   readonly allowed: ReadonlySet<string>
-  /** Names, folded as services fold them, of received fields that do not go to the service. */
+  /** Names, folded as services fold them, of received fields that are not sent. */
   readonly removed: ReadonlySet<string>
   readonly added: readonly Field[]
 }
 
-/** The paths that a rewrite leads to, written like the path of a row. */
+/** The paths that a rewrite leads to, written like a row's path. */
 export function patternOf(rewrite: Rewrite): string {
   if ('prefix' in rewrite) return `${rewrite.prefix}/*`
   return rewrite.parts.map((part) => (typeof part === 'string' ? part : `{${part.name}}`)).join('')
 }
 
-/** @param path in canonical form, which the row covers */
+/** @param path canonical, covered by the row */
 export function rewrittenPath(rewrite: Rewrite, path: string): string {
   if ('prefix' in rewrite) return rewrite.prefix + path.slice(rewrite.replaced)
   const segments = segmentsOf(path)
@@ -43,8 +43,8 @@ export function rewrittenPath(rewrite: Rewrite, path: string): string {
 }
 
 /**
- * Tells whether the rewritten path leads where the rewrite says, also in services that drop what follows `;` in a segment. A parameter
- * that is only a part of a segment may be a dot or half an octet. Such text could change another segment.
+ * True when the rewritten path leads where the rewrite says, also in services that drop what follows `;`. A
+ * parameter within a segment may be a dot or half an octet, which could change another segment.
  */
 export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
   if (rewrite === undefined) return true
@@ -58,10 +58,10 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
   )
 }
 
-/** A path that names a host in URLs: two slashes at the start, the second perhaps encoded, perhaps with parameters between them. */
+/** A path that names a host in URLs: two slashes at the start. The second may be encoded; parameters may come between. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
-/** Names, in lower case, of request fields that no row may allow, set or remove. Hop-by-hop fields are not listed, but count too. */
+/** Names, in lower case, of request fields that no row may allow, set or remove, besides hop-by-hop fields. */
 export const OWN_REQUEST_FIELDS: ReadonlySet<string> = new Set([
   'cdn-loop',
   'client-cert',
