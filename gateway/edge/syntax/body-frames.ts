@@ -1,12 +1,12 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
-/** A longer piece is not moved: passing it on by itself costs less. */
+/** A longer piece is cheaper passed on by itself than moved. */
 const MAX_JOINED_BYTES = 4096
 /** A loop moves up to this many bytes faster than a call. */
 const FEW_BYTES = 16
 /** A shorter chunk has hardly more data than frame. */
 const TINY_BYTES = 8
-/** Enough hexadecimal digits for every real body, and few enough for an exact number. */
+/** Enough hexadecimal digits for every body, few enough for an exact number. */
 const MAX_SIZE_DIGITS = 12
 const MAX_EXTENSION_BYTES = 4096
 const CR = 0x0d
@@ -32,21 +32,19 @@ const QUOTED = 11
 const ESCAPED = 12
 const UNQUOTED = 13
 
-/** The framing of a body (RFC 9112 section 6): a number of bytes (0: no body, infinite: until the connection closes), or chunks. */
+/** RFC 9112 section 6. A number of bytes (0: no body, infinite: until the connection closes), or chunks. */
 type Framing = number | 'chunks'
 
 /**
- * Finds the data of a body between its frames. Chunks (RFC 9112 section 7.1) are read strictly: CR LF alone ends a line, and no white
- * space stands around a size. Extensions are skipped, and bounded over the whole body.
+ * Finds the data of a body between its frames. Reads chunks (RFC 9112 section 7.1) strictly: CR LF alone ends
+ * a line, and no white space stands around a size. Skips extensions, bounded over the whole body.
  */
 export class BodyFrames {
-  /** Why the frames are refused; undefined while they are valid. */
   fault: string | undefined = undefined
-  /** True when the fault is one of size. */
   tooLarge = false
   /** Where the data taken last ends. */
   dataEnd = 0
-  /** Bytes of the body or the current chunk that are still to come, once `hasData`. */
+  /** Bytes of the body or the current chunk that are still to come. */
   #left = 0
   #isChunked = false
   #state = WHOLE
@@ -55,7 +53,6 @@ export class BodyFrames {
   #tinyChunks = 0
   readonly #maxTinyChunks: number
 
-  /** @param maxTinyChunks how many chunks of less than 8 bytes one body may have */
   constructor(maxTinyChunks = Number.POSITIVE_INFINITY) {
     this.#maxTinyChunks = maxTinyChunks
   }
@@ -70,7 +67,7 @@ export class BodyFrames {
     this.#tinyChunks = 0
   }
 
-  /** True once the line of the last chunk has been read: trailers follow. */
+  /** True once only trailers follow. */
   get last(): boolean {
     return this.#state === LAST
   }
@@ -84,7 +81,7 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /** Takes the next data, up to `dataEnd`. Joins the data of short chunks that follow to it. @returns where it stopped */
+  /** Takes the next data, up to `dataEnd`, and joins the data of short chunks behind it. @returns where it stopped */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)
     this.#taken(at - from)
@@ -111,7 +108,7 @@ export class BodyFrames {
     this.dataEnd += length
   }
 
-  /** Reads until data is next, the last chunk's line is over, or there is a fault. @returns where it stopped. */
+  /** Reads until data is next, the last chunk's line is over, or there is a fault. @returns where it stopped */
   read(bytes: Uint8Array, from: number, to: number): number {
     let at = from
     while (at < to && this.#state !== DATA && this.#state !== LAST && this.fault === undefined)
@@ -150,7 +147,7 @@ export class BodyFrames {
     this.tooLarge = true
   }
 
-  /** `;name`, `;name=value` or `;name="quoted"`, again and again, without white space (RFC 9112 section 7.1.1). */
+  /** RFC 9112 section 7.1.1: `;name`, `;name=value` or `;name="quoted"`, repeated, without white space. */
   #extension(byte: number): void {
     const bits = CHARACTERS[byte] as number
     const state = this.#state

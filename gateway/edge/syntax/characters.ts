@@ -5,23 +5,22 @@ export const TEXT = 2
 const NOT_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/
 const NOT_TEXT = /[^\t\x20-\x7e\x80-\xff]/
 
-/** The kinds of text that each byte may be in: a token (RFC 9110 section 5.6.2), or the text of a field value (RFC 9110 section 5.5). */
+/** For each byte: `TOKEN` (RFC 9110 section 5.6.2), or `TEXT` of a field value (RFC 9110 section 5.5), or both. */
 export const CHARACTERS = Uint8Array.from({ length: 256 }, (_, code) => {
   const character = String.fromCharCode(code)
   return (NOT_TOKEN.test(character) ? 0 : TOKEN) | (NOT_TEXT.test(character) ? 0 : TEXT)
 })
 
-/** Tells whether a string is a token. False for an empty one. */
 export function isToken(text: string): boolean {
   return text !== '' && !NOT_TOKEN.test(text)
 }
 
-/** Tells whether a string may be a field value. Characters beyond a byte would become others on the wire. */
+/** False for characters beyond a byte: they would become others on the wire. */
 export function isText(text: string): boolean {
   return !NOT_TEXT.test(text)
 }
 
-/** A field value without spaces and tabs around it. `trim` would take 0xA0 too, which is half a letter of UTF-8. */
+/** Unlike `trim`, keeps 0xA0, which is half a letter of UTF-8. */
 export function withoutSpaceAround(text: string): string {
   let from = 0
   let to = text.length
@@ -35,7 +34,7 @@ export function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09
 }
 
-/** Decodes percent-encoded UTF-8; undefined for text that is not UTF-8, such as a part that ends within an octet. */
+/** Undefined for text that is not UTF-8, such as a part that ends within an octet. */
 export function percentDecoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text)

@@ -6,12 +6,12 @@ export interface Timed extends Slotted {
   checkTime(nowMs: number): void
 }
 
-/** Objects whose deadlines are checked every 50 ms, never early. A request costs two writes to an array instead of a timer. */
+/** Objects whose deadlines are checked every 50 ms, never early. A timer for each would cost more. */
 export class Deadlines<T extends Timed = Timed> extends Slots<T> {
   readonly #clock: () => number
   #timer: NodeJS.Timeout | undefined = undefined
 
-  /** @param clock milliseconds, monotonic. */
+  /** @param clock milliseconds, monotonic */
   constructor(clock: () => number) {
     super()
     this.#clock = clock

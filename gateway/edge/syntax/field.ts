@@ -1,12 +1,11 @@
 import { isText, isToken, withoutSpaceAround } from './characters.ts'
 
-/** A cache: the same few names come again and again. Bounded, because a client can make names up. */
+/** Bounded, because a client can make names up. */
 const MAX_KNOWN_NAMES = 512
 const lowerNames = new Map<string, string>()
 
-/** One field of a head, ready to be sent on. Immutable. */
+/** One field of a head. Immutable. */
 export class Field {
-  /** As written. */
   readonly name: string
   readonly lower: string
   readonly value: string
@@ -29,20 +28,20 @@ function lowerOf(name: string): string {
   return lower
 }
 
-/** Makes a field of any text. @throws TypeError when the name is not a token or the value not text: a line feed would inject a field. */
+/** @throws TypeError when the name is not a token or the value not text: a line feed would inject a field */
 export function checkedField(name: string, value: string): Field {
   if (!isToken(name)) throw new TypeError('a field name that is not a token')
   if (!isText(value)) throw new TypeError(`a control character in ${name}`)
   return new Field(name, value)
 }
 
-/** The first value of a field. @param lower its name in lower case */
+/** @param lower the name in lower case */
 export function valueIn(fields: readonly Field[], lower: string): string | undefined {
   for (const field of fields) if (field.lower === lower) return field.value
   return undefined
 }
 
-/** Tells whether a Connection field has an option, given in lower case (RFC 9110 section 7.6.1). */
+/** True when a Connection field has the option, given in lower case (RFC 9110 section 7.6.1). */
 export function hasOption(options: string, option: string): boolean {
   if (options === option) return true
   if (options === 'keep-alive') return false

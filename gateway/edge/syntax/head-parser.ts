@@ -1,37 +1,34 @@
 import { CHARACTERS, isSpace, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
-/** Bytes decoded at a time. Few heads are longer, and a body behind the head is decoded for nothing. */
+/** Bytes decoded at a time: few heads are longer, and a body behind is decoded for nothing. */
 const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** Most lines that are kept from one head to the next, so that a client cannot fill memory with them. */
+/** Most lines kept for the next head, so that a client cannot fill memory with them. */
 const MAX_KNOWN = 32
 
-/** Interprets the lines of a request's or a response's head. */
 export interface HeadReader {
-  /** The fault of a first line that is not valid. */
   readonly noStartLine: string
-  /** Tells whether a valid first line may begin like this. */
+  /** True when a valid first line may begin like this. */
   mayBegin(text: string): boolean
-  /** Takes the first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
+  /** Takes the first line. @returns why it is refused; undefined when it is valid */
   startLine(all: string, start: number, end: number): string | undefined
-  /** Forgets what the fields of the previous head said: the next ones differ. */
+  /** Forgets what the previous head's fields said: the next ones differ. */
   forgetFields(): void
-  /** Takes the next field, as received without the white space around its value. @returns as `startLine` does. */
+  /** Takes the next field. @returns as `startLine` does */
   field(field: Field): string | undefined
 }
 
 /**
- * Reads the head of a message, or the trailers after its last chunk, in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF
- * alone, a folded line is refused, a field name is a token with its colon right behind it, and no control character stands anywhere.
- *
- * When all field lines equal those of the connection's previous head, they are not parsed again: the head gets the same list, so that
- * what was made of the list can be used again. When some differ, a line that equals the previous one at its place gives the same `Field`.
+ * Reads heads and trailers in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF alone, a folded
+ * line is refused, the colon follows the name directly, and there are no control characters.
+ * When all field lines equal those of the previous head, they are not parsed again: both heads share one
+ * list, so that what was made of it can be used again. Otherwise a line that equals the previous one at its
+ * place gives the same `Field`.
  */
 export class HeadParser {
-  /** Why the head is refused; undefined while it is valid. */
   fault: string | undefined = undefined
   /** True when the fault is one of size. */
   tooLarge = false
@@ -46,14 +43,12 @@ export class HeadParser {
   #stage: 'start line' | 'fields' | 'trailers' = 'start line'
   #bytes = 0
   #count = 0
-  /** The fields of the previous head. */
   #known: Field[] = []
-  /** The lines of `#known` with the empty line. Empty when they were too many or came in pieces, or when others have come since. */
+  /** The lines of `#known` with the empty line. Empty when they were too many, came in pieces, or others have come since. */
   #knownLines = ''
-  /** Where the fields begin in the text that is being read; -1 when they began in an earlier text. */
+  /** Where the fields begin in the present text; -1: in an earlier text. */
   #fieldsAt = -1
   #lines = ''
-  /** The beginning of a line whose end has not come. */
   #carried = ''
 
   constructor(
@@ -71,7 +66,7 @@ export class HeadParser {
     this.#restart('start line')
   }
 
-  /** Begins trailers. They must obey the rules of fields, and are then dropped. */
+  /** Trailers are checked like fields, then dropped. */
   beginTrailers(): void {
     this.#restart('trailers')
   }
@@ -101,12 +96,12 @@ export class HeadParser {
     this.#knownLines = isLong ? '' : this.#lines
   }
 
-  /** True when the next head may get the same list of fields as the last. Asked between two heads. */
+  /** True when the next head may get the same list of fields. Ask between two heads. */
   get mayRepeat(): boolean {
     return this.#knownLines !== ''
   }
 
-  /** @param text latin1 @returns how many bytes belong to the head; all of them while the head has neither ended nor a fault */
+  /** @param text latin1 @returns how many bytes belong to the head; all while it has neither ended nor a fault */
   read(text: string): number {
     const carried = this.#carried.length
     const all = carried === 0 ? text : this.#carried + text
@@ -135,7 +130,7 @@ export class HeadParser {
     }
   }
 
-  /** Keeps an unfinished line. @param from index in `all` of the first byte that has not been looked at */
+  /** @param from first byte in `all` that has not been checked */
   #carry(all: string, start: number, from: number): void {
     this.#carried = all.slice(start)
     this.#fieldsAt = -1
@@ -143,7 +138,7 @@ export class HeadParser {
       this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
     if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
       this.fault = this.#reader.noStartLine
-    // The last byte that was looked at may be a carriage return: its line feed must be next.
+    // The last checked byte may be a carriage return: its line feed must be next.
     const last = all.length - 1
     for (let i = Math.max(start, from - 1); i <= last; i++) {
       if (!(bitsAt(all, i) & TEXT) && !(i === last && all.charCodeAt(i) === CR))
@@ -189,13 +184,12 @@ export class HeadParser {
     this.fault = this.#reader.field(field)
   }
 
-  /** Takes the lines that equal those of the previous head. @returns where the first other one begins. */
+  /** Takes the lines that equal those of the previous head. @returns where the first other one begins */
   #skipKnown(all: string, from: number): number {
     let start = from
     if (this.#stage !== 'fields') return start
     if (this.#count === 0) {
       if (this.#repeats(all, from)) return from + this.#knownLines.length
-      // The reader forgets what those lines said.
       this.#knownLines = ''
       this.#reader.forgetFields()
       this.#fieldsAt = from
@@ -203,7 +197,7 @@ export class HeadParser {
     while (this.#count < MAX_KNOWN) {
       const known = this.#known[this.#count]
       if (known === undefined) return start
-      // V8 compares whole strings by words, but `startsWith` by characters: ten times slower.
+      // V8 compares whole strings by words, but `startsWith` by characters.
       const end = start + known.line.length
       if (all.slice(start, end) !== known.line) return start
       start = end
@@ -216,7 +210,6 @@ export class HeadParser {
     return start
   }
 
-  /** Takes all fields of the previous head, if these are the same. */
   #repeats(all: string, from: number): boolean {
     const lines = this.#knownLines
     if (lines === '' || all.slice(from, from + lines.length) !== lines) return false
@@ -235,12 +228,12 @@ export class HeadParser {
   }
 }
 
-/** The kinds of one character. The text is latin1, so every character is in the table. */
+/** The text is latin1, so every character is in the table. */
 function bitsAt(all: string, at: number): number {
   return CHARACTERS[all.charCodeAt(at)] as number
 }
 
-/** Tells whether a part of a latin1 text may stand in a field value. */
+/** @param all latin1 */
 export function isTextBetween(all: string, start: number, end: number): boolean {
   for (let i = start; i < end; i++) if (!(bitsAt(all, i) & TEXT)) return false
   return true

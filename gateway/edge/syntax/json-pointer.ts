@@ -1,4 +1,4 @@
-/** The steps of a JSON pointer (RFC 6901): `a/b` and `0` of `/a~1b/0`. */
+/** RFC 6901: `a/b` and `0` for `/a~1b/0`. */
 export function pointerSteps(pointer: string): readonly string[] {
   return pointer
     .split('/')

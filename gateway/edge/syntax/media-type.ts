@@ -1,17 +1,17 @@
 import { withoutSpaceAround } from './characters.ts'
 
-/** Parameters by name; names and values are in lower case. */
+/** Parameters by name; names and values in lower case. */
 export type MediaParameters = ReadonlyMap<string, string>
 
-/** `;name=value`, `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). Backslashes in quotes are refused: readers differ about them. */
+/** `;name=value`, `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). Refuses backslashes in quotes: readers differ about them. */
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
-/** Media type without parameters, in lower case: `application/json` of `Application/JSON; v=1`. */
+/** `application/json` for `Application/JSON; v=1`. */
 export function bareMediaType(text: string): string {
   return withoutSpaceAround(text.split(';')[0] ?? '').toLowerCase()
 }
 
-/** @returns undefined where the parameters can be read in more than one way, or one is repeated */
+/** @returns undefined when a parameter is repeated or can be read in more than one way */
 export function mediaParametersOf(text: string): MediaParameters | undefined {
   const written = withoutSpaceAround(text).toLowerCase()
   const parameters = new Map<string, string>()

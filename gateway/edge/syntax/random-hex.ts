@@ -5,10 +5,7 @@ const random = Buffer.allocUnsafeSlow(1024)
 let digits = ''
 let used = 0
 
-/**
- * Random lower-case hexadecimal digits, at most 2,048, never given out twice. We ask the system for many at once, and a part of
- * their text costs less than a new text.
- */
+/** Random lower-case hexadecimal digits, at most 2,048, never given out twice. Parts of one text are cheap. */
 export function randomHex(count: number): string {
   if (used + count > digits.length) {
     digits = randomFillSync(random).toString('hex')

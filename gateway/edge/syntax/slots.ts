@@ -1,10 +1,9 @@
-/** An object that can be in one `Slots` at a time. */
 export interface Slotted {
-  /** Its position. Written by `Slots` only. */
+  /** Written by `Slots` only: an object can be in one at a time. */
   slot: number
 }
 
-/** A set for objects that come and go all the time. A V8 Set keeps outgrown tables, and members in them, until a full collection. */
+/** A set for objects that come and go. A V8 Set keeps outgrown tables, and members in them, until a full collection. */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
 
@@ -31,7 +30,7 @@ export class Slots<T extends Slotted> {
     }
   }
 
-  /** Visits all, from the last to the first. `visit` may remove any of them. */
+  /** Visits from the last to the first. `visit` may remove any. */
   visitAll(visit: (one: T) => void): void {
     for (let i = this.#all.length - 1; i >= 0; i--) {
       const one = this.#all[i]

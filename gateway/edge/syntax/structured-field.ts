@@ -1,4 +1,4 @@
-/** A value of a structured field (RFC 9651 section 3.3), but no date and no display string. `text` is its canonical form. */
+/** A value of a structured field (RFC 9651 section 3.3), but no date and no display string. `text` is canonical. */
 export type BareItem = { readonly text: string } & (
   | { readonly kind: 'integer' | 'decimal'; readonly value: number }
   | { readonly kind: 'string' | 'token'; readonly value: string }
@@ -6,7 +6,6 @@ export type BareItem = { readonly text: string } & (
   | { readonly kind: 'boolean'; readonly value: boolean }
 )
 
-/** `text` is canonical, parameters included. */
 export interface FieldItem {
   readonly item: BareItem
   readonly items?: undefined
@@ -27,15 +26,16 @@ const STRING = /"(?:[ !#-[\]-~]|\\["\\])*"/y
 const TOKEN = /[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*/y
 const BYTES = /:[A-Za-z0-9+/]*={0,2}:/y
 const FLAG = /\?[01]/y
-/** The pattern of an item by its first character. With another first character, it may be a token or a number. */
+/** Patterns by the first character. All other items are tokens or numbers. */
 const KINDS: Readonly<Record<string, RegExp>> = { '"': STRING, ':': BYTES, '?': FLAG }
 const SPACES_AND_TABS = /[ \t]*/y
 const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
 const NO_PARAMETERS: FieldItem['parameters'] = new Map()
 
 /**
- * Parses a dictionary (RFC 9651 section 3.2) from the lines of a field, joined by commas. Undefined for anything else. RFC 9651
- * allows a repeated key and non-canonical base64. Both are undefined here: two readers could take two values.
+ * Parses a dictionary (RFC 9651 section 3.2) from the lines of a field, joined by commas; undefined when
+ * invalid. Repeated keys and non-canonical base64 are refused too, which RFC 9651 allows: two readers could
+ * take two values.
  */
 export function parseDictionary(text: string): FieldDictionary | undefined {
   const reader = new Reader(text)
@@ -64,14 +64,13 @@ export function parseItem(text: string): FieldItem | undefined {
   return reader.isOver ? item : undefined
 }
 
-/** Writes a dictionary (RFC 9651 section 4.1.2). */
+/** RFC 9651 section 4.1.2. */
 export function serializeDictionary(members: FieldDictionary): string {
   return [...members]
     .map(([key, { item, text }]) => key + (item?.value === true ? text.slice(2) : `=${text}`))
     .join(', ')
 }
 
-/** The parameters in this order, canonical. */
 export function serializeParameters(parameters: Iterable<readonly [string, BareItem]>): string {
   let written = ''
   for (const [name, { value, text }] of parameters)
@@ -79,7 +78,7 @@ export function serializeParameters(parameters: Iterable<readonly [string, BareI
   return written
 }
 
-/** Reads from left to right. What is not there, or not well-formed, is undefined. */
+/** Reads from left to right. What is absent or malformed is undefined. */
 class Reader {
   readonly #text: string
   #at = 0
@@ -107,7 +106,6 @@ class Reader {
     return isThere
   }
 
-  /** @returns whether there was one */
   skipSpaces(): boolean {
     const start = this.#at
     while (this.#text[this.#at] === ' ') this.#at++

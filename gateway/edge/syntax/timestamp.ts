@@ -3,7 +3,7 @@ const SECOND_MS = 1000
 let timestamp = { second: Number.NaN, prefix: '' }
 let httpDate = { second: Number.NaN, text: '' }
 
-/** ISO 8601 in UTC with milliseconds, like `toISOString`. All but the milliseconds is made once a second. */
+/** ISO 8601 in UTC with milliseconds, like `toISOString`, but faster. */
 export function timestampOf(epochMs: number): string {
   const second = Math.floor(epochMs / SECOND_MS)
   if (second !== timestamp.second)
@@ -12,7 +12,7 @@ export function timestampOf(epochMs: number): string {
   return `${timestamp.prefix}${ms < 10 ? '00' : ms < 100 ? '0' : ''}${ms}Z`
 }
 
-/** The value of `Date` (RFC 9110 section 5.6.7), made once a second. */
+/** The value of `Date` (RFC 9110 section 5.6.7). */
 export function dateOf(epochMs: number): string {
   const second = Math.floor(epochMs / SECOND_MS)
   if (second !== httpDate.second) httpDate = { second, text: new Date(epochMs).toUTCString() }

@@ -1,11 +1,11 @@
 import type { Field } from './field.ts'
 import { randomHex } from './random-hex.ts'
 
-/** W3C Trace Context: version 00, or a later one, which begins alike and may be longer. An id of zeros is invalid. */
+/** W3C Trace Context: version 00, or a later one, which may be longer. An id of zeros is invalid. */
 const TRACEPARENT =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
-/** Begins a new trace (W3C Trace Context section 3.2). Flags 00: not sampled. */
+/** Begins a new trace (W3C Trace Context section 3.2), not sampled. */
 export function newTraceparent(): string {
   return `00-${randomHex(32)}-${randomHex(16)}-00`
 }
@@ -14,12 +14,12 @@ export function isTraceparent(value: string): boolean {
   return TRACEPARENT.test(value)
 }
 
-/** The trace id: 32 lower-case hexadecimal digits. @param traceparent a valid one */
+/** @param traceparent a valid one */
 export function traceIdIn(traceparent: string): string {
   return traceparent.slice(3, 35)
 }
 
-/** The traceparent of a received head; undefined when there is none, more than one, or it is not valid. */
+/** Undefined when there is none, more than one, or it is not valid. */
 export function receivedTraceparent(fields: readonly Field[]): string | undefined {
   let found: string | undefined
   for (const { lower, value } of fields) {
