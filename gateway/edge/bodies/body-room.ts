@@ -1,7 +1,7 @@
 import { isOverShare } from '../rules/fair-share.ts'
 
 const MIB = 1024 * 1024
-/** Most bytes of all buffered bodies, of those for one key, and of those from one address (IPv6: one /64). */
+/** Most bytes of all buffered bodies, of one key's, and of one address's (IPv6: a /64). */
 const MAX_BYTES = 64 * MIB
 const MAX_OF_KEY_BYTES = 16 * MIB
 const MAX_OF_NETWORK_BYTES = 8 * MIB
@@ -13,13 +13,12 @@ export interface WaitingBody {
   bytes: number
 }
 
-/** Room for bodies that wait for a signature or its check, in fair shares. Anyone may announce one, so only received bytes count. */
+/** Fair shares of room for bodies that wait for a signature or its check. Only received bytes count: anyone may announce many. */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()
   readonly #ofNetwork = new Map<string, number>()
 
-  /** Takes room for `bytes` more. @returns false when there is none. */
   take(body: WaitingBody, bytes: number): boolean {
     const ofKey = this.#ofKey.get(body.keyId) ?? 0
     const ofNetwork = this.#ofNetwork.get(body.network) ?? 0

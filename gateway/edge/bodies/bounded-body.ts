@@ -7,23 +7,22 @@ const nothing = (): void => {}
 const LEAST_GATHERED_BYTES = 512
 const GATHERED_BYTES = 16 * 1024
 
-/** A request body of perhaps unknown length, bounded while it comes. */
 export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
-  /** Joined short pieces that wait behind those in the stream. They enter the stream when it is read, or when this buffer is full. */
+  /** Short pieces behind those in the stream. They enter the stream when it is read, or when this buffer is full. */
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 
-  /** Passes on at most `maxBytes`. When more come, calls `onExceeded` once. @returns false, without a call, when more have come already */
+  /** Calls `onExceeded` once when more than `maxBytes` come. @returns false, without a call, if more came before */
   bound(maxBytes: number, onExceeded: () => void): boolean {
     this.#maxBytes = maxBytes
     this.#onExceeded = onExceeded
     return this.#bytes <= maxBytes
   }
 
-  /** Lets pieces bypass the stream to a receiver; undefined ends that. Call it before you listen to `data`. */
+  /** Lets pieces bypass the stream; undefined ends that. Call it before you listen to `data`. */
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {
@@ -35,7 +34,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes === 0
   }
 
-  /** Counts what has come. @returns false when it must not be passed on. */
+  /** Counts what has come. @returns false when it must not be passed on */
   protected takes(bytes: number): boolean {
     const before = this.#bytes
     this.#bytes += bytes
@@ -63,7 +62,7 @@ export abstract class BoundedBody extends Readable {
     return this.#gatheredBytes > 0
   }
 
-  /** Enters a piece into the stream, behind all others. @returns false when no more should come */
+  /** Enters a piece behind all others. */
   protected enter(piece: Buffer): boolean {
     this.pushGathered()
     return this.push(piece)
@@ -88,7 +87,6 @@ export abstract class BoundedBody extends Readable {
     return gathered
   }
 
-  /** @returns false when no more should come */
   protected pushGathered(): boolean {
     const gathered = this.#gathered
     if (gathered === undefined) return true

@@ -1,20 +1,19 @@
 import { Readable } from 'node:stream'
 
 interface BufferOptions {
-  /** A longer body is refused. */
   readonly maxBytes: number
-  /** Bytes announced by Content-Length; undefined when the length is not known beforehand. */
+  /** By Content-Length; undefined when unknown. */
   readonly contentLength: number | undefined
   /** Called before each piece is kept. */
   readonly hasRoom?: (bytes: number) => boolean
 }
 
-/** `too_large`: beyond `maxBytes`. `no_room`: `hasRoom` said no. `broken`: the client went away, or the body was read before. */
+/** `broken`: the client went away, or the body was read before. */
 export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 1024
 
-/** Buffers a complete body, in at most three times its size, or 1 KiB. Beyond the bound, or without room, the rest stays unread. Never rejects. */
+/** Buffers a complete body, in at most three times its size, or 1 KiB. The rest of a refused body stays unread. Never rejects. */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
@@ -39,13 +38,9 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
   })
 }
 
-/**
- * Reads a body of announced length at once when all of it has arrived: a buffer costs less than a stream. Otherwise the source
- * is untouched.
- */
+/** Takes a body of announced length when all has arrived: a buffer costs less than a stream. */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
-  // Somebody reads the body already, or it has broken off.
   if (source.readableFlowing === true || source.destroyed) return undefined
   // Without the length, `read` may return the first piece only.
   const body: Buffer | null = source.read(bytes)
@@ -60,7 +55,7 @@ export function bodyOf(buffered: Buffer): Readable {
   return body
 }
 
-/** Keeps a piece uncopied if it is the whole body. Copies others together, because each may hold more memory than its bytes. */
+/** Copies pieces together: each may hold more memory than its bytes. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined
@@ -86,7 +81,7 @@ class GrowingBuffer {
     return this.#buffer?.subarray(0, this.length) ?? Buffer.alloc(0)
   }
 
-  /** Doubles the buffer. Allocating the announced length would let many clients reserve much memory for a few bytes each. */
+  /** Doubles the buffer. Allocating the announced length would let clients reserve much memory for a few bytes each. */
   #grow(filled: number): Buffer {
     const grown = Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, 2 * this.length))
     this.#buffer?.copy(grown, 0, 0, filled)

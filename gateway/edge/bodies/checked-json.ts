@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 
-/** A JSON value that every service reads alike, or why the body is not one. */
+/** A JSON value that every service reads alike, or why there is none. */
 type CheckedJson = { readonly value: unknown } | { readonly fault: string }
 
-/** Levels of a value: more than any request has, and few enough for the stack of every function that walks through it. */
+/** More levels than any request has, and few enough for the stack of every recursive function. */
 const MAX_DEPTH = 64
 const QUOTE = 34
 const BACKSLASH = 92
@@ -13,7 +13,7 @@ const END_ARRAY = 93
 const BEGIN_OBJECT = 123
 const END_OBJECT = 125
 
-/** Parses JSON (RFC 8259) of at most 64 levels. A key repeated in one object is a fault: the service may take the unchecked value. */
+/** Parses JSON (RFC 8259). A key repeated in one object is a fault: the service may take the unchecked value. */
 export function parseCheckedJson(body: Buffer): CheckedJson {
   if (!isUtf8(body)) return { fault: 'is not UTF-8' }
   const text = body.toString('utf8')
@@ -36,7 +36,7 @@ function writtenKeys(text: string): number | undefined {
   for (let at = 0; at < text.length; at++) {
     const character = text.charCodeAt(at)
     if (character === QUOTE) at = endOfText(text, at)
-    // Outside of texts a colon stands after a key, and nowhere else.
+    // Outside of texts a colon stands after a key only.
     else if (character === COLON) keys++
     else if (character === BEGIN_OBJECT || character === BEGIN_ARRAY) {
       depth++
@@ -46,7 +46,7 @@ function writtenKeys(text: string): number | undefined {
   return keys
 }
 
-/** Finds the closing quote: its index, or the length when there is none. */
+/** Index of the closing quote, or the length. */
 export function endOfText(text: string, from: number): number {
   let at = from
   for (;;) {

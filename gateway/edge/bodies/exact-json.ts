@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import { endOfText, parseCheckedJson } from './checked-json.ts'
 
-/** A member of a JSON text. Without `source` the text has no such member. */
+/** Without `source` the text has no such member. */
 export interface FoundMember {
   /** Text of its value, with numbers as they are written. */
   readonly source?: string
-  /** A member's name that differs from the name in the pointer only in letter case or behind a NUL: some services may take it instead. */
+  /** A name that some services may take instead: it differs from the pointer's only in letter case or behind a NUL. */
   readonly odd?: string
 }
 
@@ -15,13 +15,13 @@ const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 const MAX_EXPONENT_CHARS = 7
 const SPACE = ' \t\n\r'
 
-/** The text of JSON that `parseCheckedJson` accepts, for `memberIn`. */
+/** Text that `parseCheckedJson` accepts, for `memberIn`. */
 export function checkedText(bytes: Buffer): { readonly text: string } | { readonly fault: string } {
   const checked = parseCheckedJson(bytes)
   return 'fault' in checked ? checked : { text: bytes.toString('utf8') }
 }
 
-/** Finds the member to which the steps of a pointer (RFC 6901) lead. @param json a checked text @param steps of `pointerSteps` */
+/** Finds a member by a pointer (RFC 6901). @param json a checked text @param steps of `pointerSteps` */
 export function memberIn(json: string, steps: readonly string[]): FoundMember {
   let at = afterSpace(json, 0)
   for (const step of steps) {
@@ -32,7 +32,7 @@ export function memberIn(json: string, steps: readonly string[]): FoundMember {
   return { source: json.slice(at, endOfValue(json, at)).trimEnd() }
 }
 
-/** Finds the start of the value that one step leads to. @param opening start of the object or array */
+/** @param opening start of the object or array */
 function find(json: string, opening: number, step: string): number | FoundMember {
   const isObject = json[opening] === '{'
   let at = afterSpace(json, opening + 1)
@@ -63,7 +63,7 @@ function afterSpace(json: string, from: number): number {
   return at
 }
 
-/** Index of the comma or bracket behind a value, or the length of the text. */
+/** Index of the comma or bracket behind a value, or the length. */
 function endOfValue(json: string, from: number): number {
   let depth = 0
   for (let at = from; at < json.length; at++) {
@@ -83,7 +83,7 @@ function fold(name: string): string {
   return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
-/** Finds a name that differs from another name of its object only in letter case or behind a NUL. */
+/** Finds a name whose `fold` equals that of another name of its object. */
 export function twinIn(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const seen = new Set<string>()
@@ -96,12 +96,12 @@ export function twinIn(value: unknown): string | undefined {
   return undefined
 }
 
-/** Compares two checked texts. Numbers are equal by their decimal value, never rounded; a text equals no number. */
+/** Compares two checked texts. Numbers are equal by their decimal value, never rounded. */
 export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))
 }
 
-/** Parses JSON so that each text begins with `s`, and each number becomes a text that begins with `n`. */
+/** Parses JSON so that each text begins with `s`, and each number is a text that begins with `n`. */
 function compared(json: string): unknown {
   return JSON.parse(
     json.replace(TOKEN, (token) => (token[0] === '"' ? `"s${token.slice(1)}` : `"n${decimalOf(token)}"`)),

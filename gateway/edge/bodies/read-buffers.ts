@@ -3,7 +3,7 @@ interface PieceHolder {
   readonly isHolding: boolean
 }
 
-/** Buffers of one size that are used again: allocating one for each read would keep V8 busy with garbage collection. */
+/** Buffers of one size that are used again: one for each read would keep V8 busy with garbage collection. */
 class BufferPool {
   readonly #bytes: number
   readonly #kept: number
@@ -15,19 +15,18 @@ class BufferPool {
   /** Number of spare buffers that were not needed since the last {@link trim}. */
   #unused = 0
 
-  /** @param kept how many spare ones are kept, and how many lent ones @param most how many may exist */
+  /** @param kept most spare buffers, and most lent ones @param most how many may exist */
   constructor({ bytes, kept, most }: { bytes: number; kept: number; most: number }) {
     this.#bytes = bytes
     this.#kept = kept
     this.#most = most
   }
 
-  /** Sets how many buffers may exist. Surplus ones are kept until they are spare. */
   bound(most: number): void {
     this.#most = Math.min(most, this.#kept)
   }
 
-  /** @returns a buffer that nobody else uses; undefined while no more may exist */
+  /** @returns undefined while no more may exist */
   take(): Buffer | undefined {
     const buffer = this.#spare.pop() ?? this.#takeBack()
     this.#unused = Math.min(this.#unused, this.#spare.length)
@@ -37,28 +36,26 @@ class BufferPool {
     return Buffer.allocUnsafeSlow(this.#bytes)
   }
 
-  /** Gives back a buffer that nothing refers to any more. */
   give(buffer: Buffer): void {
     if (this.#spare.length < this.#kept && this.#made <= this.#most) this.#spare.push(buffer)
     else this.#made -= 1
   }
 
-  /** Gives back a buffer that `holder` still needs for a while. */
+  /** Gives back a buffer that `holder` still needs. */
   lend(buffer: Buffer, holder: PieceHolder): void {
     if (this.#lent.length < this.#kept) this.#lent.push({ buffer, holder })
     else this.#made -= 1
   }
 
-  /** Frees the buffers that were not needed since the last call. */
+  /** Frees the buffers not needed since the last call. */
   trim(): void {
     for (let lent = this.#takeBack(); lent !== undefined; lent = this.#takeBack()) this.give(lent)
-    // Freed at once: the collector may come much later, or never when nothing happens.
+    // Freed at once: the collector may come much later, or never.
     for (const buffer of this.#spare.splice(0, this.#unused)) (buffer.buffer as ArrayBuffer).transfer(0)
     this.#made -= this.#unused
     this.#unused = this.#spare.length
   }
 
-  /** @returns a buffer whose holder does not need it any more */
   #takeBack(): Buffer | undefined {
     const at = this.#lent.findIndex(({ holder }) => !holder.isHolding)
     if (at === -1) return undefined
@@ -71,19 +68,19 @@ class BufferPool {
 
 /** A read that reaches this offset is full. */
 const FULL_BYTES = 64 * 1024
-/** Bytes that one read takes at most: a response of 64 KiB with its head. */
+/** Most bytes of one read: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
 const MAX_KEPT = 64
-/** Bytes that one read takes at most after `FULL_READS` full reads of a body in a row. */
+/** Most bytes of one read after `FULL_READS` full reads of a body in a row. */
 const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
 
-/** After a piece of this size, a connection reads into a buffer of its own until the body is whole. */
+/** After a piece of this size, a connection has a buffer of its own until the body is whole. */
 export const BULK_BYTES = 16 * 1024
 
 export interface BodyReceiver extends PieceHolder {
-  /** @returns `false` to pause. */
+  /** @returns `false` to pause */
   data(piece: Buffer, nowMs: number): boolean
 }
 
@@ -93,7 +90,7 @@ export interface Piece {
   readonly to: number
 }
 
-/** The buffers that connections read into while no large body comes. Each side has one: TLS may read into one while we use the other. */
+/** Connections read into these while no large body comes. Each side has one: TLS may read into one while we use the other. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
@@ -117,7 +114,7 @@ function takeBuffer(): Buffer {
   return buffers.take() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
-/** Gives a buffer back. A `holder` still needs it for a while. A buffer of another size belongs to no pool. */
+/** A buffer of another size belongs to no pool. */
 export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
   const isLarge = buffer.length === LARGE_BYTES
   if (!isLarge && buffer.length !== BUFFER_BYTES) return
@@ -128,14 +125,11 @@ export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void 
 
 export class ReadBuffer {
   bytes: Buffer
-  /** True while a large body is being received. */
   isBulk = false
   readonly #shared: Buffer
   /** The receiver that still needs a piece of `bytes`. */
   #holder: PieceHolder | undefined = undefined
-  /** True when the last read was full. */
   #isFull = false
-  /** Full reads of a body in a row. */
   #fullReads = 0
 
   constructor(side: Side) {
@@ -143,7 +137,7 @@ export class ReadBuffer {
     this.bytes = this.#shared
   }
 
-  /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
+  /** Called between reads only: the socket keeps the buffer that it was given. */
   next(): Buffer {
     if (this.isBulk) this.#nextOfBody()
     else if (this.bytes !== this.#shared) this.release()
@@ -161,7 +155,7 @@ export class ReadBuffer {
     if (large !== undefined || mustChange) this.#replace(large ?? takeBuffer())
   }
 
-  /** Gives its buffer back. Also called when the connection is closed. */
+  /** Also called when the connection is closed. */
   release(): void {
     this.#fullReads = 0
     this.#isFull = false
@@ -174,7 +168,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece on: a copy if it is in the shared buffer, or is short and the receiver holds others. @returns `false` to pause */
+  /** Copies a piece that is in the shared buffer, or is short while the receiver holds others. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared
@@ -191,7 +185,7 @@ export class ReadBuffer {
   }
 }
 
-/** Copies a piece into a buffer for `giveBack`; a piece that is too long for that, into memory of its own. */
+/** Copies into a buffer for `giveBack`, or into new memory when the piece is too long. */
 export function pooledCopyOf(piece: Piece): Buffer {
   const { bytes, from, to } = piece
   if (to - from > BUFFER_BYTES) return copyOf(bytes, from, to)
@@ -200,7 +194,7 @@ export function pooledCopyOf(piece: Piece): Buffer {
   return buffer
 }
 
-/** Copies part of a buffer that will be overwritten. (`Buffer.copyBytesFrom` would copy it twice.) */
+/** Copies bytes that will be overwritten. `Buffer.copyBytesFrom` would copy them twice. */
 export function copyOf(bytes: Buffer, from: number, to: number): Buffer {
   const copy = Buffer.allocUnsafe(to - from)
   bytes.copy(copy, 0, from, to)
