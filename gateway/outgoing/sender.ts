@@ -8,12 +8,12 @@ export interface Receiver {
   readonly url: string
   /** PEM of the authorities of its certificate; undefined: those that Node knows. */
   readonly ca?: string | undefined
-  /** PEM of the certificate that the gateway proves itself by, and of its key. */
+  /** PEM of the gateway's certificate for this receiver, and of its key. */
   readonly cert?: string | undefined
   readonly key?: string | undefined
-  /** Requests that may be under way at a time; others wait. Default: 1. */
+  /** Most requests at a time; others wait. Default: 1. */
   readonly connections?: number
-  /** Time from the beginning of a request to the last byte of its response. Default: 10 s. */
+  /** From the beginning of a request to the last byte of its response. Default: 10 s. */
   readonly timeoutMs?: number
   /** Default: 64 KiB. */
   readonly maxResponseBytes?: number
@@ -23,7 +23,6 @@ interface OutgoingRequest {
   readonly method: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
   readonly body?: Buffer
-  /** Gives the request up when it aborts. */
   readonly signal?: AbortSignal
 }
 
@@ -33,10 +32,9 @@ export interface IncomingResponse {
   readonly body: Buffer
 }
 
-/** Sends a request. Redirects are not followed. @throws SendFault */
+/** Does not follow redirects. @throws SendFault */
 export type Send = (request: OutgoingRequest) => Promise<IncomingResponse>
 
-/** Says why there is no complete response. */
 export class SendFault extends Error {
   /** Status of the response that began. */
   readonly statusCode: number | undefined
@@ -47,7 +45,7 @@ export class SendFault extends Error {
   }
 }
 
-/** Sends the gateway's own requests to one receiver. Connections stay for some seconds, and do not keep the process alive. */
+/** Sends the gateway's own requests to one receiver. Its connections do not keep the process alive. */
 export function createSender(receiver: Receiver): Send {
   const { url, ca, cert, key, connections = 1 } = receiver
   const { timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver
@@ -101,7 +99,7 @@ export function createSender(receiver: Receiver): Send {
   }
 }
 
-/** Loads undici at the first request, and only two parts: they take a third of the package's 16 MB and 0.1 s. */
+/** Loads undici at the first request, and only two parts, to save memory and time. */
 async function loadUndici() {
   const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
   const { default: request } = await import('undici/lib/api/api-request.js')
