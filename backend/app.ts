@@ -31,29 +31,28 @@ import { compileSchema, fieldFaults, readJsonBodies } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
-/** An idle connection stays open longer than at the gateway, so the backend never closes one that a request is about to use. */
+/** Longer than at the gateway, so that the backend never closes a connection that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
-/** The form of the request ids of the gateway. An id of another form is replaced, because ids go into the log. */
+/** The form of the gateway's request ids. Others are replaced, because ids go into the log. */
 const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
-/** The backend as one fastify instance that does not listen yet. */
 export async function buildApp(services: Services, logger: FastifyBaseLogger): Promise<App> {
   const app = fastify({
     loggerInstance: logger,
-    // The gateway's audit trail records every request; this log records faults.
+    // The gateway's audit trail records every request.
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     genReqId: (request) => {
       const id = request.headers['x-request-id']
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
-    // The schemas bound each parameter, and their errors name it. An error of the router would name none.
+    // The schemas bound each parameter: their errors name it, the router's would not.
     routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    // A request that arrives on an open connection while the process stops still gets its response.
+    // A request on an open connection still gets its response while the process stops.
     return503OnClosing: false,
     clientErrorHandler: respondToUnparsed,
     frameworkErrors: (_error, request, reply) =>
@@ -61,7 +60,6 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   }).withTypeProvider<TypeBoxTypeProvider>()
 
   closeConnections(app)
-  // Only the built-in parser for JSON stays; any other media type is a 415.
   app.removeContentTypeParser('text/plain')
   readJsonBodies(app)
   app.setValidatorCompiler(compileSchema)
@@ -83,7 +81,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // Probes, which the gateway does not route. /healthz ignores the database: a restart of this process repairs no database.
+  // The gateway does not route these probes. /healthz ignores the database, which no restart of this process repairs.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -93,11 +91,11 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/** Responds with 405 and Allow when a path has only other methods (RFC 9110 section 15.5.6). To be called before the routes. */
+/** Responds with 405 and Allow (RFC 9110 section 15.5.6) when a path has only other methods. Must be called before the routes. */
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
-    // Routes with a wildcard are left out: they are only the assets of the documentation.
+    // Only the assets of the documentation have wildcards.
     if (url.includes('*')) return
     const literal = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
     routes.push({ pattern: new RegExp(`^${literal.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
@@ -115,7 +113,7 @@ const PARSER_FAULTS: Readonly<Record<string, ProblemCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Responds with a problem to what Node's parser cannot read, and closes the connection. */
+/** Responds to what Node's parser cannot read, and closes the connection. */
 function respondToUnparsed(fault: Error & { readonly code?: string }, socket: Socket): void {
   if (!socket.writable) {
     socket.destroy()
@@ -127,11 +125,10 @@ function respondToUnparsed(fault: Error & { readonly code?: string }, socket: So
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\nConnection: close\r\n` +
       `Content-Type: ${PROBLEM_MEDIA_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   )
-  // After end() the socket would wait for the other side to end too.
+  // end() would wait for the other side to end too.
   socket.destroySoon()
 }
 
-/** Error codes of fastify for faults of the request. */
 const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
@@ -140,13 +137,12 @@ const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_body',
 }
 
-/** The problem for a thrown error. */
 function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error instanceof Problem) return error
   if (error.validation !== undefined) {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
-  // An error of oidc-provider has the fault of the database as its cause.
+  // oidc-provider's errors have the database's fault as cause.
   for (const fault of [error, error.cause]) {
     if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
     if (fault instanceof OutcomeUnknownError) return new Problem('outcome_unknown', { cause: fault })
@@ -155,13 +151,13 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   }
   const code = REQUEST_FAULTS[error.code ?? '']
   if (code !== undefined) return new Problem(code, { cause: error })
-  // An error of the JSON parser (syntax, __proto__) has a status but no code.
+  // Errors of the JSON parser have a status but no code.
   if (error.statusCode === 400) return new Problem('malformed_body', { cause: error })
   return new Problem('internal', { cause: error })
 }
 
 function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  // Until the database is back, every request fails in this way; a stack trace would add nothing.
+  // While the database is away every request fails so: a stack trace adds nothing.
   if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
   else if (problem.status >= 500)
     request.log.error({ err: problem.cause, code: problem.code }, 'request failed')

@@ -14,9 +14,8 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
   { name: 'Bob Novak', email: 'bob@example.com', role: 'user' },
 ]
 
-/** Adds the demo users that are missing, each with EUR 1,000.00. */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
-  // One after the other, so that they are listed in this order.
+  // One by one, so that they are listed in this order.
   for (const user of DEMO_USERS) {
     if ((await findCredentials(database, 'email_key', emailKey(user.email))) !== undefined) continue
     const passwordHash = await hashPassword(PASSWORD)

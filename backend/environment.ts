@@ -3,10 +3,10 @@ import { isIPv4 } from 'node:net'
 const MEBIBYTE = 1024 * 1024
 const GIBIBYTE = 1024 * MEBIBYTE
 
-/** The settings of the backend process. URLs have no slash at their end. */
+/** The settings of the backend. URLs have no final slash. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
-/** Reads the settings from environment variables, or gives a line for every fault. No line holds a password. */
+/** Reads the settings, or gives a line for every fault. No line holds a password. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const settings = readSettings(variables, faults)
@@ -25,22 +25,20 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
   return {
     host: readHost(variables, faults),
     port: read('BACKEND_PORT', 3000, 0, 65_535),
-    /** A file with the secret by which the gateway proves itself; undefined only on loopback. */
+    /** The file with the secret by which the gateway proves itself; undefined only on loopback. */
     gatewaySecretFile: variables.BACKEND_GATEWAY_SECRET_FILE || undefined,
-    /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
+    /** `postgres://…`; else the embedded database in `dataDirectory` is used. */
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables, 'PUBLIC_URL', faults) ?? 'http://localhost:8080',
-    /** The URL at which clients present certificates, when it is not `publicUrl`. */
+    /** The URL at which clients present certificates, if not `publicUrl`. */
     mtlsUrl: readPublicUrl(variables, 'PUBLIC_MTLS_URL', faults),
-    /** Adds the demo users and the demo OAuth clients. */
     demo: readDemo(variables, faults),
-    /** A file with OAuth clients. With `demo`, the demo clients come in addition. */
+    /** A file with OAuth clients, besides those of `demo`. */
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
-    /** The age at which a signing key is replaced. */
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
     webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', 30, 1, 36_500),
-    /** The most bytes of webhooks kept at once for one client. The minimum is one largest webhook, 1 MiB. */
+    /** The most bytes of webhooks kept for one client; at least one largest webhook, 1 MiB. */
     webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', GIBIBYTE, MEBIBYTE, MEBIBYTE * GIBIBYTE),
   }
 }
@@ -59,7 +57,7 @@ function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {
   if (!text) return undefined
-  // The fault does not show the value, which contains a password.
+  // The value contains a password.
   if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
     faults.push('DATABASE_URL must be a URL of the form postgres://user:password@host:port/database')
   }
@@ -74,7 +72,7 @@ function readPublicUrl(
   const text = variables[name]
   if (!text) return undefined
   const url = URL.parse(text)
-  // A certificate is presented over TLS only.
+  // Certificates need TLS.
   const schemes = name === 'PUBLIC_URL' ? ['http:', 'https:'] : ['https:']
   if (url === null || !schemes.includes(url.protocol) || /[?#@]/.test(text)) {
     const allowed = schemes.map((scheme) => scheme.slice(0, -1)).join(' or ')

@@ -3,30 +3,28 @@ import { FORGOTTEN_AFTER_MS, KNOWN_FOR_MS } from './identity/sign-in-throttle.ts
 import { KEPT_MS } from './money/idempotency.ts'
 import { VERIFICATIONS_KEPT_MS } from './resources/verify.ts'
 
-/** Any number that no other advisory lock in the database has. */
 const SWEEP_LOCK = 7_310_516
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
-/** Rows that one statement deletes. */
 export const STEP_ROWS = 1_000
-/** Webhooks that one statement deletes; each has a body of up to 1 MiB. */
+/** Fewer rows, because each webhook has up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
-/** The earlier of our time and the database's, so that no backend deletes what others still need. */
+/** The earlier of our time and the database's, so that a fast clock deletes nothing that others need. */
 export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
   const [row] = await database.query<{ at: Date }>('SELECT least($1::timestamptz, now()) AS at', [now])
   return row?.at ?? now
 }
 
-/** A table, the condition of its rows that may be deleted, and the parameters of the condition. */
+/** A table, the condition of its deletable rows, and the condition's parameters. */
 type Expired = readonly [table: string, where: string, values: readonly Date[], stepRows?: number]
 
 function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   const before = (ms: number) => new Date(now.getTime() - ms)
   return [
     ['idempotency_keys', 'created_at <= $1', [before(KEPT_MS)]],
-    // Exchanged tokens too stay until they expire: until then their reuse must be noticed.
+    // Exchanged tokens stay too: their reuse must be noticed.
     ['refresh_tokens', 'expires_at <= $1', [now]],
     ['sessions', 'NOT EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id)', []],
     ['oauth_artifacts', 'expires_at <= $1', [now]],
@@ -43,7 +41,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
     ],
     [
       'verifications',
-      // The last successful verification of a user who is not deleted stays, however old: the business relies on it.
+      // The last successful verification of an existing user stays: the business relies on it.
       `created_at <= $1 AND (status <> 'verified' OR EXISTS (
         SELECT 1 FROM verifications AS later WHERE later.user_id = verifications.user_id AND later.status = 'verified'
            AND (later.created_at, later.id) > (verifications.created_at, verifications.id)))`,
@@ -53,7 +51,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   ]
 }
 
-/** Deletes expired rows in small steps, in one backend at a time. @returns false when another backend does it */
+/** Deletes expired rows in small steps, in one backend at a time. Returns false when another backend does it. */
 export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
   for (const expired of expiredAt(now, webhooksKeptMs)) {
     let deleted: number | undefined
@@ -65,15 +63,15 @@ export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 *
   return true
 }
 
-/** @returns how many rows were deleted; `undefined` while another backend deletes */
+/** Returns how many rows were deleted; `undefined` while another backend deletes. */
 function deleteSome(
   database: Database,
   [table, where, values, stepRows = STEP_ROWS]: Expired,
 ): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
-    // The statement reads whole tables: SERIALIZABLE would make concurrent transfers and sign-ins start again.
+    // SERIALIZABLE would make concurrent transactions start again, because the statement reads whole tables.
     await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
-    // One lock per schema, because a database may hold several installations.
+    // One lock per schema: a database may hold several installations.
     const [lock] = await transaction.query<{ taken: boolean }>(
       'SELECT pg_try_advisory_xact_lock($1, hashtext(current_schema())) AS taken',
       [SWEEP_LOCK],

@@ -24,7 +24,6 @@ import { mayPass, whenAvailable } from './process/when-available.ts'
 const SWEEP_EVERY_MS = 60 * 60 * 1000
 const DAY_MS = 24 * 60 * 60 * 1000
 
-// New files are for this user only: keys, password hashes, accounts.
 process.umask(0o077)
 const logger = backendLog()
 const clock = () => new Date()
@@ -45,7 +44,7 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  // The file is read before the wait for the database, so that a faulty one is reported at once.
+  // Reads before the wait for the database: a faulty file is reported at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
   const { upkeep, ...prepared } = await whenAvailable(() => prepare(settings), {
@@ -70,11 +69,11 @@ async function start(settings: Environment): Promise<void> {
   }
   if (stop.aborted) void end()
   else stop.addEventListener('abort', () => void end())
-  // A parent waits for this before it lets requests in. The callback keeps a broken channel from ending this process.
+  // A parent waits for this. The callback keeps a broken channel from ending this process.
   process.send?.('ready', () => {})
 }
 
-/** Opens the database and brings it up to date. A failed call may be repeated. */
+/** Opens the database and brings it up to date. May be called again after a failure. */
 async function prepare(settings: Environment) {
   const { dataDirectory, demo, keyRotationDays, oauthClientsFile: file } = settings
   const database = await openDatabase(settings, (fault) =>
@@ -100,7 +99,7 @@ async function prepare(settings: Environment) {
   }
 }
 
-/** Ends the access of other local users to the embedded database, and logs a warning when they had it. */
+/** Ends access of other local users to the embedded database, and warns when they had it. */
 function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)
@@ -109,7 +108,7 @@ function keepPrivate(directory: string): void {
   logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
 }
 
-/** Starts the timers. A fault is logged, and the next turn tries again. */
+/** Starts the timers. After a fault the next turn tries again. */
 function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[] {
   const { database, dataDirectory } = upkeep
   const logged = (what: string, work: () => Promise<unknown>) => () => {
@@ -133,7 +132,7 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
   ]
 }
 
-/** A signal that aborts on SIGTERM, SIGINT or the end of the parent process, also while we wait for the database. */
+/** Aborts on SIGTERM, SIGINT or the end of the parent process, also while the database is awaited. */
 function listenForStop(): AbortSignal {
   const abort = new AbortController()
   const ask = (reason: string) => {
@@ -150,7 +149,6 @@ function listenForStop(): AbortSignal {
   return abort.signal
 }
 
-/** The log line of a failed start. */
 function startFault(fault: unknown): string {
   if (fault instanceof DirectoryInUseError) return fault.message
   if (!(fault instanceof Error)) return 'cannot start'

@@ -2,13 +2,13 @@ import { STATUS_CODES } from 'node:http'
 import { Type } from 'typebox'
 import gatewayProblems from './gateway-problems.json' with { type: 'json' }
 
-/** One fault of a request: the field it is in (`amount`, `mrz[1]`, `limit`) and what is wrong with it. */
+/** One fault of a request: its field, such as `mrz[1]`, and what is wrong with it. */
 export interface FieldFault {
   readonly field: string
   readonly reason: string
 }
 
-/** Every problem that the backend responds with: its code, status and public sentence. Codes are never reused. */
+/** All problems of the backend: code, status and public sentence. Codes are never reused. */
 const PROBLEMS = {
   invalid_request: [400, 'The request has fields that are missing, unknown or not valid.'],
   malformed_body: [400, 'The body is not a JSON document that can be accepted.'],
@@ -64,7 +64,7 @@ const PROBLEMS = {
 
 export type ProblemCode = keyof typeof PROBLEMS
 
-/** Thrown by a handler to end the request with a problem; the error handler of the app turns it into the response. */
+/** Ends the request with a problem when a handler throws it. */
 export class Problem extends Error {
   override name = 'Problem'
   readonly code: ProblemCode
@@ -85,7 +85,7 @@ export class Problem extends Error {
     this.code = code
     this.status = status
     this.errors = options.errors
-    // A 401 needs a challenge (RFC 9110 section 15.5.2). A 503 says when to come back (section 10.2.3).
+    // RFC 9110 section 15.5.2 requires a challenge in a 401.
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
     // No Retry-After for an unknown outcome: a client that obeys it could do the work twice.
@@ -94,14 +94,13 @@ export class Problem extends Error {
   }
 }
 
-/** A 400 that names one field. */
 export function invalidField(field: string, reason: string): Problem {
   return new Problem('invalid_request', { errors: [{ field, reason }] })
 }
 
 export const PROBLEM_MEDIA_TYPE = 'application/problem+json'
 
-/** The body of a problem (RFC 9457), with `code`, `requestId` and, for a 400, `errors` as extension members. */
+/** The body of a problem (RFC 9457). */
 export function problemBody(problem: Problem, requestId: string): string {
   return JSON.stringify({
     type: `urn:countersign:problem:${problem.code}`,
@@ -114,10 +113,10 @@ export function problemBody(problem: Problem, requestId: string): string {
   })
 }
 
-/** The problem codes of the gateway by status. Callers see gateway and backend as one API. */
+/** The gateway's problem codes by status: callers see gateway and backend as one API. */
 const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = gatewayProblems
 
-/** The schema of a problem. The app registers it once; the responses of all routes refer to it. */
+/** The schema of a problem, to be registered once. */
 export const ProblemSchema = Type.Object(
   {
     type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
@@ -140,10 +139,9 @@ export const ProblemSchema = Type.Object(
   { $id: 'Problem', description: 'A problem (RFC 9457).' },
 )
 
-/** Statuses that every request may get. */
 const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 
-/** The response schemas for the problems of one route, besides those of every route. */
+/** The response schemas for the problems of one route and of {@link EVERYWHERE}. */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {
   const content = { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } }
   const responses = [...new Set([...statuses, ...EVERYWHERE])].map((status) => {

@@ -5,7 +5,6 @@ import type { Role } from './identity/session-tokens.ts'
 import { emailKey } from './identity/user-credentials.ts'
 import { closeAccount, openAccount } from './money/ledger.ts'
 
-/** A user as the API shows it. */
 export type User = {
   readonly id: string
   readonly name: string
@@ -18,14 +17,13 @@ const COLUMNS = 'id, name, email, created_at AS "createdAt", updated_at AS "upda
 
 const UNIQUE_VIOLATION = '23505'
 
-/** The user with this id; `undefined` when there is none or it was deleted. */
 export async function findUser(database: Queryable, id: string): Promise<User | undefined> {
   const sql = `SELECT ${COLUMNS} FROM users WHERE id = $1 AND deleted_at IS NULL`
   const [user] = await database.query<User>(sql, [id])
   return user
 }
 
-/** At most `limit` users after the one with the id `after`, oldest first. */
+/** Lists users after the id `after`, oldest first. */
 export function listUsers(
   database: Queryable,
   limit: number,
@@ -38,7 +36,7 @@ export function listUsers(
   )
 }
 
-/** Adds a user with an empty account. @returns both, or `'email_taken'` when another user signs in with the address */
+/** Adds a user with an empty account. Returns both; `'email_taken'` when another user signs in with the address. */
 export async function addUser(
   transaction: Queryable,
   user: Pick<User, 'name' | 'email'> & { readonly passwordHash?: string | undefined; readonly role: Role },
@@ -56,7 +54,7 @@ export async function addUser(
 /** Omitted fields stay as they are. */
 interface UserChange {
   readonly name?: string | undefined
-  /** The address that the record shows. Several users may have the same one. */
+  /** The address that the record shows; not unique. */
   readonly email?: string | undefined
   /** The address to sign in with; unique. */
   readonly signInEmail?: string | undefined
@@ -65,15 +63,14 @@ interface UserChange {
 
 interface ChangeTarget {
   readonly id: string
-  /** The session that goes on after a new password. */
   readonly keepSession?: string | undefined
-  /** The hash of the present password. Nothing is changed when the user has another one by now. */
+  /** The password hash that the caller has proven. Nothing changes when the user has another one by now. */
   readonly provenHash?: string | undefined
 }
 
 /**
- * Changes a user. A new password ends every session but `keepSession`. @returns the user and the ended sessions whose access
- * tokens may still be valid; `undefined` for an unknown user; `'email_taken'` when another user signs in with the address
+ * Changes a user. A new password ends every session but `keepSession`. Returns the user and the ended sessions whose access
+ * tokens may still be valid; `undefined` for an unknown user; `'email_taken'` when another user signs in with the address.
  */
 export async function changeUser(
   database: Database,
@@ -96,15 +93,15 @@ export async function changeUser(
   try {
     return await database.transaction(change)
   } catch (fault) {
-    // It is the address: no other column that is changed here is unique.
+    // The only unique column that changes here is the address.
     if (sqlState(fault) === UNIQUE_VIOLATION) return 'email_taken'
     throw fault
   }
 }
 
 /**
- * Erases the personal data of a user, closes the account and ends every session. The row and the ledger stay. @returns the sessions
- * whose access tokens may still be valid; `undefined` for an unknown user
+ * Erases personal data, closes the account and ends every session. The row and the ledger stay. Returns the sessions whose access
+ * tokens may still be valid; `undefined` for an unknown user.
  */
 export function deleteUser(
   database: Database,

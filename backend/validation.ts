@@ -5,18 +5,18 @@ import { type FieldFault, invalidField } from './problems.ts'
 
 const OPTIONS = {
   allErrors: true,
-  // An error then contains its schema, and the description of the schema says what was wanted.
+  // An error then contains its schema, whose description says what was wanted.
   verbose: true,
   strict: true,
   strictTypes: false,
   strictRequired: false,
-  // Validation would take a tenth of a start. A test validates the schemas in the document of the API.
+  // Validation would take a tenth of a start; a test does it.
   validateSchema: false,
-  // Our own keyword: the field to name when a choice between fields fails.
+  // Our keyword: the field to name when a choice between fields fails.
   keywords: ['choiceOf'],
 } satisfies Options
 
-// The types of ajv-formats describe its CommonJS shape, in which the function is the module.
+// The types of ajv-formats describe its CommonJS shape.
 const addFormats = formatsModule as unknown as typeof formatsModule.default
 
 const exact = new Ajv2020(OPTIONS)
@@ -25,19 +25,18 @@ addFormats(exact)
 addFormats(fromText)
 
 /**
- * Compiles a schema of a route. In bodies no type is coerced and no unknown field dropped: 200 means that the request was
- * understood. In query and path, which are text, numbers are parsed.
+ * Compiles a schema of a route. Bodies are exact: no type is coerced, no unknown field dropped. In query and path numbers are
+ * parsed.
  */
 export const compileSchema: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {
   const ajv = httpPart === 'body' ? exact : fromText
   return ajv.compile(schema as object)
 }
 
-/** The bounds of a response with faults, however many faults the request has. */
+/** The bounds of a response, however many faults a request has. */
 const MAX_FAULTS = 20
 const MAX_FIELD_CHARACTERS = 100
 
-/** The first fault of each field. */
 export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   const faults = new Map<string, FieldFault>()
   for (const error of errors) {
@@ -49,12 +48,12 @@ export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   return [...faults.values()]
 }
 
-/** True for a branch of a failed choice; only the fault of the choice itself is reported. */
+/** True for a branch of a failed choice; only the choice itself is reported. */
 function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that only repeats the fault of a part, a condition or a choice between shapes. */
+/** True for a fault that repeats that of a part, a condition or a choice between shapes. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],
@@ -95,12 +94,12 @@ function reason(error: ErrorObject): string {
   }
 }
 
-/** Matches a bracket or a string in a JSON text. A string that names a member is matched with its colon. */
+/** Matches a bracket or a string in JSON, with the colon of a member's name. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|[{}[\]]/g
 
 /**
- * Reads JSON bodies as fastify does, and refuses two members of one name: `JSON.parse` takes the last of them, and a program
- * on the way may have taken the first (RFC 8259 section 4).
+ * Reads JSON bodies as fastify does, but refuses two members of one name: `JSON.parse` takes the last, another program may take
+ * the first (RFC 8259 section 4).
  */
 export function readJsonBodies(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error')
@@ -115,7 +114,7 @@ export function readJsonBodies(app: FastifyInstance): void {
   })
 }
 
-/** Finds a member that stands twice in one object of a valid JSON text; gives its name. */
+/** Finds a repeated member of one object in valid JSON; returns its name. */
 function repeatedMember(text: string): string | undefined {
   const names: Set<string>[] = []
   for (const [token, string, colon] of text.matchAll(TOKEN)) {

@@ -4,10 +4,10 @@ import { oauthSchema } from './schema/0002-oauth.ts'
 import { signInAndGrantsSchema } from './schema/0003-sign-in-and-grants.ts'
 import { retentionSchema } from './schema/0004-retention.ts'
 
-/** Any number that no other advisory lock in the database has. */
+/** Any number that no other advisory lock here has. */
 const SCHEMA_LOCK = 7_310_514
 
-/** The steps of the schema. Steps are only added at the end; a released one never changes. */
+/** Steps are only added at the end; a released one never changes. */
 const MIGRATIONS = [
   { name: '0001-initial', sql: initialSchema },
   { name: '0002-oauth', sql: oauthSchema },
@@ -16,12 +16,12 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the schema to the newest version. One transaction holds each missing step and the row that records it. Returns the names
- * of the steps that ran. Throws when the database has an unknown step: an older program must not write to a newer schema.
+ * Brings the schema to the newest version, one transaction a step. Returns the names of the steps that ran. Throws when a step is
+ * unknown: an older program must not write to a newer schema.
  */
 export async function migrate(database: Database): Promise<string[]> {
   await database.transaction(async (transaction) => {
-    // IF NOT EXISTS alone still fails when two programs create the table at the same moment.
+    // IF NOT EXISTS alone fails when two programs create the table together.
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [SCHEMA_LOCK])
     await transaction.script(
       'CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
@@ -36,7 +36,7 @@ export async function migrate(database: Database): Promise<string[]> {
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {
-      // The row is inserted first: when two programs start together, the second waits here and then finds the step done.
+      // First the row: of two programs that start together, the second waits here and finds the step done.
       const inserted = await transaction.query(
         'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
         [name],

@@ -3,7 +3,7 @@ import type { Database } from './database.ts'
 import { openPglite } from './pglite.ts'
 import { openPostgres } from './postgres.ts'
 
-/** Opens the database that the environment names; throws what {@link openPglite} and {@link openPostgres} throw. */
+/** Throws what {@link openPglite} and {@link openPostgres} throw. */
 export function openDatabase(
   { databaseUrl, dataDirectory }: Pick<Environment, 'databaseUrl' | 'dataDirectory'>,
   onIdleFault: (fault: Error) => void,

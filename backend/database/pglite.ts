@@ -10,13 +10,13 @@ import {
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
-/** The OID of int8, which is read as a bigint, as in postgres.ts: a number would lose cents above 2^53. */
+/** The OID of int8, read as a bigint: a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
-/** The size of the buffers. The default, 128 MB, is filled at each start and too much for one connection. */
+/** The default, 128 MB, is filled at each start. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 
-/** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError when another process has it open */
+/** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError */
 export async function openPglite(directory?: string): Promise<Database> {
   if (directory === undefined) return databaseOn(await startEngine(undefined), () => {})
   mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -29,7 +29,7 @@ export async function openPglite(directory?: string): Promise<Database> {
   }
 }
 
-/** Opens or creates the cluster. A marker is there until a new cluster is complete; only a cluster with the marker is ever deleted. */
+/** Opens or creates the cluster. A marker stays until a new cluster is complete; only an unfinished cluster is deleted. */
 async function openCluster(directory: string): Promise<PGlite> {
   const cluster = join(directory, 'cluster')
   const unfinished = join(directory, 'cluster.unfinished')
@@ -45,16 +45,16 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
   const isNew = cluster === undefined || !existsSync(cluster)
   const engine = await PGlite.create({
     ...(cluster === undefined ? {} : { dataDir: cluster }),
-    // Unpacking a prepared cluster takes a third of the time of initdb in WebAssembly.
+    // A prepared cluster takes a third of the time of initdb in WebAssembly.
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
     startParams: [...PGlite.defaultStartParams, ...BUFFERS],
   })
-  // The engine copies its parsers at every statement. The 300 for arrays, which are never read, cost half of the CPU.
+  // The engine copies its parsers at every statement: the 300 for arrays, never read, cost half of the CPU.
   engine.parsers = PARSERS
   return engine
 }
 
-/** A database on one connection. Transactions queue, so none may wait for another one or for a query outside itself. */
+/** Transactions queue on one connection: none may wait for another one or for a query outside itself. */
 function databaseOn(engine: PGlite, unlock: () => void): Database {
   const queryBy =
     (runner: PGliteInterface | PGliteTransaction): Queryable['query'] =>
@@ -78,18 +78,17 @@ function databaseOn(engine: PGlite, unlock: () => void): Database {
   }
 }
 
-/** The only code that means that another connection holds the lock (sqlite.org/rescode.html). */
+/** The code for a lock that another connection holds (sqlite.org/rescode.html). */
 const SQLITE_BUSY = 5
 
-/** Another process has the data directory open. */
 export class DirectoryInUseError extends Error {
   override name = 'DirectoryInUseError'
 }
 
 /**
- * Takes the directory for this process. @returns the function that releases it @throws DirectoryInUseError when it is taken
+ * Takes the directory for this process. Returns the function that releases it. @throws DirectoryInUseError
  *
- * SQLite takes the lock, because Node has no file locks. A lock of the kernel ends with the process and works between containers.
+ * SQLite takes a kernel lock, which Node lacks: it ends with the process and works between containers.
  */
 export function lockDirectory(directory: string): () => void {
   const path = join(directory, 'lock')

@@ -11,7 +11,7 @@ import {
   type Transaction,
 } from './database.ts'
 
-/** OID of int8; the driver's default is a string. */
+/** OID of int8, which the driver returns as text by default. */
 const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
@@ -19,13 +19,12 @@ const STATEMENT_TIMEOUT_MS = 10_000
 /** A server that stays silent this long after its own statement timeout counts as unreachable. */
 const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
-/** After this the pool closes a connection that nobody uses. */
 const IDLE_MS = 10_000
-/** The longest wait in a queue. After this time the first in the queue counts as hanging. */
+/** The longest wait in a queue: then its first counts as hanging. */
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Makes the server end the sessions of a backend that hangs or is gone: they hold locks. In ms, keepalives in seconds. */
+/** Lets the server end sessions of a backend that hangs or is gone: they hold locks. Milliseconds; keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -34,15 +33,14 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
   tcp_keepalives_count: 3,
 }
 
-/** The key of a queue's lock. It contains the schema, because a database may hold several installations. */
+/** The key of a queue's lock. It contains the schema: one database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 /**
- * Opens a pool to a PostgreSQL server and tests it. @throws DatabaseUnavailableError when the server is not there yet, and the
- * driver's error when the server refuses the password or the name of the database
+ * Opens and tests a pool. @throws DatabaseUnavailableError when the server is not there yet, or the driver's error when the
+ * server refuses the password or the database name
  */
 export async function openPostgres(options: {
-  /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
   readonly url: string
   /** Called when an idle connection breaks; the pool replaces it. */
   readonly onIdleFault: (fault: Error) => void
@@ -76,7 +74,7 @@ export async function openPostgres(options: {
   return {
     query: queryBy(pool),
     transaction: (work, { queueBy = [] } = {}) => {
-      // Queues are taken in one order everywhere, so that no two transactions wait for each other.
+      // One order everywhere prevents deadlocks.
       const queues = [...new Set(queueBy)].sort()
       return retrySerialization(() => attempt(pool, work, queues, queueTimeoutMs))
     },
@@ -85,7 +83,7 @@ export async function openPostgres(options: {
   }
 }
 
-/** Sets the settings that this server knows: PostgreSQL has `idle_session_timeout` since version 14. */
+/** Sets those settings that this server knows: `idle_session_timeout` came with PostgreSQL 14. */
 async function setSessionEnds(client: ClientBase): Promise<void> {
   await client.query(
     'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',
@@ -105,7 +103,7 @@ async function attempt<T>(
   const onFault = (fault: Error) => {
     broken = fault
   }
-  // Without a listener, a connection that breaks between two statements would end the process.
+  // Without a listener, a connection that breaks between statements would end the process.
   client.on('error', onFault)
   try {
     // The queue comes before BEGIN: the snapshot must be younger than the commits that were waited for.
@@ -116,7 +114,7 @@ async function attempt<T>(
     return result
   } catch (fault) {
     if (fault instanceof DatabaseUnavailableError) broken = fault
-    // A connection that cannot roll back is discarded with its transaction.
+    // A connection that cannot roll back is discarded.
     else await client.query('ROLLBACK').catch(onFault)
     throw fault
   } finally {
@@ -128,7 +126,7 @@ async function attempt<T>(
   }
 }
 
-/** Waits in the queue, but at most `timeoutMs`, because the first in it may hang. To go on early only costs more attempts. */
+/** Waits at most `timeoutMs`, because the first in the queue may hang. Going on early only costs more attempts. */
 async function queueUp(query: Queryable['query'], queue: string, timeoutMs: number): Promise<void> {
   const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
   await query(wait, [queue, String(timeoutMs)]).catch((fault: unknown) => {
@@ -160,10 +158,10 @@ async function translated<T>(call: Promise<T>): Promise<T> {
 /** SQLSTATEs of a server that cannot work now: connection, resources, stopping or starting, system error, standby. */
 const UNAVAILABLE = /^(?:08|53|57P|58)|^25006$/
 const STATEMENT_TIMEOUT = '57014'
-/** The message of the pool's error when no connection became free in time. That error has no code. */
+/** The pool's message when no connection became free in time; the error has no code. */
 const POOL_IS_FULL = 'timeout exceeded when trying to connect'
 
-/** Classifies an error of the driver for callers. An error of the statement itself stays as it is. */
+/** Classifies a driver's error. Errors of the statement itself stay as they are. */
 export function postgresFault(fault: unknown): unknown {
   if (fault instanceof DatabaseError) {
     if (UNAVAILABLE.test(fault.code ?? '')) return new DatabaseUnavailableError(fault)
@@ -171,10 +169,10 @@ export function postgresFault(fault: unknown): unknown {
       return new DatabaseBusyError('a statement took too long', { cause: fault })
     return fault
   }
-  // Values that cannot be sent are our own mistake.
+  // Values that cannot be sent are our own fault.
   if (fault instanceof TypeError || fault instanceof RangeError) return fault
   if (fault instanceof Error && fault.message === POOL_IS_FULL)
     return new DatabaseBusyError('every connection is in use', { cause: fault })
-  // The server did not respond (a socket failed, a timeout passed), or a stop closed the pool.
+  // A socket failed, a timeout passed, or a stop closed the pool.
   return new DatabaseUnavailableError(fault)
 }

@@ -1,31 +1,31 @@
 import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker file. Others could read the keys until its modification time. It exists until all those keys are replaced. */
+/** A marker: others could read keys until its modification time. It stays until these are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
- * Ends the access of other users of the machine to the embedded database in `directory`, which holds the private signing keys.
- * A marker is written first, so that exposed keys are replaced even after a crash. @returns true when others can still read the
- * database, because the file system has no permissions or another user owns the directory
+ * Ends other users' access to the embedded database in `directory`, which holds the private signing keys. The marker comes first,
+ * so that exposed keys are replaced even after a crash. Returns true when others can still read it: the file system has no
+ * permissions, or another user owns the directory.
  */
 export function endExposure(directory: string): boolean {
   const cluster = join(directory, 'cluster')
   if (!isOpenToOthers(cluster)) return false
   writeFileSync(join(directory, MARKER), '', { mode: 0o600 })
   try {
-    // Nobody else reaches a file in a directory that only its owner may enter.
+    // Nobody else reaches files in a directory that only its owner may enter.
     chmodSync(cluster, 0o700)
   } catch (fault) {
     if ((fault as NodeJS.ErrnoException).code !== 'EPERM') throw fault
   }
   if (!isOpenToOthers(cluster)) return false
-  // Keys that stay readable would be replaced at each start, for nothing.
+  // Keys that stay readable would be replaced at each start for nothing.
   forgetExposure(directory)
   return true
 }
 
-/** The time until which others could read keys that are still to be replaced; undefined when there are none. */
+/** The time until which others could read keys not yet replaced. */
 export function exposedUntil(directory: string): Date | undefined {
   return statSync(join(directory, MARKER), { throwIfNoEntry: false })?.mtime
 }
@@ -35,7 +35,6 @@ export function forgetExposure(directory: string): void {
 }
 
 function isOpenToOthers(cluster: string): boolean {
-  // Windows has no such bits.
   if (process.platform === 'win32') return false
   return ((statSync(cluster, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0
 }

@@ -2,8 +2,8 @@ import { isIPv6 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * The address that a password was tried from: X-Real-IP behind a trusted proxy, else the last entry of X-Forwarded-For. A client
- * could invent the entries before it. IPv6 counts by /64, the network of one subscriber.
+ * The address that tried a password: X-Real-IP behind a trusted proxy, else the last entry of X-Forwarded-For, because clients
+ * can invent earlier ones. IPv6 counts by /64, one subscriber's network.
  */
 export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>): string {
   const named = String(headers['x-real-ip'] ?? headers['x-forwarded-for'] ?? ip)
@@ -12,7 +12,7 @@ export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>
 
 function prefixOf(address: string): string {
   if (!isIPv6(address)) return address
-  // A URL writes IPv6 addresses in one form: hexadecimal, without leading zeros.
+  // URLs write IPv6 in one form: hexadecimal, without leading zeros.
   const { hostname } = new URL(`http://[${address.split('%', 1)[0]}]`)
   const [front = [], back = []] = hostname
     .slice(1, -1)

@@ -6,31 +6,29 @@ import { exposedUntil, forgetExposure } from '../database/private-directory.ts'
 import { type SigningKeys, storeNewKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
-/** A new key is published for this long before it signs: twice the 5 minutes after which the gateway reads the keys again. */
+/** A new key is published this long before it signs: twice the 5 minutes in which the gateway reads keys again. */
 export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 
-/** An old key stays published for this long: the life of a token, and 5 minutes for clocks that differ. */
+/** An old key stays published this long: the life of a token, and 5 minutes for clocks that differ. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
-/** How often a process looks for keys of another process, and checks whether a rotation is due. */
+/** How often a process looks for keys of others and for a due rotation. */
 export const LOOK_EVERY_MS = 30_000
-/** How often a process looks for a request to rotate. */
 export const ASKED_EVERY_MS = 1000
 
-/** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
 
-/** The file by which `keys:rotate` asks the backend: only one process can have an embedded database open. */
+/** The file by which `keys:rotate` asks the backend, because only one process can open an embedded database. */
 const REQUEST_FILE = 'rotate-keys.request'
 
-/** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
+/** `pending`: a new key is published and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
 export type Rotation =
   | { readonly outcome: 'started' | 'pending'; readonly kid: string; readonly signsFrom: Date }
   | { readonly outcome: 'early' }
 
 /**
- * Starts a rotation. A new key is published at once and signs after {@link PUBLISHED_AHEAD_MS}. The key before it is dropped
- * {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. When several start a rotation, one succeeds.
+ * Starts a rotation. The new key is published at once and signs after {@link PUBLISHED_AHEAD_MS}; the old one is dropped
+ * {@link PUBLISHED_AFTER_MS} later. Of simultaneous calls one succeeds.
  *
  * @param olderThanMs starts it only when the newest key is older
  */
@@ -66,11 +64,10 @@ export interface KeyUpkeep {
   readonly clock: () => Date
   readonly logger: FastifyBaseLogger
   readonly dataDirectory: string
-  /** A rotation is due when the newest key is older than this. */
   readonly rotateAfterMs: number
 }
 
-/** Loads keys that others have made, and starts a rotation when one is requested or due. */
+/** Loads keys of other processes, and starts a rotation when one is requested or due. */
 export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
   const isAsked = isRotationAsked(dataDirectory)
@@ -80,17 +77,16 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const rotation = await rotateSigningKeys(database, { now, olderThanMs: isAsked ? undefined : maxAgeMs })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
-  // A pending key may have been exposed too: the marker stays, and a later check starts another rotation.
+  // A pending key may have been exposed too: a later check starts another rotation.
   if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }
 
-/** Asks for a rotation. The process that has the database in `dataDirectory` open starts it. */
+/** Asks the process that has the database in `dataDirectory` open for a rotation. */
 export function askForRotation(dataDirectory: string): void {
   writeFileSync(join(dataDirectory, REQUEST_FILE), '')
 }
 
-/** True until the request of {@link askForRotation} is handled. */
 export function isRotationAsked(dataDirectory: string): boolean {
   return existsSync(join(dataDirectory, REQUEST_FILE))
 }

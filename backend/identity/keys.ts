@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, hash, type KeyObject, type webcr
 import { type Static, Type } from 'typebox'
 import type { Database, Queryable } from '../database/database.ts'
 
-/** The algorithm of every token's signature. */
+/** The algorithm that signs every token. */
 export const ALGORITHM = 'ES256'
 
 export const Jwk = Type.Object({
@@ -15,10 +15,8 @@ export const Jwk = Type.Object({
   use: Type.String({ examples: ['sig'] }),
 })
 
-/** A public key as the key set shows it. */
 export type PublishedKey = Readonly<Static<typeof Jwk>>
 
-/** A published key with its private half, for the authorization server. */
 interface PrivateJwk extends PublishedKey {
   readonly d: string
 }
@@ -32,14 +30,14 @@ interface SigningKey {
   readonly publishedUntil: Date | null
 }
 
-/** Loads the signing keys (P-256, ES256), and makes one when none may sign. Programs that start together get the same one. */
+/** Loads the signing keys (P-256) and makes one when none may sign. Programs that start together get the same one. */
 export async function loadSigningKeys(database: Database, clock: () => Date): Promise<SigningKeys> {
   const keys = new SigningKeys(database, clock)
   await keys.refresh()
   return keys
 }
 
-/** The present keys of the issuer. All processes change over at the same time: the times are stored before a key signs. */
+/** The issuer's present keys. All processes change over together: the times are stored before a key signs. */
 export class SigningKeys {
   readonly #database: Database
   readonly #clock: () => Date
@@ -50,12 +48,12 @@ export class SigningKeys {
     this.#clock = clock
   }
 
-  /** The key that signs now. When none may, because our clock is behind, it is the oldest. */
+  /** The key that signs now; the oldest when none may, because our clock is behind. */
   get current(): Pick<SigningKey, 'kid' | 'privateKey'> {
     return this.#signer(this.#clock())
   }
 
-  /** The keys of tokens that may still be valid, and the next signing key. The one that signs now comes first. */
+  /** Keys of tokens that may still be valid, and the next one. The present signer comes first. */
   get privateKeys(): PrivateJwk[] {
     const now = this.#clock()
     const signer = this.#signer(now)
@@ -63,7 +61,7 @@ export class SigningKeys {
     return [signer, ...others].map(({ jwk }) => jwk)
   }
 
-  /** The key set (RFC 7517). It names each member, so that nothing added to a stored key is published by accident. */
+  /** The key set (RFC 7517). It names each member, so that no other member of a stored key is published. */
   get published(): { readonly keys: PublishedKey[] } {
     const keys = this.privateKeys.map(({ kty, crv, x, y, kid, alg, use }) => ({
       kty,
@@ -77,7 +75,7 @@ export class SigningKeys {
     return { keys }
   }
 
-  /** Reads the keys again: another process, or `keys:rotate`, may have added one. */
+  /** Reads the keys again, because another process may have added one. */
   async refresh(): Promise<void> {
     this.#keys = (await readKeys(this.#database, this.#clock())).map(load)
   }
@@ -90,7 +88,7 @@ export class SigningKeys {
   }
 }
 
-/** True when `end` is later than `now`. `null` means no end. */
+/** A `null` end means no end. */
 function isBefore(now: Date, end: Date | null): boolean {
   return end === null || end > now
 }
@@ -102,7 +100,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key from the future counts too: a program whose clock is ahead made it, and both must sign with the same key.
+  // A key from the future counts too: a program with a fast clock made it, and both must sign with the same key.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known
@@ -114,7 +112,6 @@ async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
   })
 }
 
-/** The keys that are still published, latest first. */
 function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
   return database.query<KeyRow>(
     `SELECT kid, algorithm, public_jwk AS "publicJwk", private_jwk AS "privateJwk", signs_from AS "signsFrom",
@@ -125,7 +122,7 @@ function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
   )
 }
 
-/** Makes and stores a key that is published at once and signs from `signsFrom`. @returns its id */
+/** Stores a new key that is published at once and signs from `signsFrom`. Returns its id. */
 export async function storeNewKey(
   transaction: Queryable,
   { now, signsFrom }: { readonly now: Date; readonly signsFrom: Date },
@@ -133,7 +130,7 @@ export async function storeNewKey(
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const { d, ...publicJwk } = privateKey.export({ format: 'jwk' })
   const { crv, kty, x, y } = publicJwk
-  // The thumbprint of RFC 7638.
+  // RFC 7638 thumbprint.
   const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url')
   await transaction.query(
     `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)

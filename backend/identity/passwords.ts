@@ -11,17 +11,17 @@ const LANES = 1
 const SALT_BYTES = 16
 const HASH_BYTES = 32
 
-/** How many derivations run at a time, and how many may wait. Each takes one of the four threads of Node's pool, and 19 MiB. */
+/** How many derivations run at a time and may wait. Each takes one of four threads of Node's pool, and 19 MiB. */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
-/** The hash that is compared when there is no user or no password. */
+/** Compared when there is no user or password. */
 const NOBODY = phc(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 let running = 0
 const waiting: (() => void)[] = []
 
-/** The password as a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`. Throws the `busy` problem under load. */
+/** Returns a PHC string, `$argon2id$v=19$m=…,t=…,p=…$salt$hash`. Throws the `busy` problem under load. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES)
   return phc(
@@ -30,7 +30,7 @@ export async function hashPassword(password: string): Promise<string> {
   )
 }
 
-/** True when the password belongs to the stored PHC string. Without a stored one it is false, after the same time. */
+/** Compares with the stored PHC string. Without one the result is false, after the same time. */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
   const derived = await deriveBounded(password, parameters)
@@ -52,7 +52,7 @@ async function deriveBounded(password: string, { salt, ...cost }: Parameters): P
     running++
   }
   try {
-    // NIST SP 800-63B section 5.1.1.2: another keyboard must give the same bytes.
+    // NIST SP 800-63B section 5.1.1.2: other keyboards must give the same bytes.
     const message = Buffer.from(password.normalize('NFKC'))
     return await derive('argon2id', { ...cost, message, nonce: salt, tagLength: HASH_BYTES })
   } finally {

@@ -3,7 +3,6 @@ import { problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 import { Jwk } from './keys.ts'
 
-/** GET /.well-known/jwks.json: the public keys with which access tokens are verified. */
 export function registerJwks(app: App, { keys }: Services): void {
   const schema = {
     operationId: 'getSigningKeys',

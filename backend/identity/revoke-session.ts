@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-/** The response header that tells the gateway to refuse the access tokens of sessions. */
+/** Tells the gateway to refuse these sessions' access tokens. */
 export const REVOKE_SESSION = 'x-revoke-session'
 
-/** Most ids in one field: about 9 kB at 43 characters each. Many HTTP programs refuse a head beyond 16 KiB. */
+/** The most ids in a field: about 9 kB. Many HTTP programs refuse a head beyond 16 KiB. */
 const MAX_NAMED = 200
 
 /**
- * Writes {@link REVOKE_SESSION} as one comma-separated field: many fields could make the gateway refuse the head. Sessions that
- * do not fit go into the next responses; so do those of a response that the gateway no longer waits for.
+ * Writes {@link REVOKE_SESSION} as one comma-separated field: the gateway could refuse many fields. Sessions that do not fit, or
+ * whose response the gateway no longer awaits, go into the next responses.
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []
-  // Excludes probes and the gateway's own fetch of the keys: nobody reads their field.
+  // Excludes probes and the gateway's fetch of the keys: nobody reads their field.
   const forwarded = new WeakSet<FastifyRequest>()
   app.addHook('onRequest', async (request) => {
     if (request.headers['x-forwarded-for'] !== undefined) forwarded.add(request)

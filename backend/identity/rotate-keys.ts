@@ -9,8 +9,8 @@ const WAIT_MS = 60_000
 const ASK_EVERY_MS = 200
 
 /**
- * `npm run keys:rotate`: starts a rotation of the signing keys in the database that the backend's environment names.
- * Exit status 0, also when a rotation is already under way; 1 with a line on standard error otherwise.
+ * `npm run keys:rotate` rotates the signing keys of the backend's database. Exit status 0, also when a rotation is under way;
+ * else 1 with a line on standard error.
  */
 process.umask(0o077)
 const environment = readEnvironment(process.env)

@@ -3,15 +3,15 @@ import type { Database, Queryable } from '../database/database.ts'
 
 const SECRET_BYTES = 32
 
-/** Secrets that all processes of one database share. Whoever can read the database has the signing keys anyway. */
+/** Secrets that all processes of one database share. */
 export interface ServerSecrets {
-  /** Nonces of DPoP (RFC 9449 section 8) are derived from it; 32 bytes. */
+  /** Derives nonces of DPoP (RFC 9449 section 8); 32 bytes. */
   readonly dpopNonce: Buffer
-  /** Signs the cookie of a known browser; 32 bytes. */
+  /** Signs known browsers' cookies; 32 bytes. */
   readonly knownBrowser: Buffer
 }
 
-/** Loads the secrets, and makes missing ones. Programs that start together get the same ones. */
+/** Loads the secrets and makes missing ones. Programs that start together get the same. */
 export async function loadServerSecrets(database: Database): Promise<ServerSecrets> {
   return {
     dpopNonce: await sharedSecret(database, 'dpop_nonce', randomBytes(SECRET_BYTES)),
@@ -19,7 +19,7 @@ export async function loadServerSecrets(database: Database): Promise<ServerSecre
   }
 }
 
-/** Stores the secret unless there is one of this name. @returns the stored one, the same for all processes */
+/** Stores the secret unless the name has one. Returns the stored one. */
 export async function sharedSecret(database: Queryable, name: string, candidate: Buffer): Promise<Buffer> {
   await database.query('INSERT INTO server_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
     name,

@@ -9,10 +9,9 @@ import type { Credentials } from './user-credentials.ts'
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
 
-/** The stored form of a token. It needs no salt: a token has 256 random bits. */
+/** No salt is needed: a token has 256 random bits. */
 const sha256 = (token: string) => hash('sha256', token, 'hex')
 
-/** A session with the refresh token that continues it. */
 export interface OpenedSession {
   readonly subject: TokenSubject
   readonly refreshToken: string
@@ -24,7 +23,7 @@ type Exchange =
   | { readonly outcome: 'invalid' }
   | { readonly outcome: 'reused'; readonly sessionId: string }
 
-/** Starts a session for a user who has just signed in; `undefined` when the password has changed meanwhile. */
+/** Starts a session; `undefined` when the password has changed since the sign-in. */
 export function openSession(
   database: Database,
   { id: userId, role, passwordHash }: Pick<Credentials, 'id' | 'role' | 'passwordHash'>,
@@ -44,8 +43,8 @@ export function openSession(
 }
 
 /**
- * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`. There is no grace
- * period for a lost response: during it a thief would not be noticed.
+ * Exchanges a refresh token for the next one. Of concurrent exchanges exactly one is `rotated`. A grace period for lost responses
+ * would hide a thief.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const tokenHash = sha256(token)
@@ -91,7 +90,7 @@ async function storeRefreshToken(transaction: Queryable, sessionId: string, now:
   return token
 }
 
-/** Ends a session of this user; its refresh tokens are invalid from then on. */
+/** Ends a session of this user and its refresh tokens. */
 export async function revokeSession(
   database: Queryable,
   session: { readonly id: string; readonly userId: string },
@@ -103,7 +102,7 @@ export async function revokeSession(
   )
 }
 
-/** Ends the sessions and grants of the user, except `exceptId`. @returns the ids of those whose access tokens may still be valid */
+/** Ends the user's sessions and grants except `exceptId`. Returns those whose access tokens may still be valid. */
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,

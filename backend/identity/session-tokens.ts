@@ -3,13 +3,12 @@ import jsonwebtoken, { type JwtPayload } from 'jsonwebtoken'
 import { v7 as uuid } from 'uuid'
 import { ALGORITHM, type SigningKeys } from './keys.ts'
 
-/** How long an access token is accepted. */
 export const ACCESS_TOKEN_SECONDS = 600
 
-/** Covers a clock of the gateway that is behind, and the time between recording and signing a token. */
+/** Covers a slow clock of the gateway, and the time between recording and signing a token. */
 export const CLOCK_TOLERANCE_MS = 60_000
 
-/** `client_id` of tokens that were issued for a password, without an OAuth client. RFC 9068 requires the claim. */
+/** `client_id` (required by RFC 9068) of tokens issued for a password. */
 export const SESSION_CLIENT = 'session'
 
 /** The `typ` of an access token (RFC 9068 section 2.1). */
@@ -18,27 +17,25 @@ const TYPE = 'at+jwt'
 export type Role = 'user' | 'operator'
 
 const USER_SCOPES = 'accounts:read transfers:write identity:verify'
-/** The scopes of a role. */
 export const SCOPES_OF_ROLE: Readonly<Record<Role, string>> = {
   user: USER_SCOPES,
   operator: `${USER_SCOPES} users:admin`,
 }
 
-/** Who a token is issued for. */
 export interface TokenSubject {
   readonly userId: string
   readonly sessionId: string
   readonly role: Role
 }
 
-/** The URL of the issuer (`iss`; with `/api` it is the audience), the keys that a function needs, and the time. */
+/** `publicUrl` is the `iss`; with `/api` it is the audience. */
 interface Issuer<Keys extends 'current' | 'published'> {
   readonly publicUrl: string
   readonly keys: Pick<SigningKeys, Keys>
   readonly clock: () => Date
 }
 
-/** A signed access token in the profile of RFC 9068, accepted for {@link ACCESS_TOKEN_SECONDS}. */
+/** Signs an access token in the profile of RFC 9068. */
 export function issueAccessToken(
   { publicUrl, keys, clock }: Issuer<'current'>,
   subject: TokenSubject,
@@ -62,7 +59,7 @@ export function issueAccessToken(
   })
 }
 
-/** The claims of a valid access token of this server, also of an OAuth client; undefined for any other text. */
+/** Returns the claims of a valid access token of this server, also of an OAuth client; else undefined. */
 export function verifyAccessToken(
   { publicUrl, keys, clock }: Issuer<'published'>,
   token: string,
@@ -77,12 +74,12 @@ export function verifyAccessToken(
       algorithms: [ALGORITHM],
       issuer: publicUrl,
       audience: `${publicUrl}/api`,
-      // Refuses an older token even if its `exp` is later, and requires `iat`.
+      // Requires `iat`, and refuses an older token even if `exp` is later.
       maxAge: ACCESS_TOKEN_SECONDS,
       clockTimestamp: secondsOf(clock()),
       complete: true,
     })
-    // The library does not check these: the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
+    // The library does not check the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
     if (header.typ !== TYPE || header.crit !== undefined) return undefined
     return typeof payload === 'object' && payload.exp !== undefined ? payload : undefined
   } catch {

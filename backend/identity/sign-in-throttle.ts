@@ -1,27 +1,26 @@
 import { hash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 
-/** Failed attempts in a row that need no wait, because people mistype. */
+/** Failures in a row that need no wait. */
 const FREE_ATTEMPTS = 5
 
 const FIRST_DELAY_SECONDS = 1
 const MAX_DELAY_SECONDS = 15 * 60
 
-/** Failed attempts are forgotten this long after the last one. */
+/** Failures are forgotten this long after the last one. */
 export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 
-/** After a sign-in, an account knows the origin for this long. */
+/** A sign-in makes its origin known to the account for this long. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
-/** `go`: an attempt may be made now. `wait`: not before `retryAfterSeconds` have passed. */
+/** `wait`: no attempt before `retryAfterSeconds` have passed. */
 export type Admission =
   | { readonly outcome: 'go' }
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt to sign in, and counts it as failed until {@link noteSuccess} corrects that: simultaneous attempts, on any
- * instance, must not all pass. After {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min. An
- * attempt that has to wait is not counted.
+ * Admits one attempt and counts it as failed until {@link noteSuccess}: simultaneous attempts must not all pass. After
+ * {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. An attempt that has to wait is not counted.
  *
  * @param key names account and origin; only its SHA-256 is stored
  */
@@ -56,7 +55,7 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
 }
 
-/** The attempt succeeded: the next one is free again, and the origin is known for the account. */
+/** Makes the next attempt free and the origin known for the account. */
 export async function noteSuccess(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
     "UPDATE sign_in_attempts SET failures = 0, next_at = 'epoch', succeeded_at = $2 WHERE key = $1",
@@ -64,7 +63,7 @@ export async function noteSuccess(database: Database, key: string, now: Date): P
   )
 }
 
-/** Takes back the attempt that was admitted at `now`. The wait stays when a later attempt was admitted meanwhile. */
+/** Takes back the attempt admitted at `now`. The wait stays when a later one was admitted meanwhile. */
 export async function takeBackAttempt(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
     `UPDATE sign_in_attempts
@@ -75,7 +74,6 @@ export async function takeBackAttempt(database: Database, key: string, now: Date
   )
 }
 
-/** True when an attempt with this key has succeeded recently. */
 export async function isKnown(database: Database, key: string, now: Date): Promise<boolean> {
   const known = await database.query(
     'SELECT 1 AS one FROM sign_in_attempts WHERE key = $1 AND succeeded_at > $2',
@@ -84,14 +82,14 @@ export async function isKnown(database: Database, key: string, now: Date): Promi
   return known.length > 0
 }
 
-/** Most guesses at one account in a burst, counted over all origins that are not known for it. */
+/** The most guesses at one account in a burst, over all unknown origins. */
 const BURST = 100
-/** After the burst, one guess is admitted in this time. */
+/** The time per guess after the burst. */
 const PER_GUESS_SECONDS = 5 * 60
 
 /**
- * Bounds what many strangers together guess at one account, by the generic cell rate algorithm: `next_at` may lie at most
- * {@link BURST} guesses ahead. A single origin is limited more strictly, so it cannot lock others out.
+ * Bounds guesses of many strangers at one account by the generic cell rate algorithm: `next_at` may lie at most {@link BURST}
+ * guesses ahead. A single origin is limited more strictly, so it cannot lock others out.
  */
 export async function admitStranger(database: Database, account: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
@@ -107,7 +105,7 @@ export async function admitStranger(database: Database, account: string, now: Da
   return admitted === undefined ? strangersWait(database, account, now) : { outcome: 'go' }
 }
 
-/** The answer that a stranger would get now. Nothing is counted. */
+/** The answer that a stranger would get now; counts nothing. */
 export async function strangersWait(database: Database, account: string, now: Date): Promise<Admission> {
   const [row] = await database.query<{ next_at: Date }>(
     'SELECT next_at FROM sign_in_attempts WHERE key = $1',
@@ -117,7 +115,6 @@ export async function strangersWait(database: Database, account: string, now: Da
   return waitMs <= 0 ? { outcome: 'go' } : { outcome: 'wait', retryAfterSeconds: Math.ceil(waitMs / 1000) }
 }
 
-/** Takes a guess back, because the password was right. */
 export async function takeBackStranger(database: Database, account: string): Promise<void> {
   await database.query(
     'UPDATE sign_in_attempts SET next_at = next_at - make_interval(secs => $2::float8) WHERE key = $1',

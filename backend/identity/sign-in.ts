@@ -14,9 +14,9 @@ import { type Credentials, emailKey, findCredentials } from './user-credentials.
 
 interface PasswordAttempt {
   readonly password: string
-  /** From where it comes (attempt-origin.ts). */
+  /** See attempt-origin.ts. */
   readonly origin: string
-  /** The id of a browser in which this e-mail address signed in before: it has its own throttle (known-browser.ts). */
+  /** A browser where this e-mail address signed in before; it has its own throttle (known-browser.ts). */
   readonly knownBrowser?: string | undefined
 }
 
@@ -27,8 +27,8 @@ type SignIn =
   | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
 
 /**
- * Checks an e-mail address and a password. POST /api/login and the sign-in page count guesses together. Neither the result nor
- * the time reveals whether the user exists. Throws the `busy` problem under load.
+ * Checks an e-mail address and a password. Neither the result nor the time reveals whether the user exists. Throws the `busy`
+ * problem under load.
  */
 export async function signIn(
   database: Database,
@@ -40,7 +40,7 @@ export async function signIn(
   return checkPassword(database, { ...attempt, account, user }, now)
 }
 
-/** Checks the present password of a user who is signed in. Guesses are counted with those at sign-in. */
+/** Checks a signed-in user's password. Guesses are counted with those at sign-in. */
 export async function provePassword(
   database: Database,
   { userId, ...attempt }: PasswordAttempt & { readonly userId: string },
@@ -51,7 +51,7 @@ export async function provePassword(
   return checkPassword(database, { ...attempt, account: user.emailKey, user }, now)
 }
 
-/** Counts one guess and checks it. A guess that could not be checked is not counted. */
+/** Counts and checks one guess. A guess that could not be checked is not counted. */
 async function checkPassword(
   database: Database,
   attempt: PasswordAttempt & { readonly account: string; readonly user: Credentials | undefined },
@@ -64,7 +64,6 @@ async function checkPassword(
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
   const passwordHash = user?.passwordHash ?? undefined
   const matches = await verifyPassword(password, passwordHash).catch(async (unchecked: unknown) => {
-    // The attempt was admitted at `now`.
     await takeBackAttempt(database, guess.key, now)
     if (guess.stranger) await takeBackStranger(database, guess.account)
     throw unchecked
@@ -74,16 +73,14 @@ async function checkPassword(
   return { outcome: 'signed_in', user: { ...user, passwordHash } }
 }
 
-/** How a guess at a password is counted. */
 interface Guess {
   readonly account: string
-  /** The account and where the guess comes from. */
   readonly key: string
-  /** Nobody has recently signed in to this account from there. */
+  /** Nobody has recently signed in to the account from there. */
   readonly stranger: boolean
 }
 
-/** A guess before it is made; nothing is counted yet. */
+/** Describes a guess; counts nothing yet. */
 export async function guessAt(
   database: Database,
   attempt: Pick<PasswordAttempt, 'origin' | 'knownBrowser'> & { readonly account: string },
@@ -97,8 +94,8 @@ export async function guessAt(
 }
 
 /**
- * Counts by account and origin, so that guessing delays only those who share the origin. All strangers are also counted
- * together; when they have to wait, nothing is counted.
+ * Counts by account and origin, so that guessing delays only that origin. All strangers are also counted together; when they have
+ * to wait, nothing is counted.
  */
 export async function admitGuess(
   database: Database,

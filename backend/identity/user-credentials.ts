@@ -1,21 +1,19 @@
 import type { Queryable } from '../database/database.ts'
 import type { Role } from './session-tokens.ts'
 
-/** The form in which e-mail addresses are compared: in lower case. */
 export function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }
 
-/** The part of a user that a password is checked against; `passwordHash` is null for a user without one. */
+/** `passwordHash` is null for a user without a password. */
 export type Credentials = {
   readonly id: string
   readonly role: Role
   readonly passwordHash: string | null
-  /** The account under which guesses are counted, as at sign-in. */
+  /** The account under which guesses are counted. */
   readonly emailKey: string
 }
 
-/** The user with this id or this key of an address; `undefined` when there is none or it was deleted. */
 export async function findCredentials(
   database: Queryable,
   by: 'id' | 'email_key',

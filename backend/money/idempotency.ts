@@ -1,29 +1,28 @@
 import type { Database, Transaction, TransactionOptions } from '../database/database.ts'
 import { invalidField, Problem } from '../problems.ts'
 
-/** A response is kept for this long, by the clock of the database, which all backends share. */
+/** The life of a response, by the database's clock, which all backends share. */
 export const KEPT_MS = 24 * 60 * 60 * 1000
 
-/** A final response as it was sent, success or refusal. */
 export interface StoredResponse {
   readonly status: number
   readonly body: string
 }
 
-/** One use of a key. A key counts per caller and path. */
+/** A key counts per caller and path. */
 export interface KeyedRequest {
   readonly caller: string
   readonly path: string
   readonly key: string
-  /** The meaning of the request; the same key with another fingerprint is refused. */
+  /** The request's meaning; the same key with another one is refused. */
   readonly fingerprint: string
 }
 
-/** The forms of the header: a structured-field string (RFC 8941 section 3.3.3), or without quotes, as many clients send it. */
+/** A structured-field string (RFC 8941 section 3.3.3), or without quotes, as many clients send it. */
 export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
 const KEY = new RegExp(KEY_PATTERN)
 
-/** The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header). Throws 400 when it is malformed. */
+/** Reads an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header). Throws 400 when it is malformed. */
 export function idempotencyKey(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined
   const text = typeof header === 'string' ? header.trim() : ''
@@ -32,12 +31,12 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
   return text.startsWith('"') ? text.slice(1, -1).replace(/\\(["\\])/g, '$1') : text
 }
 
-/** The keys that this process works on, with `\0` between their parts. */
+/** The keys in work in this process, with `\0` between the parts. */
 const inFlight = new Set<string>()
 
 /**
- * Does the work of a keyed request once. `work` runs in one transaction with the row that keeps its response: a crash leaves both or
- * neither. Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
+ * Does a keyed request's work once. `work` and its kept response share one transaction: a crash leaves both or neither. Throws
+ * the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
  */
 export async function respondOnce(
   database: Database,
@@ -47,16 +46,15 @@ export async function respondOnce(
   },
 ): Promise<{ readonly response: StoredResponse; readonly replayed: boolean }> {
   const mark = [request.caller, request.path, request.key].join('\0')
-  // The embedded database runs one transaction at a time: without this set a second request would wait instead of failing.
+  // The embedded database runs one transaction at a time: the second request would wait instead of failing.
   if (inFlight.has(mark)) throw new Problem('idempotency_key_in_flight')
   inFlight.add(mark)
   const { caller, path, key, fingerprint } = request
   try {
     return await database.transaction(async (transaction) => {
-      // The lock ends with the transaction.
       const [lock] = await transaction.query<{ taken: boolean }>(
         'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
-        // A text in PostgreSQL cannot contain NUL. A collision of hashes costs a 409, after which the client tries again.
+        // PostgreSQL text has no NUL. A collision of hashes costs a 409, after which the client tries again.
         [mark.replaceAll('\0', '\n')],
       )
       if (lock?.taken !== true) throw new Problem('idempotency_key_in_flight')
@@ -70,7 +68,7 @@ export async function respondOnce(
         return { response: { status: kept.status, body: kept.body }, replayed: true }
       }
       const response = await options.work(transaction)
-      // Only an expired response can be in the way: one in force was replayed above.
+      // Replaces only an expired response: one in force was replayed above.
       await transaction.query(
         `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, now())

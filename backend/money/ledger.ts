@@ -2,18 +2,16 @@ import { v7 as uuid } from 'uuid'
 import type { Queryable } from '../database/database.ts'
 
 /**
- * The double-entry ledger. A movement is a row of `transfers` with two entries that sum to zero; the balance in `accounts` is the
- * sum of its entries. Opening balances come from the equity account of the currency, and closing balances return to it. Functions
- * that change something run inside the caller's serialisable transaction.
+ * The double-entry ledger. A movement is a row of `transfers` with two entries that sum to zero; `accounts` keeps the sum as
+ * balance. Opening balances come from the currency's equity account, closing balances return to it. Functions that change
+ * something need the caller's serialisable transaction.
  */
 
-/** An account of a user. */
 type Account = { readonly id: string; readonly currency: string; readonly balanceMinor: bigint }
 
-/** The currency of the accounts that new users get. */
+/** The currency of new accounts. */
 const HOME_CURRENCY = 'EUR'
 
-/** The open account of the user; `undefined` when there is none. */
 export async function accountOf(database: Queryable, userId: string): Promise<Account | undefined> {
   const [account] = await database.query<Account>(
     'SELECT id, currency, balance_minor AS "balanceMinor" FROM accounts WHERE owner_id = $1 AND closed_at IS NULL',
@@ -22,7 +20,7 @@ export async function accountOf(database: Queryable, userId: string): Promise<Ac
   return account
 }
 
-/** Opens an empty account for a new user. @returns its id */
+/** Opens an empty account. Returns its id. */
 export async function openAccount(transaction: Queryable, ownerId: string, now: Date): Promise<string> {
   const id = uuid()
   await transaction.query(
@@ -32,7 +30,6 @@ export async function openAccount(transaction: Queryable, ownerId: string, now: 
   return id
 }
 
-/** Puts the opening balance on an account, from equity. */
 export async function fundAccount(
   transaction: Queryable,
   account: { readonly id: string; readonly amountMinor: bigint },
@@ -48,7 +45,7 @@ export async function fundAccount(
   })
 }
 
-/** Closes the account of a deleted user: its balance returns to equity, and nothing can be sent to it. */
+/** Closes a deleted user's account and returns its balance to equity. */
 export async function closeAccount(transaction: Queryable, ownerId: string, now: Date): Promise<void> {
   const account = await accountOf(transaction, ownerId)
   if (account === undefined) return
@@ -61,7 +58,6 @@ export async function closeAccount(transaction: Queryable, ownerId: string, now:
   await transaction.query('UPDATE accounts SET closed_at = $2 WHERE id = $1', [id, now])
 }
 
-/** The transfer that a user orders. */
 export interface TransferOrder {
   readonly userId: string
   readonly toAccountId: string
@@ -70,7 +66,6 @@ export interface TransferOrder {
   readonly reference?: string | undefined
 }
 
-/** A completed transfer. */
 interface Transfer extends Omit<TransferOrder, 'userId'> {
   readonly id: string
   readonly fromAccountId: string
@@ -84,13 +79,13 @@ type TransferRefusal =
   | 'currency_mismatch'
   | 'insufficient_funds'
 
-/** Moves money from the account of the user, or changes nothing and returns why. No account goes below zero. */
+/** Moves money from the user's account, or changes nothing and returns why. No account goes below zero. */
 export async function transfer(
   transaction: Queryable,
   { userId, ...order }: TransferOrder,
   now: Date,
 ): Promise<Transfer | TransferRefusal> {
-  // Locks both rows at once in a fixed order, so that opposite transfers wait for each other instead of colliding.
+  // Locks both rows in a fixed order, so that opposite transfers wait instead of colliding.
   const accounts = await transaction.query<Account & { ownerId: string }>(
     `SELECT id, owner_id AS "ownerId", currency, balance_minor AS "balanceMinor" FROM accounts
       WHERE (owner_id = $1 OR id = $2) AND kind = 'customer' AND closed_at IS NULL ORDER BY id FOR UPDATE`,

@@ -1,8 +1,8 @@
 import currencies from './iso-4217.json' with { type: 'json' }
 
-/* Inside, money is a bigint of minor units (cents for EUR); outside, it is a decimal string. */
+/* Inside, money is a bigint of minor units (cents); outside, a decimal string. */
 
-/** A currency or fund of ISO 4217. `minorUnits` is null where the standard has none ("N.A.": metals, test codes …). */
+/** `minorUnits` is null where ISO 4217 has none, as for metals. */
 interface Currency {
   readonly code: string
   readonly name: string
@@ -14,12 +14,11 @@ export const CURRENCIES: readonly Currency[] = currencies
 
 const decimals = new Map(CURRENCIES.map(({ code, minorUnits }) => [code, minorUnits ?? 0]))
 
-/** The number of decimals in the currency with this alphabetic code (in capitals). */
 export function decimalsOf(code: string): number {
   return decimals.get(code) ?? 0
 }
 
-/** The pattern of an amount above zero. Up to twelve digits before the point: no sum comes near 64 bits. */
+/** The pattern of an amount above zero. With twelve digits before the point, no sum comes near 64 bits. */
 export function amountPattern(decimals: number): string {
   const whole = '[1-9][0-9]{0,11}'
   if (decimals === 0) return `^${whole}$`
@@ -30,14 +29,14 @@ export function amountPattern(decimals: number): string {
   return `^(${whole}(\\.[0-9]{1,${decimals}})?|0\\.(${fractions.join('|')}))$`
 }
 
-/** The minor units of a string that matches {@link amountPattern}; `undefined` when it has more than `minorUnits` decimals. */
+/** The minor units of a text that matches {@link amountPattern}; `undefined` when it has more decimals. */
 export function toMinor(amount: string, minorUnits: number): bigint | undefined {
   const [whole = '', fraction = ''] = amount.split('.')
   if (fraction.length > minorUnits) return undefined
   return BigInt(whole + fraction.padEnd(minorUnits, '0'))
 }
 
-/** The decimal string of an amount of minor units, with all the decimals of the currency: `-50n` EUR is `-0.50`. */
+/** The decimal text with all decimals of the currency: `-50n` EUR is `-0.50`. */
 export function fromMinor(amountMinor: bigint, minorUnits: number): string {
   const sign = amountMinor < 0n ? '-' : ''
   const digits = (amountMinor < 0n ? -amountMinor : amountMinor).toString().padStart(minorUnits + 1, '0')

@@ -11,10 +11,10 @@ const COLOURS = {
   fatal: 'red',
 } as const
 const PLAIN_WORD = /^[^\s"=]+$/
-/** Characters that could steer a terminal or hide a part of the text. */
+/** Could steer a terminal or hide text. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
-/** The log of the backend on standard error: lines for people in a terminal, as the gateway has them, else JSON. */
+/** Logs to standard error: lines for people in a terminal, else JSON. */
 export function backendLog(): Logger {
   const stderr = pino.destination({ dest: 2, sync: true })
   const options = { base: { service: 'backend' } }
@@ -23,7 +23,7 @@ export function backendLog(): Logger {
     : pino(options, stderr)
 }
 
-/** Makes `12:08:59 info  listening at http://127.0.0.1:3000  service=backend` from a line of JSON. */
+/** Makes `12:08:59 info  listening at http://127.0.0.1:3000  service=backend` from JSON. */
 function lineForPeople(json: string): string {
   const { level, time, msg, ...fields } = JSON.parse(json) as Record<string, unknown>
   const name = pino.levels.labels[Number(level)] as keyof typeof COLOURS

@@ -3,7 +3,7 @@ import { setTimeout as after } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import type { App } from '../services.ts'
 
-/** The two deadlines of a stop. Together they are shorter than the 10 s after which Docker kills the process. */
+/** Two deadlines, together below the 10 s after which Docker kills the process. */
 const DRAIN_MS = 7_000
 const CLOSE_MS = 2_000
 const LOOK_EVERY_MS = 100
@@ -12,7 +12,7 @@ interface Closable {
   close(): Promise<unknown>
 }
 
-/** Finishes the requests in flight, then closes the database. @returns the exit status: 1 when something was cut off */
+/** Finishes requests in flight, then closes the database. Returns the exit status: 1 when something was cut off. */
 export async function shutDown(
   running: { readonly app: Closable; readonly database: Closable },
   logger: Pick<FastifyBaseLogger, 'error' | 'info'>,
@@ -31,8 +31,8 @@ function closesWithin(ms: number, part: Closable): Promise<boolean> {
 }
 
 /**
- * Lets `close()` of the app end moments after its last response. Node itself closes only the connections that are idle when
- * `close()` begins. Call this before other hooks are added, so that it sees every request.
+ * Lets `close()` of the app end soon after its last response: Node closes only connections that are idle when it begins. Must be
+ * called before other hooks are added, to see every request.
  */
 export function closeConnections(app: App): void {
   const open = new Set<ServerResponse>()
@@ -43,7 +43,7 @@ export function closeConnections(app: App): void {
   })
   let timer: NodeJS.Timeout | undefined
   app.addHook('preClose', async () => {
-    // The gateway must not send its next request on these connections.
+    // The gateway must not reuse these connections.
     for (const response of open) if (!response.headersSent) response.setHeader('connection', 'close')
     timer = setInterval(() => {
       if (open.size === 0) app.server.closeAllConnections()

@@ -9,16 +9,16 @@ export function mayPass(fault: unknown): fault is Error {
   return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
 
-/** Repeats `work` until the database is there. The pauses double from 250 ms to 5 s. Any other fault is thrown at once. */
+/** Repeats `work` until the database is there, with pauses from 250 ms to 5 s. Throws other faults at once. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
   {
     onWait,
     signal,
   }: {
-    /** Called after each failed attempt, with the time until the next one. */
+    /** Called after a failed attempt, with the time to the next. */
     readonly onWait: (fault: Error, retryMs: number) => void
-    /** Ends the waiting; then the last error is thrown. */
+    /** Ends the waiting; the last error is thrown. */
     readonly signal: AbortSignal
   },
 ): Promise<T> {

@@ -19,7 +19,6 @@ const BalanceResponse = Type.Object(
   { description: 'The balance of the account of the caller.' },
 )
 
-/** GET /api/balance: the account of the calling user. */
 export function registerBalance(app: App, { database, clock }: Services): void {
   const schema = {
     operationId: 'getBalance',
@@ -30,7 +29,7 @@ export function registerBalance(app: App, { database, clock }: Services): void {
   }
   app.get('/api/balance', { schema }, async (request) => {
     const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
-    // Every user has an account until it is deleted.
+    // Only a deleted user has no account.
     if (account === undefined) throw new Problem('unauthenticated')
     const { id: accountId, currency, balanceMinor } = account
     const balance = fromMinor(balanceMinor, decimalsOf(currency))

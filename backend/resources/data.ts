@@ -13,7 +13,6 @@ const Currency = Type.Object({
   }),
 })
 
-/** GET /api/data: reference data, the same for every caller. */
 export function registerData(app: App): void {
   const schema = {
     operationId: 'getReferenceData',

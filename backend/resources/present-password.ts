@@ -6,7 +6,6 @@ import { provePassword } from '../identity/sign-in.ts'
 import { Problem } from '../problems.ts'
 import type { Services } from '../services.ts'
 
-/** The field in which users prove again who they are. */
 export const CurrentPassword = Type.String({
   minLength: 1,
   maxLength: 1024,
@@ -16,9 +15,8 @@ export const CurrentPassword = Type.String({
 })
 
 /**
- * Guards a change of the user `id`: a stolen token must not suffice for it. @returns the hash of the present password when the
- * caller changes itself; `undefined` when it changes another user. Throws 403 for a missing or wrong password, 429 after too
- * many wrong ones.
+ * Guards a change of the user `id`, for which a stolen token must not suffice. Returns the hash of the present password;
+ * `undefined` when the caller changes another user. Throws 403 for a missing or wrong password, 429 after too many wrong ones.
  */
 export async function requirePresentPassword(
   { database, clock }: Services,
@@ -27,7 +25,7 @@ export async function requirePresentPassword(
   password: string | undefined,
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
-  // Not 400: the request is well-formed, and another caller needs no password.
+  // Not 400: another caller needs no password.
   if (password === undefined) {
     const errors = [{ field: 'currentPassword', reason: 'is required for this change' }]
     throw new Problem('password_required', { errors })
@@ -38,7 +36,6 @@ export async function requirePresentPassword(
   return proof.user.passwordHash
 }
 
-/** The 429 after too many wrong passwords. */
 export function tooManyAttempts(retryAfterSeconds: number): Problem {
   return new Problem('too_many_attempts', { headers: { 'retry-after': String(retryAfterSeconds) } })
 }

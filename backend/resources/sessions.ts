@@ -45,7 +45,6 @@ const RefreshBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** POST /api/login, POST /api/session/refresh and POST /api/logout. */
 export function registerSessions(app: App, services: Services): void {
   registerLogin(app, services)
   registerRefresh(app, services)
@@ -120,7 +119,7 @@ function registerLogout(app: App, { database, clock }: Services): void {
     const id = callerOf(request).session
     if (id === undefined) throw new Problem('no_session')
     if (isId(id)) await revokeSession(database, { id, userId }, clock())
-    // In a transaction, which starts again when it meets a refresh that locks rows of the grant in another order.
+    // A transaction starts again when it meets a refresh that locks the grant's rows in another order.
     else if (!(await database.transaction((transaction) => revokeGrant(transaction, { id, userId }))))
       throw new Problem('no_session')
     return reply.code(204).header(REVOKE_SESSION, id).send(null)

@@ -9,13 +9,13 @@ import type { App, Services } from '../services.ts'
 
 const PATH = '/api/transfer'
 
-/** The currencies that have amounts. Some codes of ISO 4217 have none, such as those of metals and tests. */
+/** Leaves out codes of ISO 4217 without amounts, such as metals. */
 const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
   minorUnits === null ? [] : [{ code, minorUnits }],
 )
 const DECIMALS = [...new Set(WITH_AMOUNTS.map(({ minorUnits }) => minorUnits))].sort()
 
-/** The form of an amount depends on its currency: 1.5 is not an amount of JPY. */
+/** An amount's form depends on the currency: 1.5 is no amount of JPY. */
 const amountsByCurrency = DECIMALS.map((decimals) => ({
   if: {
     required: ['currency'],
@@ -39,7 +39,7 @@ const amountsByCurrency = DECIMALS.map((decimals) => ({
 const TransferBody = Type.Object(
   {
     toAccountId: Type.String({
-      // Not the format "uuid", which also lets urn:uuid:… through.
+      // The format "uuid" would also accept urn:uuid:….
       pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$',
       description: 'an account id (UUID)',
       examples: ['0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e'],
@@ -80,7 +80,6 @@ const TransferResponse = Type.Object(
   { description: 'The transfer is booked on both accounts.' },
 )
 
-/** POST /api/transfer: from the account of the calling user to any open account. */
 export function registerTransfer(app: App, { database, clock }: Services): void {
   const schema = {
     operationId: 'createTransfer',
@@ -122,7 +121,7 @@ export function registerTransfer(app: App, { database, clock }: Services): void 
       reply
         .code(response.status as 201)
         .type(response.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
-        // Already text, so that a replay equals the first response byte for byte.
+        // Already text, so that a replay equals the first response in every byte.
         .serializer((body: string) => body)
         .send(response.body as never)
     )
@@ -137,7 +136,7 @@ function readOrder({ toAccountId, amount, currency, reference }: Static<typeof T
   return { toAccountId: toAccountId.toLowerCase(), amountMinor, currency, reference }
 }
 
-/** A text that is equal for orders with the same meaning, however they are written (`12.5` is `12.50`). */
+/** Equal for orders with the same meaning, such as `12.5` and `12.50`. */
 function fingerprint({ toAccountId, amountMinor, currency, reference }: Order): string {
   return JSON.stringify([toAccountId, amountMinor.toString(), currency, reference ?? null])
 }
@@ -149,7 +148,7 @@ async function carryOut(
   requestId: string,
 ): Promise<StoredResponse> {
   const made = await transfer(transaction, order, now)
-  // A user without an account was deleted, but its token is still valid.
+  // A deleted user's token may still be valid.
   if (made === 'no_account') throw new Problem('unauthenticated')
   if (typeof made === 'string') return { status: 422, body: problemBody(new Problem(made), requestId) }
   const body: Static<typeof TransferResponse> = {

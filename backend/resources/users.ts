@@ -36,7 +36,6 @@ const UserResponse = Type.Object(
   { description: 'A user.' },
 )
 
-/** `name` has two field names, of which a request uses one. */
 const OneName = {
   oneOf: [{ required: ['name'] }, { required: ['nombre'] }],
   choiceOf: 'name',
@@ -84,7 +83,6 @@ const WHO_MAY =
 
 const PRESENT_PASSWORD = 'Users who do this to their own record must send currentPassword.'
 
-/** GET and POST /api/users; GET, PUT, PATCH and DELETE /api/users/{id}. */
 export function registerUsers(app: App, services: Services): void {
   registerList(app, services)
   registerCreate(app, services)
@@ -198,7 +196,6 @@ function registerChange(
     const { subject, session, scopes } = callerOf(request)
     const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
     if (changesEmail && signInEmail === undefined) {
-      // A user may not change its address too often.
       const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
       if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
     }
@@ -217,7 +214,7 @@ function registerChange(
   app.route({ method, url: `${PATH}/:id`, schema, handler })
 }
 
-/** Why a user who existed a moment ago was not changed. */
+/** The problem when a user who existed a moment ago was not changed. */
 function goneBecause(provenHash: string | undefined): Problem {
   return new Problem(provenHash === undefined ? 'not_found' : 'wrong_password')
 }
@@ -249,7 +246,7 @@ function registerDelete(app: App, services: Services): void {
   })
 }
 
-/** The id in the path, once the caller may reach it. */
+/** Returns the id in the path; throws when the caller may not reach it. */
 function reachableId(request: FastifyRequest): string {
   const { id } = request.params as Static<typeof UserPath>
   requireRecord(request, id)

@@ -10,10 +10,10 @@ import { findUser } from '../user-store.ts'
 
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
-/** Records of checks are kept for five years after the business with the customer (Directive (EU) 2015/849, article 40). */
+/** Records are kept for five years after the business with the customer (Directive (EU) 2015/849, article 40). */
 export const VERIFICATIONS_KEPT_MS = 5 * 366 * 24 * 60 * 60 * 1000
 
-/** The longest body, three lines, needs about 110 bytes. */
+/** Three lines, the longest body, need about 110 bytes. */
 const BODY_LIMIT_BYTES = 4096
 
 const VerifyBody = Type.Object(
@@ -61,7 +61,6 @@ const VerifyResponse = Type.Object(
   { description: 'The result. Nothing of the document is kept.' },
 )
 
-/** POST /api/verify: checks the machine-readable zone of a travel document against itself, the date and the user. */
 export function registerVerify(app: App, { database, clock }: Services): void {
   const schema = {
     operationId: 'verifyDocument',
@@ -90,7 +89,6 @@ export function registerVerify(app: App, { database, clock }: Services): void {
   })
 }
 
-/** All checks of a document; true means passed. */
 function checkDocument(
   zone: MachineReadableZone,
   name: string,

@@ -4,7 +4,7 @@ import { callerOf } from '../caller.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-/** Retry-After for a client without room: old webhooks are deleted each hour. */
+/** Old webhooks are deleted each hour. */
 const FULL_RETRY_SECONDS = 60 * 60
 
 const BODY_LIMIT_BYTES = 1024 * 1024
@@ -43,10 +43,9 @@ const schema = {
   },
 }
 
-/** POST /api/webhooks/{source}: stores a webhook once. */
 export async function registerWebhooks(app: App, { database, ...services }: Services): Promise<void> {
   await app.register(async (scope: App) => {
-    // Stores exactly the bytes that were signed.
+    // Stores exactly the signed bytes.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser(
       '*',
@@ -55,7 +54,7 @@ export async function registerWebhooks(app: App, { database, ...services }: Serv
     )
     const options = { schema, bodyLimit: BODY_LIMIT_BYTES }
     scope.post('/api/webhooks/:source', options, async ({ params, headers, body }, reply) => {
-      // The machine that signed the request; a bearer token is not enough.
+      // Only the machine that signed the request may store it.
       const { client, method } = callerOf({ headers })
       if (client === undefined || method !== 'hmac') throw new Problem('unauthenticated')
       const key = [client, params.source, headers['webhook-id']]

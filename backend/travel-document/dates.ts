@@ -1,7 +1,7 @@
-/** How far from today an expiry date may lie; no document is valid for longer. */
+/** No document is valid for longer. */
 const EXPIRY_WINDOW_YEARS = 50
 
-/** True when a date of birth `YYMMDD` can be a day up to `today`. `<<` stands for an unknown part, which may be anything. */
+/** True when `YYMMDD` can be a day up to `today`. `<<` stands for an unknown part. */
 export function isBirthDate(text: string, today: Date): boolean {
   if (text === '<<<<<<') return true
   const year = Number(text.slice(0, 2))
@@ -16,7 +16,7 @@ export function isBirthDate(text: string, today: Date): boolean {
   })
 }
 
-/** The last valid day of a document, from `YYMMDD`, in the year nearest to `today`; `undefined` when there is no such day. */
+/** Reads the last valid day from `YYMMDD`, in the year nearest to `today`; `undefined` when there is no such day. */
 export function expiryDay(text: string, today: Date): Date | undefined {
   const thisYear = today.getUTCFullYear()
   let year = Math.floor(thisYear / 100) * 100 + Number(text.slice(0, 2))
@@ -25,12 +25,11 @@ export function expiryDay(text: string, today: Date): Date | undefined {
   return calendarDay(year, Number(text.slice(2, 4)), Number(text.slice(4, 6)))
 }
 
-/** True when the last valid day, in UTC, is today or later. */
 export function isInForce(expiry: Date, today: Date): boolean {
   return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
 }
 
-/** Midnight UTC of a day; `undefined` for a day that does not exist (`Date` would take the next one). */
+/** Midnight UTC; `undefined` for a day that does not exist (`Date` would take the next). */
 function calendarDay(year: number, month: number, day: number): Date | undefined {
   const date = new Date(Date.UTC(year, month - 1, day))
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date : undefined

@@ -1,19 +1,19 @@
-/* The machine-readable zone of a travel document: ICAO Doc 9303 part 4 (TD3, passports), part 5 (TD1) and part 6 (TD2). */
+/* The machine-readable zone (MRZ): ICAO Doc 9303 part 4 (TD3, passports), 5 (TD1) and 6 (TD2). */
 
-/** The content of a machine-readable zone. `…Valid` means that the check digit of the field agrees with it. */
+/** `…Valid` means that the check digit of the field agrees with it. */
 export interface MachineReadableZone {
-  /** Every field has only allowed characters. */
+  /** Fields have only allowed characters. */
   readonly wellFormed: boolean
   readonly documentNumberValid: boolean
   readonly birthDateValid: boolean
   readonly expiryDateValid: boolean
-  /** The optional data of TD3 has a check digit of its own; true for TD1 and TD2, where it has none. */
+  /** Always true for TD1 and TD2, whose optional data has no check digit. */
   readonly optionalDataValid: boolean
   readonly compositeValid: boolean
   /** `YYMMDD` as printed. */
   readonly birthDate: string
   readonly expiryDate: string
-  /** The names of the holder as printed: `ERIKSSON<<ANNA<MARIA<<<<…`. */
+  /** The names as printed: `ERIKSSON<<ANNA<MARIA<<<<…`. */
   readonly names: string
 }
 
@@ -21,9 +21,8 @@ interface Layout {
   readonly lines: number
   readonly characters: number
   readonly documentCode: RegExp
-  /** The fields with their lengths, in their order over all lines. */
+  /** The fields with their lengths, in order over all lines. */
   readonly fields: string
-  /** The fields that the composite check digit is computed over. */
   readonly composite: string
 }
 
@@ -32,7 +31,7 @@ interface Fields {
   readonly issuer: string
   readonly number: string
   readonly numberDigit: string
-  /** Where a number of more than nine characters continues; not in TD3. */
+  /** Continues a number of more than nine characters; not in TD3. */
   readonly longNumber?: string
   readonly birth: string
   readonly birthDigit: string
@@ -48,7 +47,7 @@ interface Fields {
   readonly compositeDigit: string
 }
 
-/** The document code of a card (parts 5 and 6): A, C or I, and then no V, which means a visa. */
+/** The document code of a card (parts 5 and 6): A, C or I, then no V, which means a visa. */
 const CARD = /^[ACI][A-UW-Z<]$/
 
 const TD1: Layout = {
@@ -83,10 +82,9 @@ const TD3: Layout = {
 
 const LAYOUTS = [TD1, TD2, TD3]
 
-/** The kinds of document by their number of lines and of characters in a line. */
 export const DOCUMENT_SIZES = LAYOUTS.map(({ lines, characters }) => ({ lines, characters }))
 
-/** Reads lines of `A-Z 0-9 <`. Returns `undefined` when their number and length fit no travel document. */
+/** Reads lines of `A-Z 0-9 <`. Returns `undefined` when their sizes fit no travel document. */
 export function readMrz(lines: readonly string[]): MachineReadableZone | undefined {
   const layout = LAYOUTS.find(
     (candidate) =>
@@ -131,23 +129,23 @@ function isWellFormed({ documentCode }: Layout, f: Fields): boolean {
     // Unknown parts of a date of birth are fillers (part 3 section 4.8).
     /^(\d{6}|\d{4}<<|\d{2}<<<<|<<<<<<)$/.test(f.birth) &&
     /^\d{6}$/.test(f.expiry) &&
-    // Letters, one filler within a name, two between primary and secondary identifier, fillers to the end.
+    // Letters; one filler within a name, two between the identifiers, fillers to the end.
     /^[A-Z]+(<[A-Z]+)*(<<[A-Z]+(<[A-Z]+)*)?<*$/.test(f.names)
   )
 }
 
-/** Parts 5 and 6: a long number goes on in the optional data, with its check digit and a filler behind it. */
+/** Parts 5 and 6: a long number continues in the optional data, followed by its check digit and a filler. */
 function isDocumentNumberValid({ number: field, numberDigit: digit, longNumber }: Fields): boolean {
   if (digit !== '<' || longNumber === undefined) return agrees(field, digit)
   const [rest = ''] = longNumber.split('<')
   const number = rest.slice(0, -1)
-  // The standard does not say whether the filler is counted, and issuers differ.
+  // The standard does not say whether the filler counts, and issuers differ.
   return (
     number !== '' && (agrees(field + number, rest.slice(-1)) || agrees(`${field}<${number}`, rest.slice(-1)))
   )
 }
 
-/** Part 4: when the field is empty, its check digit may be a zero or a filler. */
+/** Part 4: an empty field may have a zero or a filler as check digit. */
 function isOptionalDataValid(field: string, digit: string): boolean {
   return agrees(field, digit) || (digit === '<' && /^<*$/.test(field))
 }

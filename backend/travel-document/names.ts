@@ -1,6 +1,6 @@
-/* ICAO Doc 9303 part 3 section 6 (transliteration) and part 4 section 4.2.3 (truncation). */
+/* ICAO Doc 9303 part 3 section 6 (transliteration), part 4 section 4.2.3 (truncation). */
 
-/** Letters that section 6, table A, spells in another way than by their base letter, with all spellings that it recommends. */
+/** Spellings that section 6, table A, recommends for letters that differ from their base letter. */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
   Å: ['AA', 'A'],
@@ -23,12 +23,11 @@ const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ü: ['UE', 'UXX', 'U'],
 }
 
-/** The spellings of each letter of one word of a name. */
 type Word = readonly (readonly string[])[]
 
 /**
- * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The family name,
- * first or last, must be complete; of the given names the first is required. Names that are cut off match by their first letters.
+ * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The family name
+ * must be complete, first or last; of the given names the first is required. Names that are cut off match by their first letters.
  */
 export function nameMatches(name: string, names: string): boolean {
   const words = wordsOf(name)
@@ -59,19 +58,18 @@ function matchesInOrder(words: readonly Word[], holder: Holder, isFamilyFirst: b
     word !== undefined && spells(word, printed, holder.isCut)
   if (!holder.family.every((printed, index) => fits(family[index], printed))) return false
   if (holder.given.length === 0) return given.length === 0
-  // The written given names must be among the printed ones, in their order, from the first on.
+  // The given names must be among the printed ones in order, from the first on.
   const [first = '', ...further] = holder.given
   if (!fits(given[0], first)) return false
   let next = 1
   for (const printed of further) if (fits(given[next], printed)) next++
-  // Names that were cut off cannot be compared.
   return next >= given.length || (holder.isCut && next === holder.given.length)
 }
 
-/** The words of a written name, each letter with its spellings; `undefined` when one is not a Latin letter. */
+/** The words of a name, as spellings of each letter; `undefined` when one is not Latin. */
 function wordsOf(name: string): Word[] | undefined {
   const words: Word[] = []
-  // Section 4.6: apostrophes are left out, hyphens and the like become a filler.
+  // Section 4.6: apostrophes are left out, hyphens become a filler.
   for (const text of name
     .normalize('NFC')
     .replace(/['’ʼ`´.]/g, '')
@@ -93,16 +91,16 @@ function spellings(letter: string): readonly string[] {
   return /^[A-Z]+$/.test(base) ? [base] : []
 }
 
-/** True when a spelling of the word equals the printed name, or begins with it when the printed name may be cut. */
+/** True when a spelling equals the printed name, or begins with it when that may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
-  // The positions in the printed name that the letters so far can reach.
+  // Positions in the printed name that the letters so far can reach.
   let reached = new Set([0])
   for (const letters of word) {
     const next = new Set<number>()
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // This is also true at the end of the printed name.
+        // Also true at the end of the printed name.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

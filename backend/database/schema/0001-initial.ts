@@ -1,4 +1,4 @@
-/** Users, sessions, the ledger. Constraints and triggers forbid overdrafts, unbalanced transfers and changes of the ledger. */
+/** Constraints and triggers forbid overdrafts, unbalanced transfers and changes of the ledger. */
 export const initialSchema = `
 CREATE TABLE users (
   id uuid PRIMARY KEY,

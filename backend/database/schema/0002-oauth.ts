@@ -1,4 +1,3 @@
-/** Artifacts of the authorization server, the throttle of sign-ins, secrets that instances share, and webhooks. */
 export const oauthSchema = `
 -- Codes, tokens, grants, sign-ins under way: one row each, found by the SHA-256 of the id. The id is never stored.
 CREATE TABLE oauth_artifacts (

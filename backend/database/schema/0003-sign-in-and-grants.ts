@@ -1,4 +1,3 @@
-/** When an origin last signed in, for the throttle, and until when a grant's tokens are in force. */
 export const signInAndGrantsSchema = `
 -- When an attempt with this key last succeeded.
 ALTER TABLE sign_in_attempts ADD COLUMN succeeded_at timestamptz;

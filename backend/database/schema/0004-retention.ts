@@ -1,4 +1,3 @@
-/** Indexes by which housekeeping finds webhooks and verifications, and how many bytes each sender has stored. */
 export const retentionSchema = `
 CREATE INDEX webhooks_by_age ON webhooks (received_at);
 CREATE INDEX users_by_deletion ON users (deleted_at) WHERE deleted_at IS NOT NULL;

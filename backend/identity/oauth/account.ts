@@ -9,10 +9,9 @@ interface UserDetails {
   readonly email: string
 }
 
-/** A user as the authorization server knows it; tokens hold only the id. */
 export type UserAccount = Account & UserDetails
 
-/** The user with this id; `undefined` once it is deleted, which ends all its grants. */
+/** `undefined` once the user is deleted, which ends all its grants. */
 export async function findAccount(database: Queryable, id: string): Promise<UserAccount | undefined> {
   const [user] = await database.query<UserDetails & Row>(
     'SELECT role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',
@@ -24,14 +23,14 @@ export async function findAccount(database: Queryable, id: string): Promise<User
 const PREFIX = 'pwd:'
 
 /**
- * The `amr` (RFC 8176) that oidc-provider keeps for a sign-in. The second entry is a digest that names the password: after a
- * change of the password, older sign-ins do not count. No token contains the `amr`.
+ * The `amr` (RFC 8176) that oidc-provider keeps for a sign-in. Its second entry names the password: after a change older sign-ins
+ * do not count. No token contains it.
  */
 export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]
 }
 
-/** True when the user signed in with another password than that of `passwordHash`, or has no password. */
+/** True when the user signed in with another password, or has none now. */
 export function isOfOldPassword(methods: readonly string[], passwordHash: string | null): boolean {
   return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
 }

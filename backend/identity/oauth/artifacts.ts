@@ -6,7 +6,7 @@ import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
 import { changeAtEnd, UsedTwice } from './provider-database.ts'
 
-/** Kinds of artifacts with text that anybody can send: `state`, `nonce` and other parameters. */
+/** Kinds of artifacts with parameters that anybody can send, such as `state`. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'PushedAuthorizationRequest',
   'Interaction',
@@ -25,8 +25,8 @@ type ArtifactRow = {
 }
 
 /**
- * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …). Their ids are secrets (a code, a token, a
- * cookie), so only the SHA-256 is stored. Expired rows are still returned: the provider checks the time itself.
+ * Stores one kind of oidc-provider's objects. Their ids are secrets, so only the SHA-256 is stored. Expired rows are still
+ * returned: the provider checks the time itself.
  */
 export function artifactStore(model: string, database: Database): Adapter {
   const findBy = async (column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> => {
@@ -65,7 +65,7 @@ export function artifactStore(model: string, database: Database): Adapter {
       await changeAtEnd(database, condition, (transaction) => upsertRow(transaction, row))
     },
     find: async (id) => {
-      // Clients come from the configuration only, and a request may name any text.
+      // Clients come from the configuration, never from a request.
       if (model === 'Client') return undefined
       const payload = await findBy('id_hash', hashed(id))
       return payload && { ...payload, jti: id }
@@ -86,7 +86,9 @@ export function artifactStore(model: string, database: Database): Adapter {
   }
 }
 
-/** Marks the row as used. One of several simultaneous uses succeeds; the others throw {@link UsedTwice} (RFC 9700 section 4.14.2). */
+/**
+ * Marks the row as used. The first of simultaneous uses succeeds, the others throw {@link UsedTwice} (RFC 9700 section 4.14.2).
+ */
 async function consumeRow(database: Queryable, key: readonly [model: string, idHash: string]): Promise<void> {
   const consumed = await database.query(
     `UPDATE oauth_artifacts SET consumed_at = $3
@@ -101,12 +103,10 @@ async function consumeRow(database: Queryable, key: readonly [model: string, idH
   throw new UsedTwice(reused?.grantId ?? null)
 }
 
-/** Deletes the grant and all its artifacts. An artifact that is stored for it later is invalid. */
 export async function deleteGrant(database: Queryable, grantId: string): Promise<void> {
   await database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
 }
 
-/** Stores or replaces the row, but refuses a known jti of `ReplayDetection`. */
 async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<void> {
   const stored = await database.query(
     `INSERT INTO oauth_artifacts AS artifacts
@@ -121,7 +121,7 @@ async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<
   if (stored.length === 0) throw new errors.InvalidGrant('the same proof or assertion came twice')
 }
 
-/** The user of an artifact, also of a sign-in under way, and how that user signed in. */
+/** The user of an artifact or of a sign-in under way, and how that user signed in. */
 function signInOf(payload: AdapterPayload): Pick<AdapterPayload, 'accountId' | 'amr'> | undefined {
   return payload.accountId === undefined ? (payload.result?.login ?? payload.session) : payload
 }
@@ -130,12 +130,12 @@ function secondsOf(date: Date): number {
   return Math.floor(date.getTime() / 1000)
 }
 
-/** The stored form of an id. It needs no salt: ids have 256 random bits. */
+/** The stored form of an id. No salt is needed: ids have 256 random bits. */
 function hashed(id: string): string {
   return hash('sha256', id, 'hex')
 }
 
-/** Ends one grant of a user, and what was issued for it. @returns false when there was none */
+/** Ends a grant of this user and its artifacts. Returns false when there was none. */
 export async function revokeGrant(
   database: Queryable,
   grant: { readonly id: string; readonly userId: string },
@@ -149,7 +149,7 @@ export async function revokeGrant(
   return deleted.length > 0
 }
 
-/** Records that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended meanwhile. */
+/** Records that an access token is about to be issued. Throws `invalid_grant` when the grant has ended meanwhile. */
 export async function noteAccessToken(
   database: Queryable,
   token: { readonly grantId: string; readonly expiresAtMs: number },
@@ -163,8 +163,8 @@ export async function noteAccessToken(
 }
 
 /**
- * Ends the grants, sign-ins and signed-in browsers of a user, except the grant `exceptId`. @returns the ids of the ended grants with
- * access tokens that are still valid
+ * Ends the grants, sign-ins and signed-in browsers of a user, except the grant `exceptId`. Returns the ended grants whose access
+ * tokens are still valid.
  */
 export async function revokeGrantsOf(
   transaction: Queryable,

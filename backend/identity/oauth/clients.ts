@@ -10,27 +10,26 @@ import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
 
-/** The OAuth clients. Throws when the file cannot be read or is not a list; the authorization server checks the metadata. */
+/** Loads the OAuth clients. Throws when the file cannot be read or is no list; the authorization server checks the metadata. */
 export async function loadClients({
   file,
   demo,
   dataDirectory,
   database,
 }: {
-  /** JSON: a list of client metadata (RFC 7591 section 2). */
+  /** A JSON list of client metadata (RFC 7591 section 2). */
   readonly file: string | undefined
-  /** Adds the two demo clients. */
   readonly demo: boolean
-  /** Where the key of the demo client `bank-portal` is kept for whoever tries it. */
+  /** Where the key of the demo client `bank-portal` is written for users. */
   readonly dataDirectory: string
-  /** All backends on this database get the same key of `bank-portal`. */
+  /** The key of `bank-portal` is the same for all backends on this database. */
   readonly database: Queryable
 }): Promise<ClientMetadata[]> {
   const registered = file === undefined ? [] : await readClients(file)
   if (!demo) return registered
   const taken = new Set(registered.map((client) => client.client_id))
   const portalKey = await demoKey(database, join(dataDirectory, PORTAL_KEY_FILE))
-  // A client of the same name in the file replaces ours.
+  // A client in the file replaces ours of the same name.
   return [...registered, ...demoClients(portalKey).filter((client) => !taken.has(client.client_id))]
 }
 
@@ -45,7 +44,7 @@ async function readClients(file: string): Promise<ClientMetadata[]> {
   if (!isList)
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id`)
   const registered = clients as ClientMetadata[]
-  // The gateway would take tokens of this client for those of a session, which may do more.
+  // The gateway would take this client's tokens for those of a session, which may do more.
   if (registered.some(({ client_id }) => client_id === SESSION_CLIENT))
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file}: no client may be called "${SESSION_CLIENT}"`)
   return registered
@@ -58,7 +57,7 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
       client_name: 'Example Mobile App',
       application_type: 'native',
       token_endpoint_auth_method: 'none',
-      // RFC 8252 sections 7.1 and 7.3: a scheme of the app's own, or the loopback interface with any port.
+      // RFC 8252 sections 7.1 and 7.3: the app's own scheme, or loopback with any port.
       redirect_uris: ['http://127.0.0.1/callback', 'com.example.app:/callback'],
       grant_types: ['authorization_code', 'refresh_token'],
       scope: `${DEFAULT_CLIENT_SCOPE} ${PROFILE_WRITE}`,
@@ -77,7 +76,7 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
   ]
 }
 
-/** The public half of the demo key. The first backend stores its key in the database; every backend writes that key into `file`. */
+/** The public half of the demo key, which the first backend stores in the database and every backend writes into `file`. */
 async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
@@ -85,7 +84,7 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   const key = String(await sharedSecret(database, 'portal_key', candidate))
   if (own !== key) {
     await mkdir(dirname(file), { recursive: true })
-    // A process that is killed leaves no empty file.
+    // A killed process leaves no empty file.
     await writeFile(`${file}.tmp`, `${key}\n`, { mode: 0o600, flush: true })
     await rename(`${file}.tmp`, file)
   }
@@ -93,7 +92,6 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
 }
 
-/** The key as JSON; undefined when there is no file. */
 async function readKey(file: string): Promise<string | undefined> {
   try {
     return JSON.stringify(JSON.parse(await readFile(file, 'utf8')))

@@ -19,7 +19,6 @@ const MAX_PASSWORD_CHARACTERS = 1024
 
 const WRONG = 'The e-mail address or the password is wrong.'
 
-/** The context of a request to one of the pages. */
 interface Turn {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
@@ -34,11 +33,10 @@ interface Turn {
 type Step = (turn: Turn) => Promise<FastifyReply>
 
 /**
- * The pages on which a person signs in and consents. GET /oauth/interaction shows the page that is due. Its forms are posted
- * to paths below it, but the form with the password to /api/login (sign-in-form.ts).
+ * Serves the pages on which a person signs in and consents. The password form is posted to /api/login (sign-in-form.ts).
  *
- * A form is accepted from our own page only: its id must equal the one in the browser's cookie (HttpOnly, SameSite=Lax),
- * and the browser must not say that another site sent it.
+ * A form is accepted from our own page only: its id must equal the one in the browser's cookie, and the browser must not say that
+ * another site sent it.
  */
 export async function registerInteraction(
   app: App,
@@ -68,7 +66,7 @@ export async function registerInteraction(
   })
 }
 
-/** Finds the interaction of the request and lets `step` respond. Without an interaction it responds with an error page. */
+/** Finds the interaction of the request and lets `step` respond; responds with an error page when there is none. */
 async function inTurn(
   services: Services,
   provider: Provider,
@@ -92,7 +90,7 @@ async function inTurn(
   return step({ request, reply, services, provider, details, client, asked, form })
 }
 
-/** True when the browser says that another site sent the form (Fetch Metadata, RFC 6454 section 7). Other programs say nothing. */
+/** True when the browser says that another site sent the form (Fetch Metadata, RFC 6454 section 7). */
 function isCrossSite({ headers }: FastifyRequest, issuer: string): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin') return true
@@ -124,14 +122,13 @@ async function showDue(turn: Turn): Promise<FastifyReply> {
   return send(reply, 200, page)
 }
 
-/** The signed-in user when consent is due; undefined before. */
 async function signedIn({ services, details }: Turn): Promise<UserAccount | undefined> {
   const id = details.session?.accountId
   if (details.prompt.name !== 'consent' || id === undefined) return undefined
   return findAccount(services.database, id)
 }
 
-/** The requested scopes: those of OpenID Connect, and those of the API that the client may have and the user may grant. */
+/** The requested OpenID Connect scopes, and the requested API scopes that client and user may have. */
 function askedScopes({ details, client }: Turn, { role }: UserAccount) {
   const requested = scopesOf(details)
   const ofClient = apiScopesOfClient(client.scope)
@@ -180,7 +177,7 @@ function waitText(seconds: number): string {
   return `Try again in ${Math.ceil(seconds / 60)} minutes.`
 }
 
-/** Makes one grant for each consent. Its tokens end together, and no other grant ends with it. */
+/** Makes one grant for each consent, so that its tokens end together and without those of other grants. */
 async function consentStep(turn: Turn): Promise<FastifyReply> {
   const { services, provider, details, client } = turn
   const account = await signedIn(turn)
@@ -191,7 +188,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const granted = [...protocol, ...api]
   grant.addOIDCScope(granted.join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // Scopes that the user cannot grant are rejected, or the provider would ask for them again and again.
+  // Without a rejection the provider would ask for these scopes again and again.
   const asked = scopesOf(details)
   const refused = ALL_SCOPES.filter((one) => asked.includes(one) && !granted.includes(one)).join(' ')
   if (refused !== '') {
@@ -199,7 +196,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
     grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
-  // When the sign-in has ended, nothing refers to the grant, but it would be kept for a year.
+  // The sign-in has ended: nothing refers to the grant, which would be kept for a year.
   if (returnTo === undefined) await grant.destroy()
   return leave(turn, returnTo)
 }
@@ -212,7 +209,7 @@ async function finish(turn: Turn, result: InteractionResults): Promise<FastifyRe
   return leave(turn, await storeResult(turn, result))
 }
 
-/** @returns where the browser goes on; `undefined` when the sign-in has ended since {@link inTurn} found it */
+/** Returns where the browser goes on; `undefined` when the sign-in has ended since {@link inTurn} found it. */
 function storeResult(
   { request, reply, provider }: Turn,
   result: InteractionResults,

@@ -6,27 +6,25 @@ import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
-/** The life of a public client's refresh token, which is replaced at each use. */
+/** The life of a public client's refresh token, replaced at each use. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
-/** A browser stays signed in for this long after its last visit. */
+/** The time that a browser stays signed in after its last visit. */
 const BROWSER_SECONDS = 30 * 60
-/** The time for a sign-in, from its first page to its last. */
 export const INTERACTION_SECONDS = 15 * 60
 
-/** The cookie that names the sign-in under way in a browser. */
 export const INTERACTION_COOKIE = 'oauth_interaction'
 
-/** FAPI 2.0 section 5.3.2.1: how far clocks of clients may be ahead. */
+/** FAPI 2.0 section 5.3.2.1: clocks of clients may be ahead by this. */
 const CLOCK_TOLERANCE_SECONDS = 10
 
-/** How far ahead an assertion of a client may expire: it is remembered until then, so that it is good once. */
+/** The furthest expiry of a client's assertion, which is remembered until then to be good once. */
 const ASSERTION_SECONDS = 60 * 60
 
 const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 
 const CLIENT_AUTHENTICATION = ['none', 'private_key_jwt', 'tls_client_auth'] as const
 
-/** Paths of the authorization server, which the gateway must route. Metadata (RFC 8414) names them to clients. */
+/** Paths that the gateway must route; metadata (RFC 8414) names them to clients. */
 export const OAUTH_PATHS = {
   authorization: '/oauth/authorize',
   pushed_authorization_request: '/oauth/par',
@@ -36,12 +34,12 @@ export const OAUTH_PATHS = {
   jwks: '/.well-known/jwks.json',
 } as const
 
-/** Metadata that oidc-provider does not derive itself (RFC 8414 section 2, RFC 8705 section 5). */
+/** Metadata that oidc-provider does not derive (RFC 8414 section 2, RFC 8705 section 5). */
 export function metadata({ mtlsUrl }: Pick<Services, 'mtlsUrl'>): Record<string, unknown> {
   return {
     revocation_endpoint_auth_methods_supported: CLIENT_AUTHENTICATION,
     revocation_endpoint_auth_signing_alg_values_supported: SIGNATURES,
-    // Undefined is left out of the JSON: then clients use the same endpoints with and without a certificate.
+    // Undefined is left out of the JSON: clients then use the same endpoints with a certificate.
     mtls_endpoint_aliases: mtlsUrl && {
       token_endpoint: mtlsUrl + OAUTH_PATHS.token,
       revocation_endpoint: mtlsUrl + OAUTH_PATHS.revocation,
@@ -50,7 +48,7 @@ export function metadata({ mtlsUrl }: Pick<Services, 'mtlsUrl'>): Record<string,
   }
 }
 
-/** The rules of the authorization server: what it issues, to whom, for how long; as in RFC 9700. */
+/** The authorization server's rules, as in RFC 9700. */
 export function policyConfiguration(): Configuration {
   return {
     scopes: [...ALL_SCOPES],
@@ -71,10 +69,10 @@ export function policyConfiguration(): Configuration {
       dPoPSigningAlgValues: [...SIGNATURES],
       idTokenSigningAlgValues: ['ES256'],
     },
-    // A redirect URI that is left out cannot be compared.
+    // An omitted redirect URI cannot be compared.
     allowOmittingSingleRegisteredRedirectUri: false,
     clockTolerance: CLOCK_TOLERANCE_SECONDS,
-    // Clients are programs and servers, not pages of other origins.
+    // Clients are not pages of other origins.
     clientBasedCORS: () => false,
     cookies: {
       names: { session: 'oauth_session', interaction: INTERACTION_COOKIE, resume: 'oauth_resume' },
@@ -86,7 +84,7 @@ export function policyConfiguration(): Configuration {
       IdToken: ACCESS_TOKEN_SECONDS,
       AuthorizationCode: CODE_SECONDS,
       RefreshToken: refreshSeconds,
-      // The user is asked again after a year, however often the app refreshed.
+      // Asks the user again after a year, however often the app refreshed.
       Grant: 366 * DAY_SECONDS,
       Session: BROWSER_SECONDS,
       Interaction: INTERACTION_SECONDS,
@@ -97,20 +95,20 @@ export function policyConfiguration(): Configuration {
 }
 
 /**
- * True for a public client, whose refresh token is good once (RFC 9700 section 4.14.2). FAPI 2.0 section 5.3.2.1 advises not to
- * rotate the tokens of confidential clients: they are useless without a key or certificate.
+ * True for public clients (RFC 9700 section 4.14.2). FAPI 2.0 section 5.3.2.1 advises against rotation for confidential clients,
+ * whose tokens are useless without a key or certificate.
  */
 function mustRotate(client: Client | undefined): boolean {
   return client?.clientAuthMethod === 'none'
 }
 
-/** The life of a refresh token. One that is never replaced lasts as long as its grant. */
+/** A refresh token that is never replaced lasts as long as its grant. */
 function refreshSeconds({ oidc }: KoaContextWithOIDC, _token: unknown, client: Client): number {
   const grant = oidc.entities.Grant
   return mustRotate(client) || grant === undefined ? REFRESH_SECONDS : Math.max(1, grant.remainingTTL)
 }
 
-/** Checks that `aud` is the issuer, as one text (FAPI 2.0 section 5.3.2.1), and that `exp` is near. @throws InvalidClientAuth */
+/** Checks that `aud` is the issuer, as one text (FAPI 2.0 section 5.3.2.1), and that `exp` is near. */
 async function checkAssertion(
   { oidc }: KoaContextWithOIDC,
   { aud, exp }: Record<string, unknown>,

@@ -8,7 +8,6 @@ const METADATA_PATHS = ['/.well-known/openid-configuration', '/.well-known/oauth
 const GET_PATHS = [
   ...METADATA_PATHS,
   OAUTH_PATHS.authorization,
-  // Where a sign-in returns to.
   `${OAUTH_PATHS.authorization}/:id`,
   OAUTH_PATHS.end_session,
   `${OAUTH_PATHS.end_session}/success`,
@@ -21,14 +20,11 @@ const POST_PATHS = [
   `${OAUTH_PATHS.end_session}/confirm`,
 ]
 
-/**
- * The policy of oidc-provider's pages. The provider adds a hash to script-src. 'none' is not allowed beside a hash, so the
- * hash of the empty script stands there instead.
- */
+/** The provider adds a hash to script-src, beside which 'none' is not allowed: the empty script's hash stands for it. */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
 
-/** Passes requests to the protocol endpoints on to oidc-provider, so that fastify knows their routes and a stop waits for them. */
+/** Hands protocol requests to oidc-provider. Fastify knows their routes, so a stop waits for them. */
 export async function registerOAuthProtocol(
   app: App,
   services: Services,
@@ -39,8 +35,8 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has. But the htu of a DPoP proof names the address that the proof was
-    // sent to (RFC 9449 section 4.2). Clients send proofs with POST only.
+    // The issuer has one name, whatever Host the request has. But the htu of a DPoP proof, which only POSTs have, names the
+    // address it was sent to (RFC 9449 section 4.2).
     const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
     const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)
@@ -52,7 +48,7 @@ export async function registerOAuthProtocol(
     void server.instance().callback()(raw, reply.raw)
   }
   await app.register(async (scope) => {
-    // The provider reads the bodies, and bounds them.
+    // The provider reads and bounds bodies.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
     const schema = { hide: true }

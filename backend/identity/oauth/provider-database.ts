@@ -9,14 +9,16 @@ import {
 } from '../../database/database.ts'
 import { errors, Provider } from './library.ts'
 
-/** After how many seconds a client should try again. */
 const RETRY_AFTER = '1'
 
-/** The database for oidc-provider. While it is away or too busy, requests get `temporarily_unavailable` (RFC 6749 section 4.1.2.1). */
+/**
+ * Wraps the database for oidc-provider: while it is away or busy, requests get `temporarily_unavailable` (RFC 6749 section
+ * 4.1.2.1).
+ */
 export function providerDatabase(database: Database): Database {
   return {
     ...database,
-    // A statement that deletes a grant can meet a transaction that locks the same rows in another order (40P01).
+    // The deletion of a grant can meet a transaction that locks the same rows in another order (40P01).
     query: (sql, values) =>
       retrySerialization(() => database.query<never>(sql, values)).catch(toProviderFault),
     transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
@@ -35,10 +37,9 @@ function toProviderFault(fault: unknown): never {
   throw unavailable
 }
 
-/** Something that a request changes in the database. */
 type Change = (database: Queryable) => Promise<void>
 
-/** When a change is stored. `issued`: if the request got its tokens. `answered`: also if it was refused, but not if it failed. */
+/** `issued`: store if the request got its tokens. `answered`: also if it was refused, but not if it failed. */
 type Condition = 'issued' | 'answered'
 
 class RequestChanges {
@@ -48,21 +49,20 @@ class RequestChanges {
 
 const underWay = new AsyncLocalStorage<RequestChanges>()
 
-/** Makes a change at the end of the request, if {@link storeTogether} handles that request; else at once. */
+/** Makes a change at the end of a request of {@link storeTogether}; else at once. */
 export async function changeAtEnd(database: Queryable, condition: Condition, change: Change): Promise<void> {
   const request = underWay.getStore()
   if (request === undefined) await change(database)
   else request.changes.push({ condition, change })
 }
 
-/** Calls `act` when the changes of the request are stored. */
 export function whenStored(act: () => void): void {
   const request = underWay.getStore()
   if (request === undefined) act()
   else request.afterwards.push(act)
 }
 
-/** A code or refresh token that another request used meanwhile. */
+/** A code or refresh token that another request has used. */
 export class UsedTwice extends errors.InvalidGrant {
   readonly grantId: string | null
 
@@ -73,8 +73,8 @@ export class UsedTwice extends errors.InvalidGrant {
 }
 
 /**
- * Stores the changes of a request to one of these paths in one transaction, before the response is sent. By itself oidc-provider
- * stores them one by one. If such a request failed half-way (503), a client that repeats it would look like a thief.
+ * Stores the changes of a request to these paths in one transaction, before the response. oidc-provider stores them one by one: a
+ * client that repeats a half-failed request (503) would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time
  */
@@ -112,14 +112,14 @@ async function store(
   const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
   if (due.length > 0)
     await database.transaction(async (transaction) => {
-      // READ COMMITTED is enough: each change checks the row that it locks. SERIALIZABLE would make requests for one grant collide.
+      // Enough, because each change checks the row it locks. SERIALIZABLE would make requests for one grant collide.
       await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
       for (const { change } of due) await change(transaction)
     })
   for (const act of afterwards) act()
 }
 
-/** Responds as the library does when it fails by itself. */
+/** Responds as the library does at its own failure. */
 function refuse(ctx: KoaContextWithOIDC, fault: unknown): void {
   const isKnown = fault instanceof errors.OIDCProviderError
   ctx.status = isKnown ? fault.statusCode : 500

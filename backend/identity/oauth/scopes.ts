@@ -1,34 +1,32 @@
 import { PROFILE_WRITE } from '../../caller.ts'
 import { SCOPES_OF_ROLE } from '../session-tokens.ts'
 
-/** The scopes besides those of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
+/** Scopes of OpenID Connect Core, sections 3.1.2.1 and 11. */
 const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 
-/** The scopes that every user holds. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
-/** All scopes of the API. Everybody may grant `profile:write`, though no role holds it: sessions need none for their user's record. */
+/** All scopes of the API. No role holds `profile:write`, but everybody may grant it: sessions need none for their user's record. */
 const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PROFILE_WRITE]
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]
 
-/** The `scope` of a client that names none. */
 export const DEFAULT_CLIENT_SCOPE = [...PROTOCOL_SCOPES, ...USER_SCOPES].join(' ')
 
-/** The scopes of the API among `requested` that a user of this role may grant. */
+/** The API scopes among `requested` that a user of this role may grant. */
 export function grantable(requested: Iterable<string>, role: keyof typeof SCOPES_OF_ROLE): string[] {
   const held = [...SCOPES_OF_ROLE[role].split(' '), PROFILE_WRITE]
   return [...requested].filter((scope) => held.includes(scope))
 }
 
-/** The scopes of the API that a client may be given, whoever signs in: those in its `scope`. */
+/** The API scopes that a client may be given, whoever signs in. */
 export function apiScopesOfClient(clientScope: string | undefined): string[] {
   const allowed = (clientScope ?? DEFAULT_CLIENT_SCOPE).split(' ')
   return API_SCOPES.filter((scope) => allowed.includes(scope))
 }
 
 /**
- * Names all scopes that a token response grants (RFC 6749 section 5.1); oidc-provider names those of the access token alone.
+ * Names all scopes that a token response grants (RFC 6749 section 5.1); oidc-provider names only the access token's.
  *
  * @param allowed the scopes that the user allowed
  */
@@ -42,14 +40,14 @@ export function grantedScope(response: TokenResponse, allowed = ''): string {
   return [...new Set(scopes)].filter(Boolean).join(' ')
 }
 
-/** Members of a successful token response (RFC 6749 section 5.1, OpenID Connect Core 3.1.3.3). */
+/** Members of a token response (RFC 6749 section 5.1, OpenID Connect Core 3.1.3.3). */
 export interface TokenResponse {
   readonly scope?: string
   readonly id_token?: string
   readonly refresh_token?: string
 }
 
-/** The rights that each scope gives an application, in the words of the consent page. */
+/** What each scope allows, in the words of the consent page. */
 export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
   openid: 'know that it is you, by an identifier',
   'accounts:read': 'see the balance of your account',

@@ -21,15 +21,15 @@ import { metadata, OAUTH_PATHS, policyConfiguration } from './policy.ts'
 import { changeAtEnd, providerDatabase, storeTogether, whenStored } from './provider-database.ts'
 import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from './scopes.ts'
 
-/** Where users sign in and consent; the forms are posted to paths below it. */
+/** The sign-in page; forms are posted to paths below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
-/** The authorization server. An instance of oidc-provider keeps the keys of its start, so each request asks for the present one. */
+/** Gives the present provider for each request: an instance keeps the keys of its start. */
 export interface AuthorizationServer {
   instance(): Provider
 }
 
-/** The authorization server over the project's database. Throws when the metadata of a client is not valid. */
+/** Creates the authorization server. Throws when the metadata of a client is not valid. */
 export async function createAuthorizationServer(
   services: Services,
   logger: FastifyBaseLogger,
@@ -61,7 +61,7 @@ export async function createAuthorizationServer(
 function createProvider(services: Services, logger: FastifyBaseLogger): Provider {
   const database = providerDatabase(services.database)
   const provider = new Provider(services.publicUrl, configuration(services, database))
-  // The public URL is put into the forwarded headers before a request gets here (protocol-routes.ts).
+  // protocol-routes.ts has put the public URL into the forwarded headers.
   provider.proxy = true
   const announce = (ctx: KoaContextWithOIDC, grantId: string) => {
     ctx.append(REVOKE_SESSION, grantId)
@@ -88,8 +88,8 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
     if (ctx.path === OAUTH_PATHS.revocation) await revokeAccessToken(ctx)
   })
   /**
-   * Lets a client revoke an access token (RFC 7009). oidc-provider, which has authenticated the client, stores no JWT and says
-   * `unsupported_token_type`. Here the grant of the token ends, as with a refresh token. Every token gets 200 (section 2.2).
+   * Revokes an access token (RFC 7009), which oidc-provider does not support for JWTs: ends the token's grant. Every token gets
+   * 200 (section 2.2).
    */
   const revokeAccessToken = async (ctx: KoaContextWithOIDC) => {
     if ((ctx.body as { error?: string } | undefined)?.error !== 'unsupported_token_type') return
@@ -127,7 +127,6 @@ function configuration(services: Services, database: Database): Configuration {
   }
 }
 
-/** @throws InvalidClientMetadata */
 function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
   if (value === undefined || readIssuers(value) !== undefined) return
   throw new errors.InvalidClientMetadata(
@@ -135,10 +134,9 @@ function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
   )
 }
 
-/** Records the token. @returns its `sid`, by which the gateway revokes it: the id of its grant */
+/** Records the token. Returns its grant id as `sid`, by which the gateway revokes it. */
 async function sessionClaim(database: Database, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
-  // The provider reads the system clock too.
   const token = { grantId, expiresAtMs: Date.now() + ACCESS_TOKEN_SECONDS * 1000 }
   await changeAtEnd(database, 'issued', (transaction) => noteAccessToken(transaction, token))
   return { sid: grantId }
@@ -148,7 +146,7 @@ function features({ publicUrl, secrets }: Services): NonNullable<Configuration['
   const api = `${publicUrl}/api`
   return {
     devInteractions: { enabled: false },
-    // Access tokens are for the API only; clients learn about the user from the ID token.
+    // Access tokens are for the API only.
     userinfo: { enabled: false },
     revocation: {
       enabled: true,
@@ -191,13 +189,13 @@ function features({ publicUrl, secrets }: Services): NonNullable<Configuration['
   }
 }
 
-/** The API as a resource (RFC 8707): its tokens are JWTs (RFC 9068) with the scopes that client and user may both have. */
+/** The API as a resource (RFC 8707), with the scopes that client and user may both have. */
 function resourceServer(
   { oidc }: KoaContextWithOIDC,
   { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
 ): ResourceServer {
   const scopes = apiScopesOfClient(clientScope)
-  // The removal of a role takes effect at the next refresh.
+  // A removed role takes effect at the next refresh.
   const account = oidc.account as UserAccount | undefined
   return {
     audience: api,

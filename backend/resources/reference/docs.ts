@@ -4,7 +4,7 @@ import swaggerUi from '@fastify/swagger-ui'
 import { ProblemSchema } from '../../problems.ts'
 import type { App, Services } from '../../services.ts'
 
-/** The page loads everything from here, and may only call the API that it documents. */
+/** The page may only call the API that it documents. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -22,7 +22,7 @@ const DESCRIPTION = `The API behind the gateway. Every error is \`application/pr
 
 Every operation may also get a status by which the gateway refuses faulty HTTP: 408, 413, 414, 417 or 431.`
 
-/** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
+/** Serves GET /docs and GET /openapi.json, which describes the routes registered after this. */
 export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
   app.addSchema(ProblemSchema)
   await app.register(swagger, {
@@ -37,7 +37,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
         description: DESCRIPTION,
         license: { name: 'MIT', identifier: 'MIT' },
       },
-      // For every operation without a setting of its own.
+      // The default for operations.
       security: [],
       servers: [{ url: publicUrl }],
       components: {
@@ -83,7 +83,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
         },
       ],
     },
-    // The page calls the origin that it was loaded from, whatever the public URL is.
+    // The page calls its own origin, whatever the public URL is.
     transformSpecification: (document) => ({ ...document, servers: undefined }),
     uiConfig: {
       layout: 'BaseLayout',
@@ -95,7 +95,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
 }
 
-/** The document without the keywords that only our validator knows (validation.ts). */
+/** Removes keywords that only our validator knows (validation.ts). */
 function withoutOwnKeywords(document: object) {
   return JSON.parse(JSON.stringify(document, (key, value) => (key === 'choiceOf' ? undefined : value)))
 }

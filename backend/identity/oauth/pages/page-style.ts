@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** The inline style of every page. The contrast of texts is 7:1 or better. */
+/** The style of every page. Texts have a contrast of 7:1 or better. */
 export const STYLE = `
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
@@ -34,5 +34,4 @@ a { color: #123a75; white-space: nowrap; }
 @media (forced-colors: active) { button { border-color: ButtonText; } }
 `
 
-/** How a Content-Security-Policy names {@link STYLE}. */
 export const STYLE_SOURCE = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`

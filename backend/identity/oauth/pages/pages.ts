@@ -1,7 +1,6 @@
 import { STYLE, STYLE_SOURCE } from './page-style.ts'
 import { SIGN_IN_FORM_PATH } from './sign-in-form.ts'
 
-/** Markup that is safe in a page without escaping. */
 class Html {
   readonly text: string
 
@@ -20,7 +19,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 type Value = string | Html | undefined | readonly Html[]
 
-/** A template of markup: strings put into it are escaped, for text and for quoted attributes; markup is not. */
+/** A template of markup, which escapes each string put into it. */
 export function html(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
   return new Html(parts.map((part, index) => part + render(values[index])).join(''))
 }
@@ -32,7 +31,6 @@ function render(value: Value): string {
   return value.map(({ text }) => text).join('')
 }
 
-/** A page and its headers. */
 export interface Page {
   readonly html: string
   readonly headers: Readonly<Record<string, string>>
@@ -42,11 +40,10 @@ interface PageParts {
   readonly title: string
   readonly issuer: string
   readonly body: Html
-  /** A further target that `form-action` allows, because browsers also check the redirect that follows a form. */
+  /** A target that `form-action` must allow: browsers also check the redirect that follows a form. */
   readonly leadsTo?: string | undefined
 }
 
-/** Makes a page without script, foreign content and framing. */
 function page({ title, issuer, body, leadsTo }: PageParts): Page {
   const document = html`<!DOCTYPE html>
 <html lang="en">
@@ -72,7 +69,7 @@ ${body}
       'content-security-policy':
         `default-src 'none'; style-src ${STYLE_SOURCE}; form-action 'self'${target}; ` +
         "base-uri 'none'; frame-ancestors 'none'",
-      // "no-referrer" would also remove the Origin header of our own forms, which we check.
+      // "no-referrer" would also remove the Origin header, which we check.
       'referrer-policy': 'same-origin',
       'x-frame-options': 'DENY',
       'x-content-type-options': 'nosniff',
@@ -88,7 +85,6 @@ function formTarget(uri: string): string {
   return /^https?:$/.test(protocol) && !hostname.startsWith('[') ? `${protocol}//${host}` : protocol
 }
 
-/** The common data of all pages of a sign-in. */
 export interface Asked {
   /** The id of the interaction, which the forms send back. */
   readonly id: string
@@ -97,13 +93,11 @@ export interface Asked {
   readonly redirectUri: string
 }
 
-/** The sign-in page. `problem` is shown in an alert before the form. */
 export function signInPage(
   asked: Asked,
   { email = '', problem }: { readonly email?: string; readonly problem?: string | undefined } = {},
 ): Page {
   const invalid = problem === undefined ? undefined : html` aria-invalid="true" aria-describedby="problem"`
-  // The first empty field gets the focus.
   const [first, second] = email === '' ? [html` autofocus`, undefined] : [undefined, html` autofocus`]
   return page({
     title: problem === undefined ? 'Sign in' : 'Error: sign in',
@@ -126,17 +120,15 @@ does not learn your password.</p>`,
   })
 }
 
-/** The content of the consent page. */
 export interface ConsentQuestion {
   readonly name: string
   readonly email: string
-  /** What the application asks for, as phrases that follow "to". */
+  /** What the application asks for, as phrases after "to". */
   readonly meanings: readonly string[]
   /** Any program can pretend to be this application (RFC 8252 section 8.6). */
   readonly isPublic: boolean
 }
 
-/** The consent page. */
 export function consentPage(asked: Asked, question: ConsentQuestion): Page {
   const returnsTo = new URL(asked.redirectUri)
   const target = returnsTo.host === '' ? `the app on this device (${returnsTo.protocol})` : returnsTo.host
@@ -166,7 +158,7 @@ function denyForm(id: string, label: string): Html {
 </form>`
 }
 
-/** The page for a fault that cannot be sent to the application, because its address is not known. */
+/** The page for a fault that cannot be sent to the application. */
 export function errorPage(
   issuer: string,
   fault: { readonly error: string; readonly detail?: string | undefined },
@@ -180,7 +172,7 @@ export function errorPage(
   })
 }
 
-/** The page that asks whether to sign out; `form` is the provider's, with its anti-forgery token. */
+/** The page that asks whether to sign out. `form` is the provider's, with its anti-forgery token. */
 export function signOutPage(
   issuer: string,
   question: { readonly form: string; readonly leadsTo?: string | undefined },

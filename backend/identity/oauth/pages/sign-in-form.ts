@@ -2,7 +2,7 @@ import type { App } from '../../../services.ts'
 
 export const FORM = 'application/x-www-form-urlencoded'
 
-/** The sign-in page posts the password to the path of POST /api/login, so that one row of limits counts both ways to sign in. */
+/** The path of POST /api/login, so that one row of limits counts both ways to sign in. */
 export const SIGN_IN_FORM_PATH = '/api/login'
 
 type ConstraintStrategy = Parameters<App['addConstraintStrategy']>[0]
@@ -22,7 +22,7 @@ export const byBody: ConstraintStrategy = {
     headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() === FORM ? 'form' : undefined,
 }
 
-/** The `Set-Cookie` value (RFC 6265 section 4.1) of a cookie that browsers send only with the sign-in form. */
+/** A `Set-Cookie` value (RFC 6265 section 4.1) that browsers send only with the sign-in form. */
 export function signInCookie(
   publicUrl: string,
   cookie: { readonly name: string; readonly value: string; readonly seconds: number },
@@ -32,7 +32,7 @@ export function signInCookie(
   return `${name}=${value}; Path=${SIGN_IN_FORM_PATH}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`
 }
 
-/** The value of a cookie in a Cookie header (RFC 6265 section 4.2.1); `undefined` when it is not there. */
+/** Reads a cookie from a Cookie header (RFC 6265 section 4.2.1). */
 export function cookieOf(header: string | undefined, name: string): string | undefined {
   for (const pair of header?.split(';') ?? []) {
     const [key = '', ...value] = pair.split('=')

@@ -1,6 +1,6 @@
 // @ts-check
 
-/** What the page of Swagger UI lacks: our name, a narrow screen's width, dark mode, and names and levels for assistive technology. */
+/** Adds what Swagger UI lacks: our name, narrow screens, dark mode, and names and levels for assistive technology. */
 const page = document.getElementById('swagger-ui') ?? document.body
 
 const viewport = document.createElement('meta')
