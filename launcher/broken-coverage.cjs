@@ -1,10 +1,9 @@
 'use strict'
 
 /*
- * Loaded by the process of `npm run test:coverage` that reports. A program that is killed while it writes its coverage leaves a
- * broken file. For one such file Node would report nothing and fail. Here a broken file counts as no coverage.
+ * Counts a broken coverage file as no coverage: a program killed while it writes leaves one, and Node would report nothing and
+ * fail.
  */
-
 const fs = require('node:fs')
 const path = require('node:path')
 

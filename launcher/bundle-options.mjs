@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** Programs and threads of the gateway. Those in one list are bundled together. */
+/** Programs and threads of the gateway, bundled together by list. */
 export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],
@@ -8,7 +8,7 @@ export const PROGRAMS = [
   ['runtime/reload/parse-thread'],
   ['runtime/run-gateway'],
 ]
-/** Packages that are loaded late or never, and are not bundled. */
+/** Packages loaded late or never. */
 const PACKAGES = [
   '@aws-sdk/client-s3',
   '@aws-sdk/lib-storage',
@@ -18,12 +18,10 @@ const PACKAGES = [
   'undici',
   'yaml',
 ]
-/** Lets bundled packages call `require`. */
 const REQUIRE =
   "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);"
 const IN_PACKAGE = /[/\\]node_modules[/\\]/
 
-/** Options that bundle each program into one file, with the packages that it loads at start. */
 export const OPTIONS = {
   bundle: true,
   splitting: true,
@@ -37,9 +35,9 @@ export const OPTIONS = {
 }
 
 /**
- * Replaces `import.meta.url`: files beside a module are not beside the bundle.
+ * Replaces `import.meta.url`, because files beside a module are not beside the bundle.
  *
- * @param place expression for the URL of a module, from its path and source
+ * @param place makes an expression for a module's URL from its path and source
  */
 export function ownPlaces(loader, place) {
   return {

@@ -7,23 +7,22 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
-/** Packages of hundreds of files that hardly any test loads. All others are bundled: each file costs 0.3 ms in each process. */
+/** Packages of hundreds of files that few tests load. Others are bundled: each file costs 0.3 ms a process. */
 const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
-/** Packages that are not bundled: the database and the page of the API read files beside their modules. */
+/** The database and the page of the API read files beside their modules. */
 const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']
-/** Programs, or packages that read files beside their modules. */
 const TEST_PACKAGES = [
   ...['@grpc/*', 'axe-core', 'esbuild', 'playwright-core', 'typescript'],
   '@seriousme/openapi-schema-validator',
 ]
 
 /**
- * Bundles `gateway/main.ts` and its threads into a few files, for tests that start hundreds of gateways: each starts with half of
- * the CPU. `start.js` beside it also starts the backend of {@link bundleBackend}. @returns the program
+ * Bundles `gateway/main.ts` and its threads for tests: a gateway starts with half of the CPU. `start.js` also starts the backend
+ * of {@link bundleBackend}. Returns the program.
  */
 export async function bundleSources(directory) {
   const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
-  // Each is bundled by itself: if two were bundled together, the modules that both load would become many small files.
+  // One by one: bundled together, shared modules would become many small files.
   for (const programs of [['main', 'runtime/run-gateway'], ['start'], ['cli/countersign'], ...alone]) {
     await build({
       ...OPTIONS,
@@ -38,7 +37,7 @@ export async function bundleSources(directory) {
   return finish(directory)
 }
 
-/** Modules that start threads ask for their own extension: they find bundled threads. Others find files beside the sources. */
+/** Modules that start threads test their own extension to find bundled threads. Others find files beside the sources. */
 function placeBeside(directory) {
   return (path, source) => {
     const file = source.includes("import.meta.url.endsWith('.ts')")
@@ -48,7 +47,7 @@ function placeBeside(directory) {
   }
 }
 
-/** Bundles `backend/main.ts`, which then starts with a third less CPU, and the rotation of keys. @returns the backend's program */
+/** Bundles `backend/main.ts` and the rotation of keys. Returns the backend's program. */
 export async function bundleBackend(directory) {
   await build({
     ...OPTIONS,
@@ -62,14 +61,14 @@ export async function bundleBackend(directory) {
 }
 
 /**
- * Bundles tests with the sources and packages that they load; several files share what they have in common.
+ * Bundles tests with what they load; several files share common parts.
  *
- * @param entryPoints modules that import tests by their URLs
+ * @param entryPoints modules that import tests by URL
  * @param gateway the program of {@link bundleSources}, whose threads the tests start
- * @returns the files, named as `entryPoints`
+ * @returns files named as `entryPoints`
  */
 export async function bundleTests(directory, entryPoints, gateway) {
-  // Otherwise `reflect-metadata` may get into another file of the bundle than this package, and load too late.
+  // Otherwise `reflect-metadata` may get into another file of the bundle and load too late.
   const reflectFirst = {
     name: 'reflect first',
     setup: ({ onLoad }) =>
@@ -96,10 +95,10 @@ export async function bundleTests(directory, entryPoints, gateway) {
 }
 
 async function finish(directory) {
-  // Otherwise esbuild's process would outlast the tests.
+  // esbuild's process would outlast the tests.
   await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
-  // Packages that are loaded later are found by this link.
+  // Finds packages that are loaded later.
   symlinkSync(PACKAGES, join(directory, 'node_modules'), 'junction')
   return join(directory, 'main.js')
 }

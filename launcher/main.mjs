@@ -1,4 +1,4 @@
 import { launch } from './launch.mjs'
 
-/** `node launcher/main.mjs [options of Node] program [arguments]`: what every npm script runs its program with. */
+/** `node launcher/main.mjs [options of Node] program [arguments]` */
 launch(process.argv.slice(2))

@@ -3,16 +3,15 @@ import { fileURLToPath } from 'node:url'
 import { compile } from './compile.mjs'
 
 /**
- * What `npm pack -w gateway` runs before (`prepack`) and after (`postpack`). A package holds compiled JavaScript with its types,
- * because Node strips no types below node_modules; the license and the launcher, which stand outside of gateway/; and a
- * package.json whose exports name the compiled files.
+ * Runs before (`prepack`) and after (`postpack`) `npm pack -w gateway`. A package has compiled JavaScript with types, because
+ * Node strips none below node_modules; the license and the launcher; and a package.json whose exports name compiled files.
  */
 const pathOf = (path) => fileURLToPath(new URL(path, import.meta.url))
 const compiled = pathOf('../gateway/dist')
 const license = pathOf('../gateway/LICENSE')
 const launcher = pathOf('../gateway/launcher')
 const manifest = pathOf('../gateway/package.json')
-/** The original manifest. A run that was killed leaves it behind. */
+/** The original manifest, which a killed run leaves behind. */
 const kept = pathOf('../gateway/package.json.orig')
 
 for (const made of [compiled, license, launcher]) rmSync(made, { recursive: true, force: true })
@@ -27,7 +26,6 @@ if (process.argv[2] === 'prepack') {
   compile(compiled, ['--declaration'])
 }
 
-/** The manifest without the checkout's scripts. */
 function packedManifest({ scripts: _, exports, ...rest }) {
   const packed = Object.entries(exports).map(([name, target]) => {
     if (!target.endsWith('.ts')) return [name, target]

@@ -2,13 +2,10 @@ import { existsSync, readFileSync } from 'node:fs'
 import { basename, delimiter, join, relative, resolve } from 'node:path'
 import { spec } from 'node:test/reporters'
 
-/** Programs in Go whose tests are left out without a word where they are missing. */
+/** Programs in Go whose tests are left out silently where they are missing. */
 const GO_PROGRAMS = ['dashboard-reader', 'h2spec', 'sumdb-verifier', 'tessera-fsck']
 
-/**
- * The reporter of `npm test`. It prints what `spec` of Node prints, how many test files are done, and at the end which tests were
- * skipped and how to run them.
- */
+/** The reporter of `npm test`: Node's `spec`, the number of finished files, and at the end the skipped tests and how to run them. */
 export default async function* report(events) {
   const says = new spec()
   const began = Date.now()
@@ -58,14 +55,13 @@ function* leftOutLines() {
     yield `Left out: tests with ${missing.join(', ')}. ".ci/go-programs FOLDER" builds them; add FOLDER to the path.\n`
 }
 
-/** How many test files a file stands for. A group only imports its files, one in each line. Its bundle has its name. */
+/** The number of test files. A group imports one file in each line; its bundle has its name. */
 function filesIn(file) {
   if (!isGroup(file)) return 1
   const group = join(process.env.TEST_RUN_DIR, basename(file))
   return readFileSync(group, 'utf8').split('\n').length - 1
 }
 
-/** Groups are written where the run keeps what its tests share. */
 function isGroup(file) {
   return file.startsWith(process.env.TEST_RUN_DIR ?? '\0')
 }

@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
 
 /**
- * `npm sbom … | node sbom.mjs PACKAGE.JSON ROOT`: the SBOM (CycloneDX 1.5) of an image. Its main component is the package; beside the
- * modules that npm lists stand the Node that runs this, and the packages of Debian below ROOT.
+ * `npm sbom … | node sbom.mjs PACKAGE.JSON ROOT` makes an image's SBOM (CycloneDX 1.5). To npm's modules it adds this Node and
+ * the Debian packages below ROOT.
  */
 const [, , manifest, root] = process.argv
 const { name } = JSON.parse(readFileSync(manifest, 'utf8'))
 const { metadata, components, dependencies, ...bom } = JSON.parse(readFileSync(0, 'utf8'))
 
-/** The fields of lines such as `VERSION_ID="13"` or `Package: libc6`. Continued lines, as of a description, are left out. */
+/** The fields of lines such as `VERSION_ID="13"` or `Package: libc6`, without continued lines. */
 function fieldsOf(text) {
   const lines = text.matchAll(/^([\w-]+)(?:=|: )"?(.*?)"?$/gm)
   return Object.fromEntries(Array.from(lines, ([, key, value]) => [key, value]))
@@ -30,7 +30,7 @@ const packages = readFileSync(`${root}/var/lib/dpkg/status`, 'utf8')
   })
 const { node } = process.versions
 const cpe = `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`
-// The package is found by its reference, because npm names it after its folder.
+// npm names the package after its folder, so it is found by its reference.
 const product = components.find((each) => each['bom-ref'].startsWith(`${name}@`))
 const others = components.filter((each) => each !== product)
 const workspace = metadata.component['bom-ref']

@@ -16,10 +16,10 @@ import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
- * Groups of test files, or of folders with them, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with
- * an embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
- * hooks outside a suite: those would run for the other files too. A group takes 15 s of CPU at most. Groups begin in this order,
- * roughly the longest first, after the files that run alone, so that all cores are busy to the end.
+ * Groups of test files or folders that share one process: a process costs 0.2 to 0.6 s of CPU, with an embedded database a second
+ * more. Their tests leave nothing running, change nothing of the process, and have no hooks outside a suite, which would run for
+ * other files too. A group takes at most 15 s of CPU. Groups begin in this order, roughly the longest first, to keep all cores
+ * busy.
  */
 const TOGETHER = {
   alerts: ['gateway/e2e/silent-alerts.test.ts'],
@@ -275,10 +275,7 @@ const TOGETHER = {
     'gateway/stages',
   ],
 }
-/**
- * The bound lies below the measured values: runs of one tree gave 95.0, 95.2 and 96.5 %, because the runner adds up processes
- * that run the sources with and without the tests' loader, and these differ in the positions of code.
- */
+/** Below the measured 95.0 to 96.5 %: the sum over processes with and without the tests' loader varies. */
 const MIN_LINES_PERCENT = 93
 const COVERAGE = [
   '--require=./launcher/broken-coverage.cjs',
@@ -290,12 +287,9 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/e2e/**',
   '--test-coverage-exclude=gateway/bench/**',
 ]
-/**
- * Tests of the images and the package, for which npm needs 20 s of CPU. Only `npm run test:coverage` runs them, and .ci/run
- * with it.
- */
+/** Packaging needs 20 s of CPU in npm. Only `npm run test:coverage` runs it, and so does .ci/run. */
 const PACKAGING = ['gateway/e2e/image.test.ts']
-/** What `npm run test:long` runs with `LONGER`: random tests in more than their usual runs, and every combination of faults. */
+/** `npm run test:long` runs with `LONGER`: random tests in more runs, and every combination of faults. */
 const LONG = [
   'gateway/audit/commit/power-cut.test.ts',
   'gateway/audit/durability.test.ts',
@@ -344,7 +338,7 @@ const LONG = [
   'gateway/tls/clients/psd2-roles.test.ts',
   'gateway/upstream/http1/response-differential.test.ts',
 ]
-/** Tests that take a minute or two for each unit of TEST_LONG. Below SOAK_FROM units, as in .ci/run, long runs leave them out. */
+/** Tests of a minute or two for each unit of TEST_LONG. Below SOAK_FROM units, as in .ci/run, long runs omit them. */
 const SOAK = [
   'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/full-disk.test.ts',
@@ -356,32 +350,28 @@ const SOAK = [
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5
-/** The least free memory for {@link memoryFolder}. */
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
- * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 93 % of
- * lines.
+ * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test; fails below 93 % of lines.
  * `npm run test:long`: TEST_LONG times (default 20) as many runs of the random tests.
  */
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
-/** Files wait two thirds of their time, for processes and timers, so more of them run than there are cores. With coverage and in long runs they wait less. */
+/** Files wait two thirds of their time, so more run than there are cores; less so with coverage and in long runs. */
 const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
-// With coverage and in long runs, tests use the disk.
 if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
-/** Holds what test processes share for as long as the run lasts. */
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
-// Programs in Go, such as promtool, then seldom collect garbage.
+// Go programs then seldom collect garbage.
 process.env.GOGC ??= '800'
-// Code that tests share is compiled once, which saves 9 % of all CPU time. For functions compiled before, coverage is not exact.
+// Shared code is compiled once, which saves 9 % of CPU. But coverage of functions compiled before is inexact.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
-// Coverage needs the sources. Sources that cannot be bundled run as they are, and their tests fail.
+// Coverage needs sources. Sources that cannot be bundled run as they are, and their tests fail.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 const files = named.length > 0 ? named : isLong ? longTests() : allTests()
@@ -390,10 +380,10 @@ const bundled =
   isBundled &&
   (await bundleTests(join(runDir, 'tests'), files, process.env.TEST_GATEWAY).catch(() => undefined))
 launch([
-  // Test processes live for seconds and have memory: with these options they seldom collect garbage, for 6 % less CPU.
+  // Test processes live for seconds: they seldom collect garbage, for 6 % less CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
-  // tsx loads named files. It moves lines: with it, the coverage of programs that tests start could not be added to that of tests.
-  // Its half for CommonJS is left out. It looks at each such file of each package, for 0.02 to 0.1 s of CPU a process.
+  // tsx loads named files. It moves lines, so coverage of started programs could not be added to that of tests. Without its half
+  // for CommonJS, which looks at every such file, a process saves 0.02 to 0.1 s of CPU.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
@@ -401,7 +391,7 @@ launch([
   ...(bundled || files),
 ])
 
-/** A folder in memory, where files of tests cost less CPU. @returns the usual one where there is none that may hold programs */
+/** A folder in memory costs less CPU. Returns the usual one where none may hold programs. */
 function memoryFolder() {
   const folder = '/dev/shm'
   try {
@@ -421,7 +411,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Writes a file that imports the tests of each group, and one for each other test file. With coverage, other files run as they are. */
+/** Writes a file that imports the tests of a group or of one other file. With coverage, other files run as they are. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(
@@ -430,7 +420,7 @@ function allTests() {
   const alone = withCoverage ? [] : others.map((path) => [path.replaceAll('/', '-').slice(0, -8), [path]])
   const groups = [...alone, ...Object.entries(TOGETHER)].map(([name, paths], index) => {
     const urls = paths.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
-    // The runner begins files in the order of their names.
+    // The runner begins files in the order of names.
     const file = join(runDir, `${String(index).padStart(3, '0')}-${name}.test.mjs`)
     writeFileSync(file, urls.map((url) => `import ${JSON.stringify(url)}\n`).join(''))
     return file
@@ -438,7 +428,7 @@ function allTests() {
   return withCoverage ? [...groups, ...others] : groups
 }
 
-/** Paths of the test files in a folder and below it. For a test file, its own path. */
+/** A test file gives its own path. */
 function testsIn(folder) {
   if (folder.endsWith('.test.ts')) return [folder]
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
