@@ -3,7 +3,7 @@ import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 import type { ConsoleSources } from './console/console-state.ts'
 import { CONTENT_TYPES, type Exposition, type Metrics } from './metrics.ts'
 
-/** /metrics, for Prometheus. One page serves all requests that come while it is computed or in the same turn of the event loop. */
+/** Serves /metrics. One page serves all requests that come while it is computed or in the same turn of the event loop. */
 export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
   const pages = new Map<Exposition, Promise<Buffer>>()
   const compute = (format: Exposition) => {
@@ -24,7 +24,7 @@ export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
   }
 }
 
-/** OpenMetrics when `accept` names it with at least the weight of text (RFC 9110 section 12.5.1). */
+/** OpenMetrics when `accept` weighs it at least as high as text (RFC 9110 section 12.5.1). */
 function expositionFor(accept: string): Exposition {
   const weightOf = (type: string) => {
     const range = accept
@@ -37,7 +37,6 @@ function expositionFor(accept: string): Exposition {
   return weight > 0 && weight >= weightOf('text/plain') ? 'openmetrics' : 'text'
 }
 
-/** /healthz (the process runs) and /readyz (it should get traffic). */
 export function probeRoutes({
   readiness,
   degradation,
@@ -58,7 +57,6 @@ export function probeRoutes({
   ]
 }
 
-/** GET /config (what is in force) and POST /reload (read the files now). */
 export function configRoutes({
   config,
   reload,
@@ -73,7 +71,7 @@ export function configRoutes({
     return json(isGood ? 200 : 422, results)
   }
   let shown: { readonly report: ConfigReport; readonly response: AdminResponse } | undefined
-  // A table of thousands of rows is written once, however often it is asked for.
+  // A table of thousands of rows is written once.
   const show = () => {
     const report = config.report()
     if (shown?.report !== report) shown = { report, response: json(200, report) }
@@ -85,7 +83,7 @@ export function configRoutes({
       path: '/reload',
       method: 'POST',
       access: 'operator',
-      // A request that comes during a reload shares its result.
+      // Requests during a reload share its result.
       respond: () => {
         reloading ??= reloadOnce().finally(() => {
           reloading = undefined

@@ -5,11 +5,10 @@ import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { newRequestId } from '../edge/rules/request-id.ts'
 import { createServer } from '../edge/syntax/status-codes.ts'
 
-/** The most connections at once. `connectionRoom` leaves open files for them. */
+/** The most connections. `connectionRoom` reserves open files for them. */
 const MAX_CONNECTIONS = 100
-/** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100
-/** Places left free for connections that come while others are being closed. */
+/** Places left free while connections are being closed. */
 const KEPT_FREE = 10
 
 interface Parts {
@@ -41,17 +40,17 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   server.maxConnections = MAX_CONNECTIONS
   server.on('connection', (socket) => places.admit(socket))
   server.on('request', take)
-  // Otherwise Node responds itself, without the mandatory headers.
+  // Otherwise Node responds without the mandatory headers.
   server.on('checkExpectation', take)
   server.on('clientError', (_error, socket) => socket.destroy())
   return server
 }
 
-/** Keeps room for probes: closes the connection that is idle longest, and serves one request per connection in a turn of the loop. */
+/** Keeps room for probes: closes the longest idle connection, and serves one request per connection in a turn of the loop. */
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()
-  /** Requests of each connection that have no response yet; the first is being served. */
+  /** Requests without a response by connection; the first is being served. */
   readonly #ahead = new WeakMap<Socket, (() => void)[]>()
 
   admit(socket: Socket): void {
@@ -111,7 +110,7 @@ function send(
 }
 
 interface GuardOptions {
-  /** The address that the listener is bound to, and its other names. */
+  /** The address that the listener is bound to, and other names. */
   readonly names: readonly string[]
   /** Undefined: whoever reaches the listener is an operator. */
   readonly token: string | undefined
@@ -122,8 +121,8 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i
 const CHALLENGE = 'Bearer realm="countersign admin"'
 
 /**
- * Refuses requests that a web page sends when an operator visits it. Such requests use another name (DNS rebinding), or say which
- * site they come from (Origin, Sec-Fetch-Site). There are no cookies, so no such request carries a credential.
+ * Refuses requests that a web page sends when an operator visits it: they use another name (DNS rebinding), or name their site
+ * (Origin, Sec-Fetch-Site). They carry no credential, because there are no cookies.
  */
 export class AdminGuard {
   readonly #names: ReadonlySet<string>
@@ -144,7 +143,6 @@ export class AdminGuard {
       return text(403, 'requests of other web pages are refused\n')
     }
     const token = access === 'operator' ? BEARER.exec(headers.authorization ?? '')?.[1] : undefined
-    // No page of another name can know the token.
     if (token !== undefined && this.#isToken(token)) return undefined
     return this.#refuseName(headers.host) ?? (access === 'operator' ? this.#refuseToken(token) : undefined)
   }
@@ -173,12 +171,12 @@ function digestOf(token: string): Buffer {
   return createHash('sha256').update(token).digest()
 }
 
-/** True for a request of another web page. A page cannot keep its browser from sending these headers. */
+/** True for a request of another web page, which cannot suppress these headers. */
 function isForeign(headers: IncomingMessage['headers']): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return true
   const { origin, host = '' } = headers
-  // A proxy in front may speak TLS, so the scheme is not compared.
+  // A proxy may speak TLS, so the scheme is not compared.
   return origin !== undefined && origin.replace(/^https?:\/\//, '').toLowerCase() !== host.toLowerCase()
 }
 
@@ -187,26 +185,24 @@ function isNavigation(headers: IncomingMessage['headers']): boolean {
   return headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
 }
 
-/** Who may ask for a path of the admin listener. */
 export type AdminAccess =
-  /** Anyone, under any name: for load balancers and orchestrators. */
+  /** Load balancers and orchestrators, under any name. */
   | 'anyone'
-  /** Any browser that knows the listener by one of its names: pages that say nothing about this gateway. */
+  /** Browsers that know the listener by one of its names, for pages that say nothing about this gateway. */
   | 'page'
   | 'operator'
 
 export interface AdminResponse {
   readonly status: number
   readonly contentType: string
-  /** A function writes the body itself, for as long as it likes. */
+  /** A function writes the body for as long as it likes. */
   readonly body: string | Buffer | ((res: ServerResponse) => void)
-  /** Further fields: name, value, name, value. */
   readonly headers?: readonly string[] | undefined
 }
 
 export interface AdminRoute {
   readonly path: string
-  /** `GET` responds to HEAD as well. */
+  /** `GET` also responds to HEAD. */
   readonly method: 'GET' | 'POST'
   readonly access: AdminAccess
   /** A rejection or an exception becomes 500. */

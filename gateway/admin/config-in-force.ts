@@ -7,16 +7,16 @@ import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
 import { type Limits, writtenLimits } from '../limits/table/limit-table.ts'
 
-/** A part of the configuration that is read again when its files change. Tokens are never shown. */
+/** A part that is read again when its files change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
 
 export interface PartInForce {
   readonly file: string
-  /** SHA-256 of `settings` and `rows`: equal in two gateways that have the same ones. */
+  /** SHA-256 of `settings` and `rows`, to compare gateways. */
   readonly hash: string
   readonly sinceMs: number
   readonly settings?: object
-  /** Routes, limits, clients, the certificate, or the fingerprint of the admin token. */
+  /** Routes, limits, clients, the certificate, or the admin token's fingerprint. */
   readonly rows: readonly object[]
   readonly lastReload: LastReload | undefined
 }
@@ -26,7 +26,7 @@ interface LastReload {
   readonly result: 'success' | 'failure'
   readonly changed: boolean
   readonly faults: readonly string[]
-  /** Keys of gateway.json whose new values need a restart of the gateway. */
+  /** Changed keys that need a restart. */
   readonly needsRestart: readonly string[]
 }
 
@@ -38,7 +38,7 @@ export interface ConfigReport {
 
 export interface ReloadResult {
   readonly file: string
-  /** Also `failure` while an earlier fault is still there. */
+  /** `failure` also while an earlier fault remains. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
   readonly needsRestart: readonly string[]
@@ -53,7 +53,7 @@ interface Read {
   readonly adminToken?: { readonly value: string } | undefined
 }
 
-/** The configuration in force and the result of each file's last edit, for the admin listener. Without secrets. */
+/** The configuration in force and the result of each file's last edit, without secrets. */
 export class ConfigInForce {
   readonly #version: string
   readonly #clock: () => number
@@ -73,7 +73,7 @@ export class ConfigInForce {
       this.#put('admin tokens', settings.adminTokenFile, { rows: [fingerprint(adminToken.value)] })
   }
 
-  /** Notes an edit that was put in force. @param rows as the audit trail has them */
+  /** Notes an edit in force. @param rows as the audit trail has them */
   replaced(part: ConfigPart, rows: readonly object[], changed: boolean): void {
     const before = this.#parts[part]
     if (before === undefined) return
@@ -82,7 +82,7 @@ export class ConfigInForce {
     else this.#set(part, { ...before, lastReload })
   }
 
-  /** Notes an edit of gateway.json that was put in force, or that changes nothing without a restart. */
+  /** Notes an edit of gateway.json, in force or without effect before a restart. */
   replacedSettings(
     settings: Settings,
     { changed, needsRestart }: Pick<LastReload, 'changed' | 'needsRestart'>,
@@ -132,7 +132,7 @@ export class ConfigInForce {
 
   #hash(): string {
     const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
-    // Sorted, because the order in which parts came must not change the hash.
+    // Sorted: the order in which parts came must not change the hash.
     return hash('sha256', hashes.sort().join())
   }
 

@@ -1,4 +1,4 @@
-/** A label value. It is never taken from a request, because every value is kept for ever. */
+/** Never taken from a request, because every value is kept for ever. */
 type LabelValue = string | number
 export type Labels = readonly string[]
 type Values<Names extends Labels> = { readonly [At in keyof Names]: LabelValue }
@@ -8,14 +8,13 @@ export interface Sample {
   readonly labels: Readonly<Record<string, LabelValue>>
   readonly value: number
   readonly metricName?: string
-  /** Only OpenMetrics shows it. */
+  /** OpenMetrics only. */
   readonly exemplar?: Exemplar | undefined
 }
 
 interface Exemplar {
   readonly labelSet: { readonly trace_id: string }
   readonly value: number
-  /** Epoch seconds. */
   readonly timestamp: number
 }
 
@@ -31,8 +30,8 @@ interface Described<Names extends Labels> {
 }
 
 /**
- * A metric that a prom-client registry can expose. It has one cell per set of label values, in nested maps. That is faster than
- * prom-client's own metrics, which build and hash an object of labels at every call.
+ * A metric for prom-client registries, with one cell per set of label values, in nested maps. prom-client's own metrics are
+ * slower: they build and hash an object of labels at every call.
  */
 abstract class Family<Names extends Labels, Cell> {
   abstract readonly type: 'counter' | 'gauge' | 'histogram'
@@ -98,7 +97,7 @@ abstract class Family<Names extends Labels, Cell> {
 }
 
 abstract class NumberFamily<Names extends Labels> extends Family<Names, { value: number }> {
-  /** Makes each scrape ask `source` for a number, or for label values with their number. To be called once. */
+  /** Makes each scrape ask `source` for a number, or for label values with their number. Call it once. */
   read(source: () => number | Iterable<Reading<Names>>): void {
     this.source = () => {
       const found = source()
@@ -109,7 +108,7 @@ abstract class NumberFamily<Names extends Labels> extends Family<Names, { value:
     }
   }
 
-  /** The value of a metric without labels; undefined: it is not in use. */
+  /** The value without labels; undefined: not in use. */
   get value(): number | undefined {
     return this.samples()[0]?.value
   }
@@ -144,10 +143,10 @@ export class Gauge<Names extends Labels> extends NumberFamily<Names> {
 }
 
 interface Spread {
-  /** Observations per bucket, not cumulative; the last is above all bounds. */
+  /** Observations per bucket, not cumulative; the last bucket is above all bounds. */
   readonly counts: number[]
   sum: number
-  /** The last observation of each bucket that was part of a trace. */
+  /** Each bucket's last traced observation. */
   readonly exemplars?: (Exemplar | undefined)[]
 }
 
@@ -171,7 +170,7 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
     if (spread.exemplars !== undefined) spread.exemplars[at] = exemplar
   }
 
-  /** @returns the index of its bucket */
+  /** Returns the bucket's index. */
   #place(spread: Spread, observed: number): number {
     let at = 0
     while (at < this.bounds.length && observed > (this.bounds[at] as number)) at++
@@ -180,7 +179,7 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
     return at
   }
 
-  /** Makes each scrape ask `source`. To be called once, for a histogram without labels. */
+  /** Makes each scrape ask `source`. Call it once, without labels. */
   read(source: () => Spread): void {
     this.source = () => [{ labels: {}, cell: source() }]
   }

@@ -10,7 +10,7 @@ interface Described {
   readonly labels: Labels
 }
 
-/** docs/reference/metrics.md with new lists of metrics. The text above the lists is written by hand, and stays. */
+/** docs/reference/metrics.md with new lists; the text above them is written by hand. */
 export async function metricsDocument(): Promise<string> {
   const [byHand] = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8').split(
     '## The gateway',
@@ -27,7 +27,7 @@ async function ofProcess(): Promise<Described[]> {
   const registry = processMetrics()
   const metrics = await registry.getMetricsAsJSON()
   return metrics.map(({ name, type }) => {
-    // The library's types leave out the names of labels.
+    // The library's types omit label names.
     const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: Labels }
     return { name, type: String(type), labels: labelNames }
   })

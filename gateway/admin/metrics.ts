@@ -12,16 +12,16 @@ export const CONTENT_TYPES: Readonly<Record<Exposition, string>> = {
   openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
 }
 
-/** All metrics by their names, and a method for each event that several of them count. */
+/** All metrics, and a method for each event that several of them count. */
 export interface Metrics extends Families {
-  /** What is wrong, in the words of the log, by a metric's name and label values with spaces between. */
+  /** What is wrong, in the words of the log, by metric name and label values with spaces between. */
   readonly causes: Map<string, string>
   expose(format?: Exposition): Promise<string>
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   configReload(file: string, result: 'success' | 'failure'): void
 }
 
-/** All other methods share one label value, so that callers cannot create new ones. */
+/** Other methods share one label value, so that callers cannot create new ones. */
 const METHODS: ReadonlySet<string> = new Set([
   'CONNECT',
   'DELETE',
@@ -34,32 +34,30 @@ const METHODS: ReadonlySet<string> = new Set([
   'TRACE',
 ])
 /**
- * The label of each status. Services may let callers choose a status, so one that HTTP does not define counts as the first of
- * its class (RFC 9110 section 15).
+ * The label of each status. Callers may choose a service's status, so an undefined one counts as the first of its class (RFC 9110
+ * section 15).
  */
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
 )
 const SAMPLE_MS = 250
-/** Label of an exchange without a route; a route's path begins with a slash. */
+/** The route label without a route; paths begin with a slash. */
 const NO_ROUTE = 'none'
 
 const REMOVED = [
-  // Sums of other metrics: gauges with names reserved for counters.
+  // Gauges with names reserved for counters.
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
   // Observed ten times a second; `watchEventLoop` tells the same.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
-  // Replaced by `watchEventLoop`.
   'nodejs_eventloop_lag_seconds',
   ...['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((of) => `nodejs_eventloop_lag_${of}_seconds`),
 ]
-/** Longest delay of a timer. The library goes on observing metrics that we remove; only its interval can be set. */
+/** The longest delay of a timer, for removed metrics that the library still observes. */
 const NEVER_MS = 2 ** 31 - 1
 
-/** The library's metrics of the process and of Node.js. */
 export function processMetrics(): Registry {
   const registry = new Registry()
   collectDefaultMetrics({
@@ -82,7 +80,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
     causes: new Map(),
     expose: (format = 'text') => {
       for (const family of Object.values(families)) {
-        // The registry accepts any object with `get`; the library's types do not say so.
+        // The registry accepts any object with `get`, against its types.
         if (family.isUsed) registry.registerMetric(family as unknown as Metric)
       }
       return format === 'text' ? registry.metrics() : openMetricsOf(registry).metrics()
@@ -106,7 +104,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   }
 }
 
-/** Makes a registry of these metrics, named as OpenMetrics wants it: the library would rename counters for the text format too. */
+/** Names metrics as OpenMetrics wants; the library would rename counters for the text format too. */
 function openMetricsOf(registry: Registry): Registry<typeof Registry.OPENMETRICS_CONTENT_TYPE> {
   const open = new Registry(Registry.OPENMETRICS_CONTENT_TYPE)
   for (const metric of registry.getMetricsAsArray() as unknown as readonly Metric[]) {

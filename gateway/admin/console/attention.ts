@@ -8,14 +8,13 @@ import type { AttentionLine } from './wire.ts'
 interface Condition {
   readonly alert: string
   readonly severity: AttentionLine['severity']
-  /** The expression of the alert's rule, without the parts that need earlier samples. */
+  /** The rule's expression, without parts that need earlier samples. */
   readonly expression: string
   readonly metric: keyof Families
   readonly isOf: (labels: readonly string[]) => boolean
   readonly holds: (value: number, nowSeconds: number) => boolean
-  /** True when the metric's value is a time. */
   readonly isTime: boolean
-  /** True when the metric's value is how long the condition has held. */
+  /** True when the value is how long the condition has held. */
   readonly isAge: boolean
   readonly says: string
 }
@@ -23,20 +22,20 @@ interface Condition {
 const EXPRESSION = /^(\w+)(?:\{\w+(!?)="(\w+)"\})?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
 const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
 const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
-/** An alert about a share of what is counted, here over a minute. */
+/** An alert about a share of counts, here over a minute. */
 interface Share {
   readonly alert: string
   readonly severity: AttentionLine['severity']
   readonly of: 'decisions' | 'credentials' | 'answers'
   readonly isBad: (outcome: string) => boolean
   readonly isCounted: (outcome: string) => boolean
-  /** The bounds of the alert's rule. */
+  /** The rule's bounds. */
   readonly above: { readonly share: number; readonly perSecond: number }
   readonly says: string
   readonly what: string
 }
 
-/** Outcomes of credentials that the rule of CountersignAuthenticationFailures leaves out. */
+/** Outcomes that CountersignAuthenticationFailures leaves out. */
 export const NOT_WRONG =
   'accepted|missing|use_dpop_nonce|.*unavailable|unwritable|full|overloaded|body_too_large|malformed_request'
 const IS_NOT_WRONG = new RegExp(`^(?:${NOT_WRONG})$`)
@@ -72,18 +71,18 @@ export const SHARES: readonly Share[] = [
     what: 'its requests were refused',
   },
 ]
-/** The bounds of the alert CountersignUpstreamSlow, here over a minute. */
+/** The bounds of CountersignUpstreamSlow, here over a minute. */
 const SLOW = { p95Ms: 1000, perSecond: 0.1 } as const
-/** A line whose count has not grown for this long is shown as over. */
+/** A line without new counts for this long is over. */
 const QUIET_MS = 10_000
-/** For how long the alert CountersignRestarting looks back. */
+/** CountersignRestarting looks back this long. */
 export const RESTARTED_MINUTES = 15
-/** For how long the alert CountersignPaymentUnknown looks back. */
+/** CountersignPaymentUnknown looks back this long. */
 export const UNKNOWN_MINUTES = 15
 
 /**
- * The alerts of config/prometheus/countersign.rules.yml that need no earlier samples. The worst come first, and a cause before
- * its effects. `%` is the label of a series.
+ * Alerts of config/prometheus/countersign.rules.yml that need no earlier samples: the worst first, causes before effects. `%` is
+ * a series' label.
  */
 export const CONDITIONS: readonly Condition[] = [
   rule('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
@@ -121,9 +120,8 @@ export const CONDITIONS: readonly Condition[] = [
   rule('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % cannot be fetched'),
 ]
 
-/** The worst first. */
 const SEVERITIES: readonly AttentionLine['severity'][] = ['page', 'ticket', 'notice']
-/** Alerts by the code of the refusal. Other codes that end with `_unavailable` belong to CountersignAuthenticationUnavailable. */
+/** Alerts by refusal code. Other `_unavailable` codes belong to CountersignAuthenticationUnavailable. */
 const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   audit_unavailable: 'AuditNotWritten',
   upstream_unavailable: 'BreakerOpen',
@@ -134,27 +132,24 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   loop_detected: 'InternalFault',
 }
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
-/** The bounds of the alert CountersignErrorBudgetBurnsFast, here over a minute; it needs more than 10 errors. */
+/** The bounds of CountersignErrorBudgetBurnsFast, here over a minute; it needs more than 10 errors. */
 export const FAILING = { share: 0.0144, count: 10 } as const
-/** Most causes, routes or purposes that a line names. */
 const MOST_NAMED = 3
 
 interface Look {
   readonly metrics: Metrics
   readonly totals: Totals
-  /** The totals of about a minute ago. */
   readonly past: Totals
   readonly routes: readonly (Pick<Route, 'path'> & {
     readonly screening?: { readonly maintenance?: Pick<Maintenance, 'refusal'> | undefined } | undefined
   })[]
 }
 
-/** Finds what needs attention, and since when. It notices changes only when `look` is called. */
+/** Finds what needs attention, and since when. It sees changes only when `look` is called. */
 export class Attention {
   #seen: ReadonlyMap<string, Seen> = new Map()
-  /** Time of the first look. */
   #startedMs: number | undefined
-  /** Requests by route that got 409 `idempotency_unknown`, and when the newest one was seen. */
+  /** Requests that got 409 `idempotency_unknown`, and when the newest was seen, by route. */
   readonly #unknown = new Map<string, { readonly count: number; readonly atMs: number }>()
 
   look(look: Look): readonly AttentionLine[] {
@@ -202,11 +197,11 @@ export class Attention {
 type Found = Omit<AttentionLine, 'sinceMs' | 'endedMs'> & {
   readonly key: string
   readonly sinceMs?: number
-  /** How often it happened since the start, when the line is about counted events. */
+  /** The count since the start, for counted events. */
   readonly count?: number
-  /** True when the line of its cause is shown instead. */
+  /** True when its cause's line is shown instead. */
   readonly isTold?: boolean
-  /** The text once the condition is over. */
+  /** The text once it is over. */
   readonly past?: string
 }
 
@@ -214,9 +209,8 @@ interface Seen {
   readonly count: number | undefined
   readonly isTold: boolean | undefined
   readonly sinceMs: number
-  /** When it happened last. */
   readonly lastMs: number
-  /** True when the line of its cause was shown at that time. */
+  /** True when its cause's line was shown then. */
   readonly isExplained: boolean | undefined
 }
 
@@ -231,7 +225,7 @@ function seenNow({ count, isTold, sinceMs }: Found, before: Seen | undefined, at
   }
 }
 
-/** Makes the line. A line is over when its cause is over, or when nothing was counted for a while. Then it is only a ticket. */
+/** A line is over when its cause is over or nothing was counted for a while. Then it is only a ticket. */
 function lineOf({ key, count, isTold, past, ...line }: Found, seen: Seen, atMs: number): AttentionLine {
   const { sinceMs, lastMs } = seen
   if (seen.isExplained !== true && atMs - lastMs < QUIET_MS) return { ...line, sinceMs }
@@ -252,7 +246,7 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
     const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
     for (const { values, value } of bad) {
       const series = [metric, ...values].join(' ')
-      // When two bounds are passed, only the worse is shown.
+      // Of two passed bounds only the worse is shown.
       if (told.has(series)) continue
       told.add(series)
       const text = says.replace('%', () => values.join(' '))
@@ -308,7 +302,7 @@ function* upstreamsSlow({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-/** Finds the refusals of the last minute. `isTold` is true when `told` has the alert of their cause already. */
+/** Finds the last minute's refusals. `told` has the alerts of causes already shown. */
 function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>): Iterable<Found> {
   for (const [code, count] of totals.refusals) {
     const lately = count - (past.refusals.get(code) ?? 0)
@@ -330,7 +324,6 @@ function* refusalsOf({ metrics, totals, past }: Look, told: ReadonlySet<string>)
   }
 }
 
-/** Finds the routes that are closed for maintenance. That is a notice, not an error. */
 function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const closed = routes.filter(({ screening }) => screening?.maintenance !== undefined)
   if (closed.length === 0) return
@@ -344,7 +337,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Finds whether requests get 5xx, from the gateway or a service. 501 and routes closed for maintenance do not count. */
+/** Finds whether requests get 5xx, except 501 and routes closed for maintenance. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

@@ -7,7 +7,7 @@ import { pointBetween, type Totals, totalsOf } from './totals.ts'
 import type { FeedFault, Moment, Point } from './wire.ts'
 
 export interface Listener {
-  /** @returns false when it takes no more events, and is to be forgotten */
+  /** Returns false when it takes no more events and is to be forgotten. */
   receive(event: string): boolean
   end(): void
 }
@@ -17,16 +17,15 @@ interface FeedOptions extends ConsoleSources {
   readonly clock?: () => number
 }
 
-/** Most open consoles. One more gets 503: probes need the connections of the listener. */
+/** The most open consoles: probes need the listener's other connections. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
 const HISTORY_MS = 5000
-/** Fifteen minutes. */
 const HISTORY_POINTS = 180
-/** Most totals kept, one each 5 s, for the rates over a minute. */
+/** The most totals kept, one each 5 s, for rates over a minute. */
 const PAST_TOTALS = 12
 
-/** Sends the state to all open consoles each second. While none is open, it only reads counters, for the plots. */
+/** Sends the state to all open consoles each second. Without any, it only reads counters for the plots. */
 export class ConsoleFeed {
   readonly #options: FeedOptions
   readonly #clock: () => number
@@ -35,7 +34,7 @@ export class ConsoleFeed {
   readonly #past: Totals[] = []
   #last: Totals | undefined
   readonly #attention = new Attention()
-  /** Set only while a console is open, because it keeps the callers that it has looked at. */
+  /** Set only while a console is open: it keeps the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
 
@@ -91,7 +90,7 @@ export class ConsoleFeed {
     this.#last = totals
   }
 
-  /** Drops all earlier moments after the clock was set back: a plot goes forward only. */
+  /** Drops earlier moments after the clock was set back: plots only go forward. */
   #beginAnew(): void {
     this.#history.length = 0
     this.#past.length = 0

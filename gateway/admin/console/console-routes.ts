@@ -4,11 +4,11 @@ import { type AdminGuard, type AdminResponse, type AdminRoute, text } from '../a
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
 import { type RunbookSettings, runbookPage, runbookValues } from './runbook-page.ts'
 
-/** A console with more unread bytes is dropped. It connects again, and begins with the present. */
+/** A console with more unread bytes is dropped; it connects again and begins with the present. */
 const MAX_UNREAD_BYTES = 256 * 1024
 const RETRY_SECONDS = '5'
 
-/** Allows scripts, styles and requests of our own paths only; nothing inline, no markup from text, no frame. */
+/** Allows scripts, styles and requests of our own paths only: nothing inline, no markup from text, no frame. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -45,7 +45,6 @@ const OWN = [
   'words.js',
 ] as const
 
-/** The routes of the console: its page at `/`, the runbook, the files that these load, and the stream `/events`. */
 export function consoleRoutes(
   feed: ConsoleFeed,
   guard: AdminGuard,
@@ -110,7 +109,7 @@ function eventsFor(req: IncomingMessage, feed: ConsoleFeed, guard: AdminGuard): 
   return { status: 200, contentType, body: (res) => sendEvents(res, feed, isAllowed) }
 }
 
-/** @param isAllowed true while the token of the request is in force */
+/** @param isAllowed true while the request's token is in force */
 function sendEvents(res: ServerResponse, feed: ConsoleFeed, isAllowed: () => boolean): void {
   const forget = feed.add({
     receive: (event) => {

@@ -8,15 +8,15 @@ import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type { AttentionLine, CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
 
-/** The most rows of a table. The rows that an operator has to see come first. */
+/** The most rows of a table, with the important ones first. */
 const MAX_ROWS = 50
 const MAX_FAULTS = 5
 
 export interface ConsoleSources {
   readonly metrics: Metrics
-  /** Why the gateway is not ready, in a few words; undefined when it is. */
+  /** Why the gateway is not ready; undefined when it is. */
   readonly readiness: () => string | undefined
-  /** What does not work although the gateway is ready; undefined when everything does. */
+  /** What fails although the gateway is ready. */
   readonly degradation: () => string | undefined
   readonly config: () => ConfigReport
 }
@@ -25,18 +25,17 @@ interface Look {
   readonly sources: ConsoleSources
   readonly callers: NearestCallers
   readonly totals: Totals
-  /** The totals of about a minute ago. */
   readonly past: Totals
   readonly attention: readonly AttentionLine[]
 }
 
 interface View extends Look {
   readonly metrics: Metrics
-  /** The growth per second since `past`. */
+  /** Growth per second since `past`. */
   readonly rate: (before: number | undefined, after: number | undefined) => number
 }
 
-/** The state that the console shows beside the plots. A metric that is not in use is left out. */
+/** The console's state besides the plots. Unused metrics are left out. */
 export function consoleState(look: Look): ConsoleState {
   const { sources, totals, past, attention } = look
   const { metrics } = sources
@@ -69,7 +68,7 @@ export function consoleState(look: Look): ConsoleState {
     certificate: certificateOf(config.parts.certificates),
     clientTrust: metrics.gateway_tls_client_trust_expiry_timestamp_seconds
       .samples()
-      // Infinity: it never expires.
+      // Infinity means no expiry.
       .filter(({ value }) => Number.isFinite(value))
       .map(({ labels, value }) => ({ what: String(labels.what), untilSeconds: value })),
     issuers: metrics.gateway_issuer_keys_age_seconds.samples().map(({ labels, value }) => ({
@@ -86,7 +85,7 @@ export function consoleState(look: Look): ConsoleState {
 
 type Counts = ReadonlyMap<string, number>
 
-/** Counts, the most frequent first, without what has never happened. */
+/** Counts above zero, the most frequent first. */
 function countsOf(before: Counts, after: Counts, { rate }: View): Count[] {
   return [...after]
     .filter(([, total]) => total > 0)
@@ -151,7 +150,7 @@ function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idemp
 
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-/** Upstreams by group, the default first. An upstream in two groups stands in both, with the worse of its two states. */
+/** Upstreams by group, the default first. An upstream in two groups stands in both, with the worse of its states. */
 function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: View) {
   const { settings, rows: routes = [] } = { ...parts.gateway }
   if (settings === undefined) return []

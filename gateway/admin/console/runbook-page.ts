@@ -6,11 +6,10 @@ import { inShell } from '../../terminal/printable.ts'
 
 const PACKED = new URL('./page/runbook.md', import.meta.url)
 const SOURCE = new URL('../../../docs/operate/runbook.md', import.meta.url)
-/** Base URL of the runbook's links. */
 const BASE = 'file:///docs/operate/'
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
-/** The runbook as a page. The id of a chapter is its alert's name in lower case. @throws what `readFileSync` throws */
+/** The runbook as a page. A chapter's id is its alert's name in lower case. @throws what `readFileSync` throws */
 export function runbookPage(): Buffer {
   const markdown = readFileSync(existsSync(PACKED) ? PACKED : SOURCE, 'utf8')
   return Buffer.from(`<!doctype html>
@@ -33,7 +32,7 @@ ${htmlOf(markdown)}</main>
 `)
 }
 
-/** Settings that the commands of the runbook name. */
+/** Settings that the runbook's commands name. */
 export type RunbookSettings = Pick<
   Settings,
   | 'adminTokenFile'
@@ -47,7 +46,7 @@ export type RunbookSettings = Pick<
   | 'upstream'
 >
 
-/** Values of this gateway for the variables of the runbook, each as one word of a shell. @param at the socket that asks */
+/** Values for the runbook's variables, each as one shell word. @param at the socket that asks */
 export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'localAddress' | 'localPort'>) {
   const { adminTokenFile, audit, configFile, dataDir, jwksUri, limitsFile, store, tls, upstream } = settings
   const host = (at.localAddress ?? '').replace(/^::ffff:/, '')
@@ -76,7 +75,7 @@ export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'local
   )
 }
 
-/** Renders the Markdown that the runbook uses: headings, paragraphs, blocks of code; code, bold text and links in a line. */
+/** Renders the runbook's Markdown: headings, paragraphs, code blocks; code, bold text and links in a line. */
 export function htmlOf(markdown: string): string {
   const parts = markdown.split(/^```\w*\n(.*?)^```$/ms)
   return parts.map((part, i) => (i % 2 === 1 ? `<pre>${escaped(part)}</pre>\n` : prose(part))).join('')
@@ -99,7 +98,7 @@ function inline(text: string): string {
   return parts.map((part, i) => (i % 2 === 1 ? `<code>${escaped(part)}</code>` : marked(part))).join('')
 }
 
-/** Other documents are not served: their links become plain text that says where they are. */
+/** Links to documents that are not served become text with their path. */
 function marked(text: string): string {
   return escaped(text)
     .replaceAll(/\*\*([^*]+)\*\*/g, '<strong>$1</strong>')

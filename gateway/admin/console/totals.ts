@@ -2,13 +2,13 @@ import type { Sample } from '../metric-families.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Point } from './wire.ts'
 
-/** Observations of a histogram: `counts[i]` were at most `boundsSeconds[i]`; the last bound is infinity. */
+/** `counts[i]` observations were at most `boundsSeconds[i]`; the last bound is infinity. */
 export interface Spread {
   readonly boundsSeconds: readonly number[]
   readonly counts: readonly number[]
 }
 
-/** The counters of the metrics at one moment, added up as the console shows them. Others may have chosen a label's text. */
+/** The metrics' counters at one moment, as the console adds them up. Others may have chosen label texts. */
 export interface Totals {
   readonly atMs: number
   readonly statuses: ReadonlyMap<string, number>
@@ -18,9 +18,9 @@ export interface Totals {
   readonly upstreamLatency: ReadonlyMap<string, Spread>
   readonly upstreamAttempts: ReadonlyMap<string, number>
   readonly upstreamErrors: ReadonlyMap<string, number>
-  /** Requests by upstream. `some` got a response. `none` got none: the client left after more than a second. */
+  /** Requests by upstream. `some` got a response; for `none` the client left after more than a second without one. */
   readonly answers: ReadonlyMap<string, ReadonlyMap<string, number>>
-  /** Credentials by method and outcome. */
+  /** Counts by method and outcome. */
   readonly credentials: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
   /** Requests with an idempotency key, by route and outcome. */
@@ -117,7 +117,7 @@ function spreadOf(values: readonly Sample[]): Spread {
   return { boundsSeconds, counts: boundsSeconds.map((bound) => buckets.get(bound) ?? 0) }
 }
 
-/** The growth per second; 0 when the counter is lower than before, because it was reset. */
+/** Growth per second; 0 after a counter was reset. */
 export function perSecond(before: number | undefined, after: number | undefined, ms: number): number {
   return ms <= 0 ? 0 : (Math.max(0, (after ?? 0) - (before ?? 0)) * 1000) / ms
 }
@@ -146,8 +146,8 @@ function countOf(counts: ReadonlyMap<string, number>, matches: (name: string) =>
 }
 
 /**
- * The quantile of the observations between two moments, in milliseconds; null without any. Computed as
- * by Prometheus: linear within a bucket, and the last finite bound for what is above it.
+ * The quantile between two moments, in milliseconds; null without observations. As in Prometheus: linear within a bucket, and the
+ * last finite bound above it.
  */
 export function quantileMs(quantile: number, before: Spread | undefined, after: Spread): number | null {
   const { boundsSeconds } = after

@@ -1,8 +1,8 @@
-/** What the gateway tells an open console, as JSON in server-sent events. Every text in it may have been chosen by others. */
+/** What the gateway tells an open console, as JSON in server-sent events. Others may have chosen any text in it. */
 
 /** One moment of the plots. Rates are per second since the moment before. Latencies are null without requests. */
 export interface Point {
-  /** Epoch seconds, as the plot library wants them. */
+  /** Epoch seconds, for the plot library. */
   readonly t: number
   readonly ok: number
   readonly clientErrors: number
@@ -13,7 +13,7 @@ export interface Point {
   readonly p99Ms: number | null
 }
 
-/** Event `history`: sent once, at the beginning, with the oldest point first. */
+/** Event `history`: sent once at the beginning, oldest first. */
 export type History = readonly Point[]
 
 export interface Moment {
@@ -21,17 +21,16 @@ export interface Moment {
   readonly state: ConsoleState
 }
 
-/** Event `fault`: sent in place of a moment that could not be made. */
+/** Event `fault`: replaces a moment that could not be made. */
 export interface FeedFault {
   readonly reason: string
 }
 
-/** The state of the gateway. Rates are per second over the last minute. */
+/** Rates are per second over the last minute. */
 export interface ConsoleState {
   readonly version: string
-  /** The name of the machine. */
+  /** The machine's name. */
   readonly host: string
-  /** The worst first. */
   readonly attention: readonly AttentionLine[]
   readonly node: string
   readonly uptimeSeconds: number
@@ -56,7 +55,7 @@ export interface ConsoleState {
     readonly healthy: boolean
     readonly breaker: 'closed' | 'half open' | 'open' | undefined
     readonly perSecond: number
-    /** The share of its attempts that got 5xx or no whole response. */
+    /** Attempts with 5xx or without a whole response. */
     readonly errorShare: number
     readonly p95Ms: number | null
   }[]
@@ -75,7 +74,7 @@ export interface ConsoleState {
   readonly certificate: CertificateState | undefined
   /** Client authorities and revocation lists that expire. */
   readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
-  /** `keysAgeSeconds`: since the keys were last fetched; null: they never were. */
+  /** `keysAgeSeconds`: since the last fetch; null: never fetched. */
   readonly issuers: readonly { readonly issuer: string; readonly keysAgeSeconds: number | null }[]
   readonly process: {
     readonly loopLagP99Ms: number | null
@@ -85,20 +84,19 @@ export interface ConsoleState {
 }
 
 export interface AttentionLine {
-  /** Names the chapter of the runbook. No alert fires for a notice. */
+  /** Names the runbook's chapter. No alert fires for a notice. */
   readonly alert: string
   readonly severity: 'page' | 'ticket' | 'notice'
   readonly text: string
-  /** The cause in the words of the log. */
+  /** In the words of the log. */
   readonly cause?: string | undefined
-  /** When something expires. */
   readonly untilMs?: number
   readonly sinceMs: number
   /** When it happened last, if it is over. */
   readonly endedMs?: number
 }
 
-/** The first of some rows, and how many more there are. */
+/** The first rows, and how many more there are. */
 export interface Shown<Row> {
   readonly rows: readonly Row[]
   readonly more: number
@@ -125,9 +123,8 @@ export interface LimitState {
 }
 
 export interface IdempotencyState {
-  /** Requests with a key, by outcome. */
   readonly outcomes: readonly Count[]
-  /** The number of keys in the data directory; undefined: the shared store has them. */
+  /** In the data directory; undefined: in the shared store. */
   readonly keys: number | undefined
   readonly bytes: number
   readonly maxKeys: number
@@ -144,22 +141,22 @@ export interface AuditState {
   readonly seals:
     | {
         readonly records: number
-        /** When the last seal was made, epoch seconds; 0: none since the start. */
+        /** Epoch seconds; 0: none since the start. */
         readonly lastAtSeconds: number
-        /** For how long records have waited for the next seal. */
+        /** How long records have waited for the next seal. */
         readonly lagSeconds: number
-        /** Times that sealed records were no longer in the trail. */
+        /** How often sealed records left the trail. */
         readonly gaps: number
       }
     | undefined
   readonly witnesses: AttestationState | undefined
   readonly stamps: AttestationState | undefined
-  /** Closed segments that are not copied yet. */
+  /** Closed segments not yet copied. */
   readonly unshipped: number
 }
 
 export interface AttestationState {
-  /** For how long there has been a checkpoint that is not attested. */
+  /** How long a checkpoint has waited for attestation. */
   readonly lagSeconds: number
   readonly everySeconds: number
 }
@@ -174,7 +171,7 @@ export interface PartState {
         readonly atMs: number
         readonly result: string
         readonly faults: readonly string[]
-        /** Keys that the file changes, and that need a restart. */
+        /** Changed keys that need a restart. */
         readonly needsRestart: readonly string[]
       }
     | undefined

@@ -1,4 +1,4 @@
-/* Everything that the gateway tells is shown by `textContent` and attributes, never as markup. */
+/* The gateway's words are shown by `textContent` and attributes, never as markup. */
 
 /** @template {HTMLElement} [Kind=HTMLElement] @param {string} id @param {new () => Kind} [kind] @returns {Kind} */
 export function byId(id, kind) {
@@ -7,8 +7,8 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element)
 }
 
-/** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number' | 'number warn' | 'number bad', hover?: string }} Value A text, with what it is. */
-/** @typedef {Value | { near: number, of: number }} Cell A value, or how near something is to its limit. */
+/** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number' | 'number warn' | 'number bad', hover?: string }} Value */
+/** @typedef {Value | { near: number, of: number }} Cell A value, or how near it is to a limit. */
 
 /** @param {string} text @returns {Value} */
 export function number(text) {
@@ -16,9 +16,9 @@ export function number(text) {
 }
 
 /**
- * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
+ * Shows rows in a table. Unchanged cells are left alone, so that a selection survives.
  * @param {string} id @param {readonly string[]} titles @param {readonly (readonly Cell[])[]} rows
- * @param {string} none shown when there are no rows @param {number} [more] rows that are not shown
+ * @param {string} none shown without rows @param {number} [more] rows not shown
  */
 export function showTable(id, titles, rows, none, more = 0) {
   const table = byId(id, HTMLTableElement)
@@ -71,7 +71,7 @@ function showRow(row, cells, { titles, span }) {
   for (const [i, value] of cells.entries()) {
     const cell = row.cells[i]
     if (cell === undefined) continue
-    // On narrow screens, where rows are cards, the title stands before the text.
+    // Narrow screens show the title before the text.
     cell.dataset.title = span > 1 ? '' : (titles[i] ?? '')
     showCell(cell, value, span)
   }

@@ -35,7 +35,7 @@ pause.addEventListener('click', () => {
 })
 byId('near-limit').addEventListener('change', show)
 byId('console').addEventListener('click', (event) => {
-  // Nobody would serve the target of a link, and this page would be gone.
+  // Nobody would serve the link's target, and this page would be gone.
   if (byId('link').textContent === NO_ANSWER) event.preventDefault()
 })
 byId('sign-out').addEventListener('click', () => {
@@ -46,7 +46,7 @@ form.addEventListener('submit', (event) => {
   event.preventDefault()
   const token = tokenField.value.trim()
   tokenField.value = ''
-  // A header field cannot carry other characters: the request would fail like a lost connection.
+  // A header field cannot carry others: the request would fail like a lost connection.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     setText(byId('sign-in-fault'), 'A token has visible ASCII characters only.')
     return
@@ -121,7 +121,7 @@ function show() {
   showPanels(state)
 }
 
-/** Greys the console, because its numbers may be out of date. @param {string} link @param {string} why */
+/** Greys numbers that may be out of date. @param {string} link @param {string} why */
 function age(link, why) {
   showLink(link, 'bad')
   say(why)

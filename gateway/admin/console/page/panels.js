@@ -3,18 +3,17 @@
 import { byId, number, setText, showFacts, showLines, showTable } from './elements.js'
 import { duration, latency, megabytes, milliseconds, rate, time, whole } from './words.js'
 
-/** A certificate that expires sooner is marked. */
+/** Certificates that expire sooner are marked. */
 const SOON_DAYS = 21
 const DAY_SECONDS = 86_400
 const MUCH_LAG = 1000
-/** A seal is made each second. */
 const MUCH_SEAL_LAG_SECONDS = 10
-/** Added to the interval of witnesses and time stamps: a longer lag is marked. */
+/** Added to the attestation interval: a longer lag is marked. */
 const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
-/** Shows everything but the plots. @param {ConsoleState} state */
+/** @param {ConsoleState} state */
 export function showPanels(state) {
   setText(byId('version'), state.version)
   setText(byId('host'), `${state.host}, ${location.host}`)
@@ -29,7 +28,7 @@ export function showPanels(state) {
   showConfig(state)
 }
 
-/** The state in a word or two. @param {ConsoleState} state */
+/** @param {ConsoleState} state */
 export function stateOf({ unready, degraded, attention }) {
   if (unready !== undefined) return 'not ready'
   if (attention.length > 0) return 'needs attention'
@@ -105,7 +104,6 @@ function showNearest(rows) {
   )
 }
 
-/** The outcomes of an idempotency key whose request is not refused. */
 const NOT_REFUSED = ['begun', 'replayed']
 
 /** @param {ConsoleState} state */
@@ -223,7 +221,7 @@ function waitOf(seconds, muchSeconds) {
 }
 
 /**
- * The records that wait. A few wait at any moment; under `synced`, as many as come during one write.
+ * A few records wait at any moment; under `synced`, as many as come during one write.
  * @param {ConsoleState['audit']} audit
  * @returns {string | { text: string, is: 'bad' | 'warn' }}
  */

@@ -3,11 +3,10 @@
 import { byId } from './elements.js'
 
 const SHOWN_SECONDS = 900
-/** The shortest time that a plot shows. */
 const LEAST_SECONDS = 60
 const HEIGHT = 220
 const LATENCY = 'latency-plot'
-/** The logarithmic axis of latency begins here. */
+/** The logarithmic axis begins here. */
 const LEAST_MS = 0.1
 
 /**
@@ -33,7 +32,6 @@ const PLOTS = {
   ],
 }
 
-/** The plots, and the points that they show. */
 export class Plots {
   /** @type {Point[]} */
   #points = []
@@ -48,7 +46,7 @@ export class Plots {
     for (const id of Object.keys(PLOTS)) resized.observe(byId(id))
   }
 
-  /** Draws the plots anew: at the beginning, and in the colours of another theme. */
+  /** Draws the plots anew, in the colours of the theme. */
   draw() {
     for (const { plot } of this.#plots) plot.destroy()
     this.#plots = Object.entries(PLOTS).map(([id, lines]) => {
@@ -67,7 +65,7 @@ export class Plots {
 
   /** @param {Point} point */
   add(point) {
-    // The clock of the gateway was set back.
+    // The gateway's clock was set back.
     if (point.t < (this.#points.at(-1)?.t ?? 0)) this.#points = []
     this.#points.push(point)
     const from = point.t - SHOWN_SECONDS
@@ -87,7 +85,7 @@ export class Plots {
         plot.setScale('x', { min: begin, max: end })
         plot.setScale('y', { min: id === LATENCY ? LEAST_MS : 0, max: highest * 1.05 })
       })
-      // The legend shows the values under the pointer, or the newest ones.
+      // The legend shows the values under the pointer, or the newest.
       plot.setLegend({}, false)
       const now = lines.map(({ label }, i) => `${label} ${inWords(values[i]?.at(-1))}`)
       const title = byId(id).previousElementSibling?.textContent
@@ -105,7 +103,7 @@ function inWords(value) {
   return value?.toLocaleString('en', { maximumFractionDigits: 1 }) ?? '–'
 }
 
-/** Finds the values without a neighbour. They are marked, because no line shows them. @param {UPlot} plot @param {number} seriesIndex */
+/** Finds values that no line shows, to mark them. @param {UPlot} plot @param {number} seriesIndex */
 function alone(plot, seriesIndex) {
   const values = plot.data[seriesIndex] ?? []
   return [...values.keys()].filter(

@@ -1,26 +1,23 @@
 /** @import { History, Moment } from '../wire.ts' */
 
-/** The name under which the tab stores the token for this origin. A cookie would go to every port of the host. */
+/** The tab's storage name of the token. A cookie would go to every port of the host. */
 export const TOKEN = 'countersign-admin-token'
-/** Retries wait longer each time, up to the last of these. */
 const WAITS_MS = [500, 1000, 2000, 5000]
-/** The longest silence before the connection counts as lost: the gateway sends something each second. */
+/** A longer silence means a lost connection: the gateway sends something each second. */
 const SILENCE_MS = 10_000
 
 /**
- * What the page does with the stream.
- *
  * @typedef {object} Receiver
  * @property {(points: History) => void} history
  * @property {(moment: Moment) => void} moment
  * @property {(reason: string) => void} fault The gateway could not make a moment.
  * @property {() => void} lost The connection is lost; another try follows.
- * @property {(wasTried: boolean) => void} unauthorized A token is needed, or the one that was sent is wrong.
- * @property {(reason: string) => void} refused Any other refusal, in the gateway's words; another try follows.
+ * @property {(wasTried: boolean) => void} unauthorized A token is missing or wrong.
+ * @property {(reason: string) => void} refused Another refusal, in the gateway's words; another try follows.
  */
 
 /**
- * Follows the events of the gateway until it is told to stop, or a token is needed. `EventSource` cannot send a token.
+ * Follows the gateway's events until a stop or 401. `EventSource` cannot send a token.
  * @param {string | undefined} token @param {Receiver} receiver @returns {() => void} ends it
  */
 export function follow(token, receiver) {

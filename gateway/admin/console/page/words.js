@@ -11,7 +11,7 @@ export function milliseconds(ms) {
   return `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`
 }
 
-/** A latency, marked beyond the bound of the alert CountersignUpstreamSlow. @param {number | null} ms @returns {Value} */
+/** Marked beyond the bound of CountersignUpstreamSlow. @param {number | null} ms @returns {Value} */
 export function latency(ms) {
   return { text: milliseconds(ms), is: ms !== null && ms > 1000 ? 'number warn' : 'number' }
 }
@@ -35,7 +35,7 @@ export function duration(seconds) {
 }
 
 /**
- * A time in the browser's time zone. Under the pointer it is shown in UTC.
+ * A time in the browser's zone; UTC under the pointer.
  * @param {number} epochMs @param {(time: string) => string} [sentence] around it
  */
 export function time(epochMs, sentence = (one) => one) {
