@@ -32,13 +32,13 @@ interface Asked {
   readonly path: string
   readonly flags: Given['flags']
   readonly env: Environment
-  /** Takes the place of `--admin`. */
+  /** Replaces `--admin`. */
   readonly base?: string
-  /** False: the request carries no token. */
+  /** False: sends no token. */
   readonly signed?: boolean
 }
 
-/** Asks the admin listener of a running gateway. @throws CommandFault when there is none, or when it wants a token */
+/** Asks a running gateway's admin listener. @throws CommandFault when there is none, or it wants a token */
 export async function askAdmin({
   method,
   path,
@@ -77,7 +77,7 @@ interface Place {
   readonly adminTokenFile?: string
 }
 
-/** Reads the address of the admin listener only: the file may be in the middle of an edit, and a probe need not check it. */
+/** Reads only the listener's address: the file may be in the middle of an edit. */
 function readPlace(env: Environment): Place {
   try {
     const { adminHost, adminPort, adminTokenFile } = JSON.parse(

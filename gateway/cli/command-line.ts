@@ -4,7 +4,7 @@ import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } fro
 import { COMMANDS } from './commands.ts'
 import { familyHelp, helpOf, overview } from './help.ts'
 
-/** Runs a command line, given without `countersign`. Finds the command by its one or two words, and loads only its file. @returns exit code */
+/** Runs a command line, given without `countersign`, and loads only that command's file. Returns the exit code. */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const [first = '--help', ...rest] = args
   switch (first) {

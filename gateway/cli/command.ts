@@ -6,49 +6,48 @@ import { printable } from '../terminal/printable.ts'
 export const EXIT = { good: 0, fault: 1, usage: 2 } as const
 
 export interface Flag {
-  /** The name of its value, such as `FILE`; undefined: the flag has no value. */
+  /** The value's name, such as `FILE`; undefined: no value. */
   readonly value?: string
   readonly about: string
 }
 
 export type Flags = Readonly<Record<string, Flag>>
 
-/** One command, and all that its `--help` says. */
+/** A command, and what its `--help` says. */
 export interface Command {
-  /** The words that it takes, such as `METHOD PATH`; `[FILE…]`: any number, or none. Undefined: it takes none. */
+  /** Its words, such as `METHOD PATH`; `[FILE…]`: any number. */
   readonly words?: string
   readonly flags?: Flags
   readonly about: readonly string[]
-  /** Command lines without `npx --`, each with what it does. */
+  /** Command lines without `npx --`, and what they do. */
   readonly examples: readonly (readonly [line: string, does: string])[]
-  /** What exit code 1 means here. */
   readonly fault: string
-  /** What exit code 2 means here; by default that the command line is wrong. */
+  /** What exit code 2 means; by default a wrong command line. */
   readonly unable?: string
-  /** @returns its exit code @throws CommandFault, UsageFault */
+  /** Returns the exit code. @throws CommandFault, UsageFault */
   run(given: Given): number | Promise<number>
 }
 
 export interface Given {
   readonly words: readonly string[]
-  /** Values of flags by name; `''` for one that has no value. */
+  /** By name; `''` for a flag without value. */
   readonly flags: Readonly<Record<string, string | undefined>>
 }
 
-/** The command could not be carried out: exit code 1. */
+/** The command failed: exit code 1. */
 export class CommandFault extends Error {}
 
-/** The command line is wrong, or a file that it names cannot be read or written: exit code 2. */
+/** The command line is wrong, or a file that it names cannot be used: exit code 2. */
 export class UsageFault extends Error {}
 
-/** The flags that name configuration files. Each overrides its variable. */
+/** Each overrides its variable. */
 export const CONFIG_FLAGS = {
   config: { value: 'FILE', about: 'gateway.json; default $GATEWAY_CONFIG, or config/gateway.json' },
   limits: { value: 'FILE', about: 'limits.json; default $GATEWAY_LIMITS, or config/limits.json' },
   clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
 } as const satisfies Flags
 
-/** The flag for programs that read the output. Faults of the command line itself go to standard error as text. */
+/** Faults of the command line itself go to standard error as text. */
 export const JSON_FLAG = { json: { about: 'as JSON' } } as const satisfies Flags
 
 export function environmentOf(flags: Given['flags']): Environment {
@@ -81,7 +80,6 @@ function parsed(flags: Flags, args: readonly string[]) {
   } catch (error) {
     const { message } = error as Error
     const unknown = /^Unknown option '([^']+)'/.exec(message)?.[1]
-    // Node's own sentences begin with a capital.
     if (unknown === undefined) throw new UsageFault(message.charAt(0).toLowerCase() + message.slice(1))
     const known = [...Object.keys(flags), 'help'].map((name) => `--${name}`)
     const meant = closestTo(unknown, known)
@@ -102,7 +100,7 @@ export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }
 
-/** The checks so far. In text output, each is printed at once. */
+/** Prints each check at once in text output. */
 export class Checks {
   readonly checks: object[] = []
   readonly #isQuiet: boolean
@@ -123,7 +121,7 @@ export class Checks {
   }
 }
 
-/** Escapes each line: texts of files and responses cannot steer the terminal. */
+/** Escapes each line: texts of files and responses could steer the terminal. */
 function lines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }

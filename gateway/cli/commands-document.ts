@@ -27,7 +27,7 @@ export async function commandsDocument(): Promise<string> {
   return HEAD + chapters.join('\n')
 }
 
-/** Help without what each command has in common with the others. @param told flags and the commands that explain them */
+/** Removes what all commands have in common. @param told flags and the commands that explain them */
 function inChapter(name: string, help: string, told: Map<string, string>): string {
   return help
     .replace(/^countersign [a-z ]+ \[flags\]\n\n/, '')

@@ -2,7 +2,7 @@ import type { Command } from './command.ts'
 
 interface Listed {
   readonly summary: string
-  /** Loads the command only when it is asked for: the health probe must be quick. */
+  /** Loads only the command asked for: the health probe must be quick. */
   readonly load: () => Promise<{ readonly command: Command }>
 }
 

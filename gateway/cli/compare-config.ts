@@ -4,14 +4,14 @@ import { needsRestart } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** The name of a row of each part, so that an edited row does not count as one removed and one added. */
+/** Names rows, so that an edited row does not count as removed and added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
   gateway: ({ path, methods }) => `route ${path}${methods === undefined ? '' : ` ${String(methods)}`}`,
   limits: ({ name, plan }) => (plan === undefined ? `limit ${name}` : `plan ${plan}`),
   clients: ({ id }) => `client ${id}`,
 }
 
-/** The differences of `ours`, below the names of files: `+` added, `-` removed, `~` changed. The order of rows does not count. */
+/** Differences of `ours` by file: `+` added, `-` removed, `~` changed. The order of rows does not count. */
 export function compareConfig(inForce: ConfigReport, ours: ConfigReport): string[] {
   const parts = Object.keys({ ...inForce.parts, ...ours.parts }) as ConfigPart[]
   return parts.flatMap((part) => {
@@ -51,7 +51,7 @@ function* settingsDifferences(before: object, after: object): Iterable<string> {
   }
 }
 
-/** `~ timeouts.headersMs: 30000 → 20000` for each leaf that differs. */
+/** `~ timeouts.headersMs: 30000 → 20000` for each changed leaf. */
 function* differences(before: unknown, after: unknown, path: string): Iterable<string> {
   if (isDeepStrictEqual(before, after)) return
   if (!isObject(before) || !isObject(after)) {

@@ -1,9 +1,8 @@
 import { type Command, EXIT, type Flags, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-/** Words that may come next: after a group its commands, after a command its flags. */
+/** What may come next: a group's commands, a command's flags. */
 interface Next {
-  /** `''`, `audit` or `audit verify`. */
   readonly before: string
   readonly words: readonly (readonly [word: string, does: string])[]
   readonly flags: Flags
@@ -24,7 +23,7 @@ export const command: Command = {
   },
 }
 
-/** All completions. Commands stand before their groups: the scripts take the first entry that a command line begins with. */
+/** Commands stand before their groups, because scripts take the first entry that begins the command line. */
 async function everyNext(): Promise<Next[]> {
   const names = Object.keys(COMMANDS)
   const families = Map.groupBy(
@@ -84,7 +83,7 @@ function zshScript(all: readonly Next[]): string[] {
   ]
 }
 
-/** Completes flags of a command. For other words the shell knows the names of files. */
+/** For other words than flags the shell knows file names. */
 function cases(all: readonly Next[], set: (words: Next['words']) => string): string[] {
   return all.map(({ before, words, flags }) => {
     const named = Object.entries(flags).map(([flag, { about }]) => [`--${flag}`, about] as const)
@@ -107,7 +106,7 @@ function fishScript(all: readonly Next[]): string[] {
   })
 }
 
-/** A text in quotes for a shell. Each shell has its own way to write a quote within. */
+/** Quotes a text. Each shell writes a quote within in its own way. */
 function quoted(text: string, quote: string): string {
   return `'${text.replaceAll("'", quote)}'`
 }

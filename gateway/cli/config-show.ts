@@ -23,10 +23,10 @@ import {
 import { readTables } from './explain/row-reasons.ts'
 
 interface Shown {
-  /** Such as `timeouts.connectMs`, or the name of a variable that overrides no key. */
+  /** A key such as `timeouts.connectMs`, or a variable that overrides none. */
   readonly key: string
   readonly value: unknown
-  /** The name of a variable or of a file, or `default`. */
+  /** A variable, a file, or `default`. */
   readonly from: string
 }
 
@@ -51,7 +51,6 @@ export const command: Command = {
       ...(clientsFile === undefined ? [] : valuesOf(clientsFile, clientsSchema, { secret: true })),
     ]
     const { jwksUri, audience, interactionId } = settings
-    // Defaults that depend on other values.
     for (const [key, value] of Object.entries({ jwksUri, audience, interactionId }))
       if (!values.some((one) => one.key === key)) values.push({ key, value, from: 'default' })
     const shown = [...variablesOf(env), ...tracing.shown, ...values].map((one) => ({
@@ -64,7 +63,7 @@ export const command: Command = {
   },
 }
 
-/** @throws CommandFault for a file that its schema refuses */
+/** @throws CommandFault for an invalid file */
 function valuesOf(
   file: string,
   schema: Schema,
@@ -86,7 +85,7 @@ function valuesOf(
   })
 }
 
-/** An object or a list of objects is shown by what is in it; any other list is one value. */
+/** Objects and lists of objects are shown by their parts; other lists are one value. */
 function* leavesOf(path: string, value: unknown): Iterable<readonly [path: string, value: unknown]> {
   const isBranch = Array.isArray(value)
     ? value.some((entry) => typeof entry === 'object')
@@ -97,14 +96,13 @@ function* leavesOf(path: string, value: unknown): Iterable<readonly [path: strin
       yield* leavesOf(childPath(path, Array.isArray(value) ? Number(step) : step), part)
 }
 
-/** Variables that override no key. */
 function variablesOf(env: Environment): Shown[] {
   return Object.entries(env).flatMap(([key, value]) =>
     key.startsWith('GATEWAY_') && !OVERRIDDEN_KEYS.has(key) ? [{ key, value, from: key }] : [],
   )
 }
 
-/** The variables of OpenTelemetry that the gateway reads, and whether one of them takes the place of a key. */
+/** Variables of OpenTelemetry that the gateway reads, and whether one replaces a key. */
 function tracingVariables(env: Environment) {
   const names = new Set<string>()
   const noted = new Proxy(env, {
@@ -118,7 +116,7 @@ function tracingVariables(env: Environment) {
   const replaced = sampler === undefined ? byKey : { ...byKey, ratio: sampler, parents: sampler }
   return {
     shown: [...names].flatMap((key) => (env[key] ? [{ key, value: env[key], from: key }] : [])),
-    /** Attributes of a variable are added to `tracing.resource`. */
+    /** A variable adds its attributes to `tracing.resource`. */
     replaces: (key: string) => {
       const [, name = ''] = /^tracing\.(\w+)/.exec(key) ?? []
       return name !== 'resource' && replaced[name] !== undefined
@@ -127,7 +125,7 @@ function tracingVariables(env: Environment) {
 }
 
 function withoutSecret({ key, value }: Shown): unknown {
-  // A secret is recognised by the key before it.
+  // The key before it marks a secret.
   const name = `${JSON.stringify(key.replace(/^.*\./, ''))}:`
   return JSON.parse(hidden(name + JSON.stringify(value), 0, []).slice(name.length))
 }

@@ -1,7 +1,7 @@
 import { complain, EXIT } from './command.ts'
 import { runCommandLine } from './command-line.ts'
 
-/* The command line `countersign`: `countersign.mjs` runs this program. */
+/* Run by `countersign.mjs`. */
 
 let isOutputLost = false
 process.stdout.on('error', (error) => loseOutput(error, 'the output'))
@@ -9,7 +9,7 @@ process.stderr.on('error', (error) => loseOutput(error, 'what goes to standard e
 const code = await runCommandLine(process.argv.slice(2))
 process.exitCode ||= code
 
-/** Says that output was lost, as on a full disk. A reader that stops early, as `head` does, is no fault. */
+/** Says that output was lost, as on a full disk. A reader that stops early is no fault. */
 function loseOutput({ code: cause, message }: NodeJS.ErrnoException, what: string): void {
   if (cause === 'EPIPE' || isOutputLost) return
   isOutputLost = true

@@ -64,7 +64,7 @@ interface AskedKey {
   readonly row: string
   readonly caller: string
   readonly key: string
-  /** True when the data directory may have the key. */
+  /** True when the data directory may have it. */
   readonly isLocal: boolean
 }
 

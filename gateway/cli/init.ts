@@ -10,7 +10,7 @@ import { discard } from '../storage/line-file.ts'
 import { type Command, CommandFault, EXIT, print, UsageFault } from './command.ts'
 import { discoverIssuer } from './discovery/discover-issuer.ts'
 
-/** Folder of the schemas, beside the program in a checkout and in the package. */
+/** Schemas, at the same place in a checkout and in the package. */
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
 const GRPC_CLIENTS =
@@ -91,7 +91,7 @@ export const command: Command = {
   },
 }
 
-/** The keys of gateway.json for routes, with a note on each thing that the document leaves open. */
+/** gateway.json's keys for routes, with notes on what the document leaves open. */
 function routingFor(file: string | undefined, hasIssuer: boolean): { routing: object; notes: string[] } {
   if (file === undefined)
     return { routing: { routes: [{ path: '/*', auth: [hasIssuer ? 'bearer' : 'none'] }] }, notes: [] }
@@ -137,7 +137,7 @@ function jsonFile(value: object): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
-/** Writes all files or none, and the schemas where they are missing. @throws CommandFault when one exists */
+/** Writes all files or none, and missing schemas. @throws CommandFault when one exists */
 function writeNew(directory: string, files: readonly (readonly [file: string, text: string])[]): void {
   const present = files.map(([file]) => file).filter((file) => existsSync(file))
   if (present.length > 0)
@@ -156,9 +156,9 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
   }
 }
 
-/** Writes a new file. @param written gets its name as soon as it exists */
+/** @param written gets the name as soon as the file exists */
 function writeOne(file: string, text: string | Buffer, written: string[]): void {
-  // When two run at once, one fails here and leaves the other's file.
+  // Of two at once, one fails here and leaves the other's file.
   const fd = openSync(file, 'wx')
   written.push(file)
   try {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type Command, CommandFault, EXIT } from './command.ts'
 
-/** Time to wait: a minute for a running backend, and the rest for a database that must be opened. */
+/** A minute for a running backend, the rest for a database that must be opened. */
 const TIMEOUT_MS = 120_000
 const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTENSION}`, import.meta.url))

@@ -20,7 +20,7 @@ export const command: Command = {
   },
 }
 
-/** Prefers the variable: commands of systemd's `ExecReload=` cannot read the secrets that `LoadCredential=` gives to the gateway. */
+/** Prefers the variable: systemd's `ExecReload=` cannot read the gateway's `LoadCredential=` secrets. */
 function dataDirOf(env: Environment): string {
   if (env.GATEWAY_DATA_DIR) return env.GATEWAY_DATA_DIR
   const { value: settings, faults } = loadSettings(env)

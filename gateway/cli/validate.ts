@@ -121,13 +121,13 @@ function reportIn({ url, status, body }: Awaited<ReturnType<typeof askAdmin>>): 
   throw new CommandFault(`${url} responded ${status} without a configuration`)
 }
 
-/** Adds the faults to the findings. @returns the value; undefined when it has faults */
+/** Adds faults to the findings. Returns the value; undefined with faults. */
 function soundIn<T>({ faults }: Findings, parsed: Parsed<T>): T | undefined {
   if (parsed.faults !== undefined) faults.push(...parsed.faults)
   return parsed.value
 }
 
-/** @param isNew true where the environment was not checked, so that its faults are new */
+/** @param isNew true where the environment was not checked before */
 async function reachStore(found: Findings, env: Environment, isNew: boolean): Promise<void> {
   const { value: settings, faults: unusable } = parseStoreSettings(env)
   const fault = (reason: string): Fault => ({ file: ENVIRONMENT, path: 'GATEWAY_STORE', reason })
@@ -184,7 +184,7 @@ function checkFile(found: Findings, file: string): void {
   }
 }
 
-/** Checks gateway.json and the files that it names. The gateway's environment, unknown here, may give what the file lacks. */
+/** Checks gateway.json and files that it names. The gateway's environment, unknown here, may give what is missing. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
   const faults = otherFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)
@@ -199,7 +199,7 @@ function checkGateway(found: Findings, configFile: string, file: GatewayFile): v
   if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 
-/** Judges by content, not by name. For a file that is not JSON all parsers report the same fault. */
+/** Judges by content, not name. For a file that is not JSON all parsers report the same. */
 function isTable(kind: 'clients' | 'limits', text: string): boolean {
   try {
     const { $schema, routes, [kind]: rows } = JSON.parse(withoutMark(text))
@@ -254,7 +254,7 @@ function checkAuditKeys(found: Findings, { audit }: Settings): void {
   try {
     credentialsIn(credentials)
   } catch (error) {
-    // Not a fault: the gateway starts without the credentials, and reads them each time.
+    // The gateway starts without credentials, and reads them each time.
     const { message } = error as Error
     found.warnings.push(`audit.ship: nothing can be shipped: ${message}`)
   }
@@ -280,7 +280,7 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
   return loaded
 }
 
-/** A missing staple is no fault: the gateway starts without it, and a renewal may write it later. */
+/** The gateway starts without a staple, and a renewal may write it later. */
 function checkStaple(found: Findings, file: string, chain: Chain): void {
   const judged = judgeStaple(readStaple(file), chain, Date.now())
   if ('fault' in judged) found.warnings.push(`${file}: is not sent to clients: ${judged.fault}`)
@@ -288,7 +288,7 @@ function checkStaple(found: Findings, file: string, chain: Chain): void {
 }
 
 function warningsOf({ routes, rows, clients, warnings }: Findings): string[] {
-  // Without routes it is not known which limits and clients are reached.
+  // Without routes the reached limits and clients are unknown.
   const idle =
     routes.length === 0 ? [] : [...idleRowWarnings(routes, rows), ...clientWarnings(routes, clients)]
   return [...warnings, ...idle]

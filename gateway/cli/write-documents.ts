@@ -8,7 +8,7 @@ import { LIMITS_FILE } from '../config/keys/limits-keys.ts'
 import { REFUSALS } from '../refusals.ts'
 import { commandsDocument } from './commands-document.ts'
 
-/* `npm run schemas`, after an edit in config/keys, refusals.ts, a command's help or the table of metrics. */
+/* `npm run schemas`: run it after an edit in config/keys, refusals.ts, a command's help or the metrics. */
 
 const FILES = { gateway: GATEWAY_FILE, limits: LIMITS_FILE, clients: CLIENTS_FILE }
 const REFUSALS_PAGE = 'docs/reference/refusals.md'
@@ -26,7 +26,7 @@ const rows = refusals.map(
 )
 write(REFUSALS_PAGE, `${introduction}${rows.join('')}`)
 
-// The description of the demo API names the codes of both programs.
+// The demo API's description names codes of both programs.
 const byStatus = Map.groupBy(refusals, ([, { status }]) => status)
 const codes = [...byStatus].map(([status, kinds]) => [status, kinds.map(([code]) => code)])
 write('backend/gateway-problems.json', `${JSON.stringify(Object.fromEntries(codes), null, 2)}\n`)

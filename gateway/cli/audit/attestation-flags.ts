@@ -36,7 +36,7 @@ export const ATTESTATION_FLAGS: Flags = {
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }
 
-/** The policy of --policy. @throws UsageFault; Error when the file is no policy */
+/** @throws UsageFault; Error when the file is no policy */
 export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
   const file = flags.policy
   if (file === undefined) return undefined
@@ -51,7 +51,7 @@ export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
   }
 }
 
-/** The witnesses of a policy or of the flags; undefined: nobody is named. */
+/** Witnesses of a policy or the flags; undefined: none is named. */
 export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undefined): Witnesses | undefined {
   if (policy !== undefined) return policy.quorum.least === 0 ? undefined : witnessesOf(policy)
   const keys = flags.witness
@@ -63,7 +63,7 @@ export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undef
   return trustedWitnesses(list, Number(flags.quorum ?? list.length))
 }
 
-/** Opens the checkpoints that others attest. @param directory of the log @throws UsageFault; Error when a file cannot be read */
+/** Opens attested checkpoints. @param directory of the log @throws UsageFault; Error when a file cannot be read */
 export function openKept(
   directory: string,
   flags: Given['flags'],

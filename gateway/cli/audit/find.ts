@@ -116,14 +116,14 @@ function formatOf(flags: Given['flags']): string {
   return format
 }
 
-/** The line byte for byte, but escaped for a terminal. */
+/** Gives the exact bytes, but escaped for a terminal. */
 function ndjson(line: Buffer): Buffer | string {
   return process.stdout.isTTY ? `${printable(line.toString().trimEnd())}\n` : line
 }
 
 const HEADINGS = `${'TIME'.padEnd(24)}  RECORD    CODE   DURATION  METHOD  ${'PATH'.padEnd(24)}  CALLER  ID`
 
-/** A line of the table. A record that is no request or response is shown whole. */
+/** Other records than requests and responses are shown whole. */
 function tableRow(line: Buffer, record: AuditLine): string {
   const { type, timestamp, statusCode, duration, method, path, userId, clientId, ip, requestId } = record
   const cells =

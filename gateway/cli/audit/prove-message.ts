@@ -29,7 +29,7 @@ interface Recorded {
   readonly signature: SignatureFacts | undefined
 }
 
-/** Checks that the client signed the message in a file, or the gateway its response, and prints each check. @returns exit code */
+/** Checks that the client signed a message, or the gateway its response, and prints each check. Returns the exit code. */
 export async function proveMessage(given: Given, request: string, file: string): Promise<number> {
   const { json, response: responseFile } = given.flags
   const key = await ableTo(() => keyNamed(given.flags))
@@ -50,7 +50,7 @@ interface Messages {
   readonly response: Buffer | undefined
 }
 
-/** Finds the record. Clients may repeat an id: the record whose signature is in the message counts, else the first. */
+/** Clients may repeat an id: the record whose signature is in the message counts, else the first. */
 async function recorded(
   { words, flags }: Given,
   request: string,
@@ -80,7 +80,7 @@ interface Terms extends Messages {
   readonly checks: Checks
 }
 
-/** @returns who has signed what, and when; undefined when a check has failed */
+/** Returns who signed what, and when; undefined when a check failed. */
 async function prove(
   found: Recorded | undefined,
   { key, checks, ...messages }: Terms,
@@ -131,13 +131,13 @@ function sentAs({ method, statusCode }: AuditLine, messages: Messages) {
 }
 
 interface Owner {
-  /** Id of the client; undefined for the gateway. */
+  /** The client's id; undefined for the gateway. */
   readonly client: unknown
   readonly facts: SignatureFacts
   readonly key: TrustedKey
 }
 
-/** The key from the trail, or why the trail has none. */
+/** Returns the key from the trail, or why there is none. */
 async function signerKey(
   { segments, directory }: Recorded,
   { client, facts, key }: Owner,

@@ -49,7 +49,7 @@ function dayOf(flags: Given['flags']): number {
   return ms
 }
 
-/** The report for people. Texts from files are escaped, so that they cannot write lines of their own. */
+/** Escapes texts from files, so that they cannot write lines of their own. */
 function reportText(file: string, report: DayReport): string {
   const { requests, responses, unpaired, recovered, starts, seals, longestUnsealedMs } = report
   const listOf = (counts: Readonly<Record<string, number>>) =>

@@ -29,7 +29,7 @@ export const KEY_FLAG: Flags = {
   },
 }
 
-/** The key to trust. @throws UsageFault when no key is named; Error when the named text is no key */
+/** @throws UsageFault when no key is named; Error when the text is no key */
 export function keyNamed(flags: Given['flags']): TrustedKey {
   const key = flags.key ?? process.env.GATEWAY_AUDIT_SEAL_KEY
   if (key !== undefined && key !== '') return trustedKey(key)
@@ -43,7 +43,7 @@ export const PERIOD_FLAGS: Flags = {
   until: { value: 'WHEN', about: 'before then' },
 }
 
-/** The trails that the words of a command name. @throws UsageFault when a file cannot be read */
+/** @throws UsageFault when a file cannot be read */
 export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
   const trails = await ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
   for (const { path, remark } of trails.flatMap(({ segments }) => segments)) {
@@ -64,7 +64,7 @@ export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   }
 }
 
-/** Shows on a terminal (standard error) how far a command is; elsewhere nothing. */
+/** Shows a command's progress on a terminal (standard error). */
 export class Progress {
   readonly #verb: string
   readonly #beganMs = performance.now()
@@ -75,7 +75,7 @@ export class Progress {
     this.#verb = verb
   }
 
-  /** Shows it at most ten times a second, after the first half second. */
+  /** Shows at most ten times a second, after half a second. */
   readonly show = (done: number, total: number): void => {
     const nowMs = performance.now()
     if (!process.stderr.isTTY || nowMs - this.#beganMs < 500 || nowMs - this.#shownMs < 100) return
@@ -97,10 +97,10 @@ export class Progress {
 }
 
 const AGO = /^\d+[smhd]$/
-/** RFC 3339, or its date alone, which is midnight in UTC. A time needs its zone. */
+/** RFC 3339, or its date alone: midnight UTC. A time needs its zone. */
 const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d))?$/
 
-/** A flag's point in time, milliseconds since the epoch; undefined when the flag is not given. @throws UsageFault */
+/** A flag's time in epoch milliseconds; undefined when it is not given. @throws UsageFault */
 export function whenOf(flags: Given['flags'], name: string): number | undefined {
   const text = flags[name]
   if (text === undefined) return undefined
@@ -113,7 +113,7 @@ export function whenOf(flags: Given['flags'], name: string): number | undefined 
   return ms
 }
 
-/** Milliseconds since the epoch; NaN when there is no such time. `Date.parse` takes 30 February for 2 March. */
+/** Epoch milliseconds; NaN when there is no such time. `Date.parse` takes 30 February for 2 March. */
 export function timeIn(text: string): number {
   const day = text.slice(0, 10)
   const dayMs = Date.parse(day)

@@ -88,10 +88,10 @@ async function verify(
   const since = async (all: readonly Segment[]) =>
     sinceMs === undefined ? all : await segmentsSince(all, sinceMs)
   const segments = await ableTo(() => since(trail.segments))
-  // A gateway may have rotated since they were listed, while another trail was verified.
+  // A gateway may have rotated meanwhile.
   const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
   const directory = flags.log ?? logDirectory(trail.auditFile)
-  // The audit file stands for all of the trail.
+  // The audit file stands for the whole trail.
   const isPart = flags.part !== undefined && !trail.isWhole
   const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
@@ -107,7 +107,7 @@ async function verify(
         onRead: progress.show,
       }),
     )
-    // Shows the named checkpoint, and of many time stamps only the first and the last.
+    // Of many time stamps only the first and the last are shown.
     const first = witnesses === undefined && flags.checkpoint === undefined ? 1 : 2
     const attested = [...new Set([...verdict.attested.slice(0, first), ...verdict.attested.slice(-1)])]
     return { ...verdict, attested, findings: [...verdict.findings, ...findings] }
@@ -119,7 +119,7 @@ async function verify(
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
   const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, attested } =
     verdict
-  // A line break in the name of a file could otherwise forge a line of output.
+  // A file's name could otherwise forge a line of output.
   for (const warning of warnings) complain(printable(`warning: ${warning}`))
   for (const finding of findings) complain(printable(showFinding(finding)))
   if (checkpoint !== undefined) {
@@ -141,7 +141,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
 }
 
-/** Refuses flags and words that a proof does not use: they would suggest a check that nobody made. */
+/** Refuses what a proof does not use: it would suggest a check that nobody made. */
 function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
   const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,

@@ -8,14 +8,14 @@ interface Provider {
   readonly name: string
   readonly preset: DialectPreset
   readonly fits: (url: URL) => boolean
-  /** Where it publishes its keys, as far as that follows from the issuer. */
+  /** The address of its keys, as far as the issuer tells it. */
   readonly jwksUri: (issuer: string) => string
   readonly hasSlash?: (url: URL) => boolean
-  /** What its access tokens name as their audience. */
+  /** The audience of its access tokens. */
   readonly audience: string
 }
 
-/** The addresses of the keys are those of each provider's reference; docs/operate/recipes.md has them as a table. */
+/** Key addresses come from the providers' references; docs/operate/recipes.md lists them. */
 const PROVIDERS: readonly Provider[] = [
   {
     name: 'Microsoft Entra',
@@ -70,13 +70,12 @@ const ANY: Provider = {
   audience: 'what the provider calls the API',
 }
 
-/** Time to ask for both forms of the discovery document. */
 const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
- * Finds the keys of gateway.json for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
- * by the form of its issuer.
+ * Finds gateway.json's keys for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
+ * by its issuer's form.
  *
  * @throws UsageFault when `issuer` is no issuer, CommandFault when its document names another issuer or cannot be used
  */
@@ -103,7 +102,6 @@ export async function discoverIssuer(issuer: string, audience: string | undefine
   const way = isOpaque ? 'no keys, so it is asked about each token' : `keys from ${jwksUri}`
   return {
     keys,
-    /** How the provider was recognised, and where its keys were found. */
     found: `${provider.name}, "tokens": "${provider.preset}"; ${way}, ${source}`,
     notes: [
       ...(cause === undefined ? [] : [`check "jwksUri": no discovery document could be read (${cause})`]),
@@ -136,7 +134,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-/** The contents of a discovery document, with `jwksUri`, `endpoint` or both. */
+/** A discovery document, with `jwksUri`, `endpoint` or both. */
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined

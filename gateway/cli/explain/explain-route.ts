@@ -11,7 +11,7 @@ import { type RoutedExchange, route } from '../../stages/route.ts'
 import { CONFIG_FLAGS, type Command, environmentOf, JSON_FLAG } from '../command.ts'
 import { type Cells, methodsOf, readRequest, readTables, tell, whyNot } from './row-reasons.ts'
 
-/** A client that sends nothing: the routing stage needs rows that have one. */
+/** The routing stage needs rows with a client; this one sends nothing. */
 const NOTHING_SENT: ServedRoute['client'] = {
   speaksHttp2: false,
   send: () => {

@@ -10,7 +10,7 @@ import type { Principal } from '../../principal.ts'
 import { Checks, CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, printJson } from '../command.ts'
 import { readTables } from './row-reasons.ts'
 
-/** Only the running gateway knows which sessions have ended. */
+/** Only the running gateway knows ended sessions. */
 const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 
 export const command: Command = {
@@ -42,7 +42,7 @@ class Told extends Checks {
   }
 }
 
-/** @returns whether the gateway accepts the token */
+/** Returns whether the gateway accepts the token. */
 async function judge(text: string, settings: Settings, told: Told): Promise<boolean> {
   const sources = { ...settings, upstreamSecret: undefined }
   const issuers = trustedIssuers(settings, {
@@ -71,7 +71,7 @@ async function judge(text: string, settings: Settings, told: Told): Promise<bool
   return true
 }
 
-/** True when the gateway would ask this issuer about the token, on a row that trusts the issuer. */
+/** True when the gateway would ask this issuer, on a row that trusts it. */
 function isAsked(issuer: TrustedIssuer, text: string, issuers: readonly TrustedIssuer[]): boolean {
   if (issuer.introspection === undefined) return false
   const named = issuerNamed(text)
@@ -79,7 +79,7 @@ function isAsked(issuer: TrustedIssuer, text: string, issuers: readonly TrustedI
   return issuers.every((one) => one.issuer !== named)
 }
 
-/** Asks each issuer, because the row of a request decides which one the gateway asks. */
+/** Asks each issuer: a request's row decides which one the gateway asks. */
 async function askAbout(text: string, asked: readonly TrustedIssuer[], told: Told): Promise<boolean> {
   for (const { issuer, introspector } of asked) {
     const verification = await introspector?.verify(text, { address: '', closed: false })

@@ -11,7 +11,7 @@ import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { CommandFault, EXIT, type Given, print, printJson, UsageFault } from '../command.ts'
 
-/** METHOD and PATH of a command line, the path in the form that the gateway compares. @throws UsageFault, CommandFault */
+/** Reads METHOD and PATH; gives the path as the gateway compares it. @throws UsageFault, CommandFault */
 export function readRequest(
   [method = '', written = '']: readonly string[],
   { leniency }: Pick<Settings, 'leniency'>,
@@ -33,7 +33,7 @@ export function readSettings(env: Environment): Settings {
   return value
 }
 
-/** Routes and limits of the configuration. @throws CommandFault with all faults */
+/** @throws CommandFault with all faults */
 export function readTables(env: Environment): {
   readonly settings: Settings
   readonly limits: Limits
@@ -51,7 +51,7 @@ interface Row {
   readonly methods: ReadonlySet<string> | undefined
 }
 
-/** Tells whether a row covers a path, by the gateway's look-up in a table of this row alone. */
+/** Uses the gateway's look-up in a table of this row alone. */
 function covers(row: Row, path: string, folded: boolean): boolean {
   const table = new PathTable([row])
   return (folded ? table.findFolded(path) : table.find(path)) !== undefined
@@ -62,7 +62,7 @@ export function methodsOf({ methods }: Row): string {
 }
 
 /**
- * Says why each row that covers the path, or nearly covers it, does not apply, and counts the rows for other paths.
+ * Says why rows that cover or nearly cover the path do not apply, and counts rows for other paths.
  *
  * @param winner the row that applies, if any
  * @param asked.folded true where letter case and a closing slash make no difference, as for limits
@@ -98,7 +98,7 @@ export function whyNot<R extends Row>(
 
 export type Cells = readonly (readonly [name: string, text: string | false | undefined])[]
 
-/** What a table does with a request. Places are for people, such as `row 1 of config/limits.json`. */
+/** What a table does with a request. Places read like `row 1 of config/limits.json`. */
 interface Explanation {
   readonly method: string
   readonly path: string
@@ -108,14 +108,13 @@ interface Explanation {
     readonly cells: Cells
     readonly warnings: readonly string[]
   }[]
-  /** What happens when no row applies. */
   readonly otherwise: string
   readonly near: readonly Readonly<Record<'place' | 'path' | 'methods' | 'why', string>>[]
-  /** How many rows are for other paths. */
+  /** The number of rows for other paths. */
   readonly others: number
 }
 
-/** @returns the exit code: good when a row applies */
+/** Returns the exit code: good when a row applies. */
 export function tell(explanation: Explanation, { json }: Given['flags']): number {
   const { method, path, otherwise, near, others } = explanation
   const rows = explanation.rows.map(({ cells, ...row }) => ({ ...row, cells: cells.filter(([, it]) => it) }))
