@@ -1,6 +1,6 @@
 import type { Post } from './span-post.ts'
 
-/** Why spans are dropped. `refused`: by the receiver. `undelivered`: not sent in time. `stopped`: the gateway stopped first. */
+/** `refused`: by the receiver. `undelivered`: not sent in time. `stopped`: the gateway stopped first. */
 export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
 
 export interface ExporterOptions {
@@ -8,7 +8,7 @@ export interface ExporterOptions {
   readonly post: Post
   readonly delayMs: number
   readonly maxQueue: number
-  /** Default 1 s; it doubles with each retry. */
+  /** Default 1 s; doubles with each retry. */
   readonly firstRetryMs?: number
   readonly reports: ExportReports
 }
@@ -16,23 +16,23 @@ export interface ExporterOptions {
 export interface ExportReports {
   exported(spans: number): void
   dropped(reason: DropReason, spans: number): void
-  /** A batch could not be sent, or was not taken whole. */
+  /** A batch was not sent, or not taken whole. */
   fault(cause: string): void
 }
 
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 30_000
-/** Time after which a batch that cannot be sent is dropped: the receiver may fail because of it. */
+/** Drops a batch after this time: the receiver may fail because of it. */
 const GIVE_UP_MS = 5 * 60_000
 
-/** Sends spans in batches, one at a time, and retries where that may help. When the bounded queue is full, spans are dropped. */
+/** Sends spans in batches, one at a time, with retries where they may help. When the bounded queue is full, spans are dropped. */
 export class SpanExporter {
   readonly #options: ExporterOptions
-  /** The last one is being filled. */
+  /** The last is being filled. */
   readonly #batches: SpanBatch[] = []
   readonly #maxBatches: number
   #waiting = 0
-  /** Memory of a finished batch, for the next one. Fresh memory each time would cause several full garbage collections a second. */
+  /** A finished batch's memory for the next. Fresh memory would cause several full garbage collections a second. */
   #spare: Buffer | undefined = undefined
   readonly #aborted = new AbortController()
   #timer: NodeJS.Timeout | undefined = undefined
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** False when the queue is full: the text of a span then need not be made. */
+  /** False when the queue is full: no span's text need be made. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }
@@ -122,7 +122,7 @@ export class SpanExporter {
     for (;;) {
       const posted = await post(body, this.#aborted.signal)
       if (posted.delivered) {
-        // Not after a failure: a post that failed may still be sending from this memory.
+        // Not after a failure: that post may still be sending from this memory.
         this.#spare = batch.memory
         const rejected = Math.min(posted.rejected, spans)
         reports.exported(spans - rejected)
@@ -131,7 +131,7 @@ export class SpanExporter {
         return
       }
       reports.fault(posted.cause)
-      // The wait is random, so that several gateways do not retry together. `Retry-After: 0` does not shorten it.
+      // Random, so that several gateways do not retry together. `Retry-After: 0` does not shorten it.
       const waitMs = Math.max(posted.retryAfterMs ?? 0, delayMs * (0.5 + Math.random()))
       delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
       const isLast = this.#closing || performance.now() + waitMs > giveUpMs
@@ -158,10 +158,10 @@ export interface Envelope {
   readonly tail: string
 }
 
-/** Most spans of a batch, as in OpenTelemetry's own exporters; a small queue has smaller batches, of half its size. */
+/** The most spans of a batch, as in OpenTelemetry's exporters. A small queue has batches of half its size. */
 const MAX_BATCH_SPANS = 512
 const BATCH_BYTES = 256 * 1024
-/** Number of spans of usual length for which a buffer has room. With longer spans the queue is full earlier. */
+/** The usual spans that a buffer holds. Longer spans fill the queue earlier. */
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 

@@ -6,14 +6,14 @@ import { createSender, type IncomingResponse, type SendFault } from '../outgoing
 export type Posted =
   | {
       readonly delivered: true
-      /** Spans that the receiver did not take. */
+      /** Spans not taken. */
       readonly rejected: number
       readonly reason: string
     }
   | {
       readonly delivered: false
       readonly mayRetry: boolean
-      /** The wait that the receiver asks for; undefined: none. */
+      /** The wait that the receiver asks for. */
       readonly retryAfterMs: number | undefined
       readonly cause: string
     }
@@ -22,11 +22,10 @@ export type Post = (body: Buffer, signal: AbortSignal) => Promise<Posted>
 
 const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504])
 const MAX_REASON_CHARS = 200
-/** Longest wait that a receiver can ask for. */
 const MAX_RETRY_AFTER_MS = 60_000
 const zip = promisify(gzip)
 
-/** Posts OTLP/JSON to one receiver, over one connection that is kept. */
+/** Posts OTLP/JSON over one kept connection. */
 export function createPost({ endpoint, headers, ca, compression, timeoutMs }: ReceiverSettings): Post {
   const zipped = compression === 'gzip'
   const fields = {
@@ -41,7 +40,7 @@ export function createPost({ endpoint, headers, ca, compression, timeoutMs }: Re
       return outcomeOf(await send({ ...request, body: zipped ? await zip(body) : body }))
     } catch (error) {
       const { message, statusCode } = error as SendFault
-      // When only the status of a response has come, the status decides.
+      // A response broken off after its status counts by it.
       if (statusCode !== undefined) return outcomeOf({ statusCode, headers: {}, body: Buffer.alloc(0) })
       return { delivered: false, mayRetry: true, retryAfterMs: undefined, cause: message }
     }
@@ -58,7 +57,7 @@ function outcomeOf({ statusCode, headers, body }: IncomingResponse): Posted {
   }
 }
 
-/** The result of a post that got 2xx. A text that cannot be read counts as a full success, so that no batch is sent twice. */
+/** The result of a 2xx. An unreadable text counts as full success, so that no batch is sent twice. */
 function delivered(text: string): Posted {
   let partial: { rejectedSpans?: unknown; errorMessage?: unknown } | undefined
   try {

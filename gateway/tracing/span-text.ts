@@ -2,14 +2,14 @@ import { GRPC_STATUSES } from '../edge/rules/grpc.ts'
 import type { Attempt, Trace } from './trace.ts'
 
 /*
- * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids as hexadecimal digits, 64 bit numbers as text,
+ * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids in hexadecimal, 64 bit numbers as text,
  * enumerations as numbers. Attributes follow the HTTP and RPC semantic conventions 1.44: never a query, a credential or a body.
  */
 
 export interface TracedExchange {
   readonly requestId: string
   readonly method: string
-  /** As it is recorded; `-` when the request has no target. */
+  /** `-` when the request has no target. */
   readonly recordedPath: string
   readonly host: string
   readonly address: string
@@ -28,7 +28,7 @@ interface TracedEnd {
   /** As in the audit record: 499 when the client went away. */
   readonly statusCode: number
   readonly endMs: number
-  /** Epoch milliseconds when the steady clock was at 0. */
+  /** Epoch milliseconds at steady time 0. */
   readonly epochOffsetMs: number
   readonly knownMethods: ReadonlySet<string>
 }
@@ -38,7 +38,7 @@ const CLIENT = 3
 const ERROR = 2
 const CLIENT_GONE = 499
 const CLIENT_GONE_ERROR = 'client_disconnected'
-/** Statuses of gRPC that are errors of the server. For the client, every status except OK is an error. */
+/** Statuses of gRPC that are the server's errors. For the client, all except OK are errors. */
 const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNKNOWN',
   'DEADLINE_EXCEEDED',
@@ -47,7 +47,7 @@ const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNAVAILABLE',
   'DATA_LOSS',
 ])
-/** Bits of `Span.flags`: the first says that it is known whether the parent is in another process, the second that it is. */
+/** Bits of `Span.flags`: whether the parent's process is known, and whether it is another. */
 const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024
@@ -55,7 +55,7 @@ const MAX_USER_AGENT_CHARS = 256
 const MAX_METHOD_CHARS = 64
 const MAX_STATE_CHARS = 512
 
-/** The spans of an exchange, separated by commas: one of the server, and one for each attempt. */
+/** An exchange's spans, separated by commas: the server's, and one for each attempt. */
 export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
   let text = serverSpan(trace, exchange, end)
   for (let index = 0; index < trace.attempts.length; index++)
@@ -67,7 +67,6 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   const { refusalCode, headers } = exchange
   const { statusCode } = end
   const gone = isClientGone(trace, end)
-  // True when the head had gone out before the refusal.
   const brokenOff = refusalCode !== undefined && exchange.res.headersSent
   const sentStatus =
     !gone && !brokenOff ? statusCode : exchange.res.headersSent ? trace.attempts.at(-1)?.status : undefined
@@ -119,7 +118,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   const { name, attributes: ofMethod } = methodOf(exchange.method, end.knownMethods)
   const origin = origins.getOrInsertComputed(attempt.upstream, originOf)
   const error = errorOf(trace, attempt, exchange, end)
-  // When the gateway has refused, it has itself ended the attempt.
+  // The refusing gateway itself ended the attempt.
   const isAnswered =
     attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
@@ -141,7 +140,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   })
 }
 
-/** The error of an attempt; undefined when its response was passed on and is no error. */
+/** An attempt's error; undefined when its response was passed on and is none. */
 function errorOf(
   trace: Trace,
   attempt: Attempt,
@@ -155,7 +154,7 @@ function errorOf(
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
 }
 
-/** Attributes of a gRPC call. Callers invent methods, so only one that the service knows is named. @param isAnswered by the service */
+/** Attributes of a gRPC call. Callers invent methods, so only those the service knows are named. @param isAnswered by the service */
 function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   const { grpcStatus } = exchange
   if (grpcStatus === undefined) return ''
@@ -172,7 +171,7 @@ function callError(grpcStatus: number | undefined): string | undefined {
   return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }
 
-/** True when the client went away. A 499 may also come from the service. */
+/** True when the client went away; services also send 499. */
 function isClientGone(trace: Trace, { statusCode }: TracedEnd): boolean {
   return statusCode === CLIENT_GONE && trace.attempts.at(-1)?.status !== CLIENT_GONE
 }
@@ -200,21 +199,21 @@ function span(trace: Trace, facts: SpanFacts): string {
   )
 }
 
-/** The tracestate. A long one is left out, as Trace Context section 3.3.1.5 allows. */
+/** A long tracestate is left out, as Trace Context section 3.3.1.5 allows. */
 function stateOf({ tracestates }: Trace): string {
   if (tracestates.length === 0) return ''
   const state = tracestates.map(({ value }) => value).join(',')
   return state.length > MAX_STATE_CHARS ? '' : `,"traceState":${JSON.stringify(state)}`
 }
 
-/** Nanoseconds since the epoch, in text because they exceed the integers of a double. */
+/** Nanoseconds since the epoch, as text: a double cannot hold them exactly. */
 export function nanoseconds(epochMs: number): string {
   const whole = Math.floor(epochMs / 1000)
-  // 1e9 is added to keep leading zeros.
+  // 1e9 keeps leading zeros.
   return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
-/** The name and the attributes of a method. Callers invent methods: unknown ones share one name, so that spans have few names. */
+/** Unknown methods share one name, because callers invent them. */
 function methodOf(method: string, knownMethods: ReadonlySet<string>) {
   if (knownMethods.has(method))
     return { name: method, attributes: plain('http.request.method', method).slice(1) }
@@ -229,7 +228,7 @@ function text(key: string, value: string | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"stringValue":${JSON.stringify(value)}}}`
 }
 
-/** An attribute with a value that has no character to escape, such as an address. */
+/** For values without characters to escape, such as an address. */
 function plain(key: string, value: string): string {
   return `,{"key":"${key}","value":{"stringValue":"${value}"}}`
 }
@@ -240,7 +239,7 @@ function number(key: string, value: number | undefined): string {
 
 let authority = { host: '', attributes: '' }
 
-/** Attributes of Host, which names the server that the caller meant. The last ones are kept: most requests have the same Host. */
+/** Attributes of Host, the server that the caller meant. Keeps the last, because most requests have the same Host. */
 function authorityOf(host: string): string {
   if (host === authority.host) return authority.attributes
   const [, address = '', port] = AUTHORITY.exec(host) ?? []
@@ -256,7 +255,7 @@ interface Origin {
   readonly attributes: string
 }
 
-/** Origins by upstream. There are only as many as the configuration names. */
+/** Origins by upstream, as many as the configuration names. */
 const origins = new Map<string, Origin>()
 
 function originOf(upstream: string): Origin {

@@ -6,10 +6,10 @@ import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/tr
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
 export const SAMPLED = 1
-/** Trace Context level 2: the low 56 bits of the trace id are random. The maker of the id sets this flag, and everybody passes it on. */
+/** Trace Context level 2: the id's maker sets this when its low 56 bits are random, and all pass it on. */
 const RANDOM = 2
 
-/** One try to send the request to an upstream. Its times are those of the steady clock. */
+/** One try to send the request upstream, in steady time. */
 export interface Attempt {
   readonly spanId: string
   readonly upstream: string
@@ -25,13 +25,13 @@ interface RemoteParent {
   readonly tracestates: readonly Field[]
 }
 
-/** What the spans of a sampled request need beyond its exchange. */
+/** What a sampled request's spans need besides its exchange. */
 export class Trace {
   readonly traceId: string
   readonly spanId: string
-  /** Undefined for the first span of a trace. */
+  /** Undefined for a trace's first span. */
   readonly parentId: string | undefined
-  /** Flags of W3C Trace Context: sampled, and random if the caller said so or the trace id is ours. */
+  /** W3C flags: sampled, and random if the caller said so or the trace id is ours. */
   readonly flags: number
   readonly tracestates: readonly Field[]
   readonly attempts: Attempt[] = []
@@ -40,7 +40,7 @@ export class Trace {
   #fields: Field[] = []
   #at = 0
 
-  /** @param origin the id of a new trace, or the traceparent of a caller whose trace goes on */
+  /** @param origin a new trace's id, or the traceparent of a caller's trace */
   constructor(steadyClock: () => number, origin: { readonly traceId: string } | RemoteParent) {
     this.#steadyClock = steadyClock
     this.spanId = newSpanId()
@@ -59,14 +59,14 @@ export class Trace {
     }
   }
 
-  /** Adds the fields that carry the trace upstream. The traceparent names the span of the attempt that is sent next. */
+  /** Adds the fields that carry the trace upstream. The traceparent names the next attempt's span. */
   addTo(fields: Field[]): void {
     this.#fields = fields
     this.#at = fields.length
     fields.push(this.#traceparent(), ...this.tracestates)
   }
 
-  /** Begins an attempt. @returns true when it has other fields than the attempt before */
+  /** Begins an attempt. Returns true when its fields differ from the last. */
   began(upstream: string): boolean {
     const isResent = this.attempts.length > 0
     if (isResent) {
@@ -85,7 +85,7 @@ export class Trace {
     return isResent
   }
 
-  /** Ends the attempt under way, if there is one, as failed. */
+  /** Ends the attempt under way, if any, as failed. */
   failed(error: string, status?: number): void {
     const attempt = this.attempts.at(-1)
     if (attempt === undefined || attempt.endMs !== undefined) return
@@ -108,7 +108,7 @@ export function newTraceId(): string {
   return randomHex(32)
 }
 
-/** A random id. One of zeros alone would be invalid, but its chance is 2^-64. */
+/** An invalid id, of zeros alone, has a chance of 2^-64. */
 function newSpanId(): string {
   return randomHex(16)
 }
@@ -119,19 +119,19 @@ export function flagsIn(traceparent: string): number {
 
 interface InTrace {
   readonly req: { readonly fields: readonly Field[] }
-  /** Undefined unless the request is sampled. */
+  /** Undefined unless sampled. */
   readonly trace: { readonly traceId: string } | undefined
-  /** The `traceparent` that was sent upstream. */
+  /** The `traceparent` sent upstream. */
   readonly traceparent: string | undefined
 }
 
-/** The trace id for audit records: that of the spans, else the caller's. Without either there is none yet: `forward` makes it. */
+/** The trace id for audit records: that of the spans, else the caller's. Without either `forward` makes one later. */
 export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
   if (trace !== undefined) return trace.traceId
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined
 }
 
-/** The trace id for a log line: that of the spans, else what the service was told, else what the caller said. */
+/** The trace id for a log line: that of the spans, else the one sent upstream, else the caller's. */
 export function traceIdOf({ trace, traceparent, req }: InTrace): string | undefined {
   if (trace !== undefined) return trace.traceId
   const named = traceparent ?? receivedTraceparent(withoutNominated(req.fields))

@@ -19,16 +19,16 @@ interface TracerOptions {
 }
 
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
-/** Difference above which the wall clock counts as set or drifted. A smaller one comes from its resolution. */
+/** A larger difference means that the wall clock was set or drifted; a smaller one is its resolution. */
 const CLOCK_CHANGE_MS = 2
-/** Number of last digits of a trace id that decide about sampling. They are random by Trace Context level 2. */
+/** The last digits of a trace id, random by Trace Context level 2, that decide about sampling. */
 const DECIDING_DIGITS = 12
 const DECIDING_VALUES = 2 ** 48
 
 export class Tracer {
   readonly #options: TracerOptions
   readonly #exporter: SpanExporter
-  /** Epoch milliseconds when the steady clock was at 0. */
+  /** Epoch milliseconds at steady time 0. */
   #epochOffsetMs: number
 
   constructor(options: TracerOptions) {
@@ -38,7 +38,7 @@ export class Tracer {
     this.#epochOffsetMs = clock() - steadyClock()
   }
 
-  /** @returns undefined when the request is not sampled: then it costs nothing more */
+  /** Returns undefined for a request that is not sampled: it costs nothing more. */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
     const { steadyClock, settings } = this.#options
     const passedOn = withoutNominated(fields)
@@ -52,7 +52,7 @@ export class Tracer {
     return takesRoot(settings.sampling, traceId) ? new Trace(steadyClock, { traceId }) : undefined
   }
 
-  /** Exports the spans of an exchange that is over. @param statusCode as in its audit record: 499 when the client went away */
+  /** Exports a finished exchange's spans. @param statusCode as in its audit record: 499 when the client went away */
   finish(trace: Trace, exchange: TracedExchange, statusCode: number): void {
     const { steadyClock, settings } = this.#options
     const spans = trace.attempts.length + 1
@@ -73,7 +73,7 @@ export class Tracer {
     return this.#exporter.close(withinMs, hurry)
   }
 
-  /** Wall time minus steady time: equal for all spans of a trace, and for all traces until the wall clock changes. */
+  /** Wall time minus steady time: equal for all spans of a trace, and until the wall clock changes. */
   #epochOffset(): number {
     const { clock, steadyClock } = this.#options
     const offsetMs = clock() - steadyClock()
@@ -85,16 +85,16 @@ export class Tracer {
 function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTrustedProxy: boolean): boolean {
   if (parents === 'all' || (parents === 'trusted' && viaTrustedProxy))
     return (flagsIn(traceparent) & SAMPLED) !== 0
-  // Not by the trace id: the caller made it, and could choose one that is always taken.
+  // Not by the trace id: the caller could choose one that is always taken.
   return Math.random() < ratio
 }
 
-/** Decides about a new trace by its id, so that other programs with the same rule and ratio decide alike. */
+/** Decides by the trace's id, so that programs with the same rule and ratio decide alike. */
 function takesRoot({ ratio }: Sampling, traceId: string): boolean {
   return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
 }
 
-/** The ExportTraceServiceRequest around the spans of a batch. */
+/** The ExportTraceServiceRequest around a batch's spans. */
 function envelopeOf({ settings, version, instanceId }: TracerOptions): Envelope {
   const attributes = {
     'service.version': version,
