@@ -2,18 +2,17 @@ import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
 export interface Configuration {
-  /** The content of gateway.json, or the path of such a file. */
+  /** The content or path of gateway.json. */
   readonly config?: object | string
-  /** Rows of limits.json, or the path of such a file; no limits when left out. */
+  /** Rows of limits.json or its path; default: none. */
   readonly limits?: readonly object[] | string
-  /** Clients of clients.json, or the path of such a file; none when left out. */
+  /** Clients of clients.json or its path; default: none. */
   readonly clients?: readonly object[] | string
 }
 
-/** Lets every request with an access token through. */
 const ANY_BEARER = { routes: [{ path: '/*', auth: ['bearer'] }] }
 
-/** Writes into `dir` what is not a file already. @returns the environment of a gateway that reads it */
+/** Writes what is no file yet into `dir`. Returns the environment of a gateway that reads it. */
 export function writeConfiguration(
   dir: string,
   { config = ANY_BEARER, limits = [], clients = [] }: Configuration,
@@ -34,7 +33,7 @@ export function writeConfiguration(
   }
 }
 
-/** The environment of a gateway that keeps everything in `dir`, on free ports, and does not seal its trail. */
+/** Keeps all of a gateway in `dir`, on free ports, without seals. */
 export function placesIn(dir: string): Record<string, string> {
   return {
     GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),

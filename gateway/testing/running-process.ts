@@ -3,23 +3,23 @@ import { EventEmitter, on, once } from 'node:events'
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
 
-/** A program that runs as a process of its own, with its log read line by line. */
+/** A program in its own process, with its log read line by line. */
 export interface RunningProcess {
   readonly child: ChildProcess
   readonly lines: readonly LogLine[]
-  /** The lines on standard error that are not JSON. */
+  /** Lines on standard error that are not JSON. */
   plain(): string
-  /** The first log line, past or future, that satisfies `matches`; rejects when the program ends before. */
+  /** The first matching log line, past or future; rejects when the program ends before. */
   line(matches: (line: LogLine) => boolean): Promise<LogLine>
-  /** Sends the signal and waits for the end: exit code, or the signal's name. */
+  /** Sends the signal. Resolves as `ended`. */
   end(signal: NodeJS.Signals): Promise<number | string>
-  /** Resolves at the end: exit code, or the signal's name. */
+  /** Exit code, or the signal's name. */
   readonly ended: Promise<number | string>
 }
 
 interface ProgramOptions {
   readonly cwd?: string
-  /** The whole environment: nothing is inherited. */
+  /** The whole environment. */
   readonly env: Readonly<Record<string, string | undefined>>
 }
 
@@ -30,7 +30,7 @@ export function killPrograms(): void {
   for (const child of running) child.kill('SIGKILL')
 }
 
-/** Starts a program of Node. @param args flags of Node, the file, and its arguments */
+/** Starts a Node program. @param args flags of Node, the file, its arguments */
 export function startProgram(args: readonly string[], options: ProgramOptions): RunningProcess {
   const child = spawn(process.execPath, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(child)

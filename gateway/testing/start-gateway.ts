@@ -12,29 +12,29 @@ import { type LogLine, type RunningProcess, startProgram } from './running-proce
 import type { AuthorityFiles, ClientCertificate } from './test-authority.ts'
 import { createIssuer, type TestIssuer } from './test-issuer.ts'
 
-/** `countersign/testing`: a real gateway before a service, as a process of its own, on free ports, with its own directory. */
+/** `countersign/testing`: a real gateway before a service, in its own process and directory, on free ports. */
 
 export type { AuditRecord, ClientCertificate, LogLine }
 
 export interface GatewayOptions extends Configuration {
-  /** Address of the service. Default: what the configuration says. */
+  /** The service's address. Default: from the configuration. */
   readonly upstream?: string
-  /** Further variables of the gateway, for example secrets that clients.json names. */
+  /** Further variables, for example secrets that clients.json names. */
   readonly env?: Readonly<Record<string, string>>
-  /** Starts an HTTPS listener too, which accepts the certificates of `certificate`. Default: false. */
+  /** Starts an HTTPS listener too, which trusts `certificate`. Default: false. */
   readonly https?: boolean
 }
 
 interface TokenOptions {
-  /** `sub`: the user. Default: `user-1`, or the client when only that is given. */
+  /** `sub`. Default: `user-1`, or `client` when only that is given. */
   readonly subject?: string
-  /** `client_id`: the app that acts for the user, or the machine when there is no `subject`. */
+  /** `client_id`: the user's app, or without `subject` the machine. */
   readonly client?: string
   /** Separated by spaces, or a list. Default: none. */
   readonly scope?: string | readonly string[]
-  /** `sid`: what `X-Revoke-Session` names. Default: a new one for a user. */
+  /** `sid`, which `X-Revoke-Session` names. Default: a new one for a user. */
   readonly session?: string
-  /** Default: 600. Negative: it has expired. */
+  /** Default: 600. Negative: expired. */
   readonly lifetimeSeconds?: number
   /** Further claims, which take precedence. */
   readonly claims?: Readonly<Record<string, unknown>>
@@ -42,30 +42,29 @@ interface TokenOptions {
 
 export interface TestGateway {
   readonly url: string
-  /** Address of the HTTPS listener; undefined without one. */
+  /** Undefined without an HTTPS listener. */
   readonly httpsUrl: string | undefined
   readonly adminUrl: string
   readonly log: readonly LogLine[]
-  /** An access token that it accepts. */
+  /** An access token that the gateway accepts. */
   token(options?: TokenOptions): Promise<string>
-  /** A client certificate that it trusts, and what a client needs to trust it. @throws Error without `https` */
+  /** A certificate that the gateway trusts. @throws Error without `https` */
   certificate(options: { readonly subject: string; readonly sanUri?: string }): Promise<ClientCertificate>
-  /** The headers of a webhook that it accepts. */
+  /** The headers of an accepted webhook. */
   webhook(webhook: Webhook): Record<string, string>
-  /** The records of its audit trail so far; of one request when its id is given. */
+  /** The audit records so far; with an id those of one request. */
   audit(requestId?: string): AuditRecord[]
-  /** Ends it as SIGTERM would, without the grace. @throws Error with its log, when it does not end in good order */
+  /** Ends it as SIGTERM would, without the grace. @throws Error with its log, when it ends with a fault */
   stop(): Promise<void>
 }
 
-/** The command, of the sources and of the package: any Node may run it, and it finds the one that the gateway needs. */
+/** The sources' or the package's command, which any Node may run. */
 const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
   .map((path) => fileURLToPath(new URL(path, import.meta.url)))
   .find(existsSync) as string
-/** What the gateway uses when the configuration says nothing. */
 const DEFAULT_ISSUER = 'http://localhost:8080'
 
-/** Starts a gateway and waits until it serves. @throws Error with what the gateway said, when it cannot start */
+/** Starts a gateway and waits until it serves. @throws Error with what a gateway said that cannot start */
 export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   try {
@@ -115,7 +114,7 @@ async function startIn(dir: string, options: GatewayOptions): Promise<TestGatewa
   }
 }
 
-/** Loaded only here: what issues certificates is no dependency of the package. */
+/** Loaded only here: the package does not depend on what issues certificates. */
 async function makeAuthority(dir: string): Promise<AuthorityFiles> {
   const { makeAuthorityFiles } = await import('./test-authority.ts').catch((error) => {
     if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
@@ -170,10 +169,10 @@ function claimsOf({ subject, client, scope = [], session, lifetimeSeconds = 600,
   const isMachine = subject === undefined && client !== undefined
   return {
     sub: subject ?? client ?? 'user-1',
-    // The name of a user's own session.
+    // A user's own session has this name.
     client_id: client ?? 'session',
     sid: isMachine ? undefined : (session ?? crypto.randomUUID()),
-    // An empty scope is no scope (RFC 6749).
+    // RFC 6749 has no empty scope.
     scope: (typeof scope === 'string' ? scope : scope.join(' ')) || undefined,
     iat: nowSeconds + Math.min(lifetimeSeconds, 0),
     exp: nowSeconds + lifetimeSeconds,
@@ -186,15 +185,15 @@ function logOf(program: RunningProcess): string {
 }
 
 export interface Webhook {
-  /** The `hmac.keyId` of a client in clients.json. */
+  /** `hmac.keyId` in clients.json. */
   readonly keyId: string
-  /** `whsec_` and the key in base64, as in the environment variable or file that clients.json names. */
+  /** `whsec_` and the key in base64, as clients.json's variable or file has it. */
   readonly secret: string
-  /** Exactly as it is sent. */
+  /** Exactly as sent. */
   readonly body: string | Buffer
-  /** Default: a new one. The same id, time and body again are a replay. */
+  /** Default: new. The same id, time and body again are a replay. */
   readonly id?: string
-  /** Seconds since the epoch; default: now. */
+  /** Epoch seconds; default: now. */
   readonly timestamp?: number
 }
 

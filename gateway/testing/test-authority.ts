@@ -8,23 +8,23 @@ import {
   SERVER_AUTH,
 } from '../tls/demo/throw-away-ca.ts'
 
-/** Options for `tls.connect`, `https.request` and the like, in PEM. */
+/** PEM options for `tls.connect`, `https.request` and the like. */
 export interface ClientCertificate {
   readonly cert: string
   readonly key: string
-  /** The authority of the server's certificate. */
+  /** The server's authority. */
   readonly ca: string
 }
 
-/** An authority of its own for one gateway. */
+/** One gateway's authority. */
 export interface AuthorityFiles {
-  /** Variables of a gateway whose HTTPS listener trusts the authority. */
+  /** Makes a gateway's HTTPS listener trust the authority. */
   readonly env: Readonly<Record<string, string>>
   /** @param subject RFC 4514, for example `CN=bank-b,O=Bank B` */
   issue(wish: { readonly subject: string; readonly sanUri?: string }): Promise<ClientCertificate>
 }
 
-/** Makes an authority and a server certificate for localhost, and writes what a gateway needs into `dir`. */
+/** Makes an authority and a certificate for localhost, and writes a gateway's files into `dir`. */
 export async function makeAuthorityFiles(dir: string): Promise<AuthorityFiles> {
   const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
   const server = await makeCertificate({

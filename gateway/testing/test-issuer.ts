@@ -3,10 +3,10 @@ import { type CryptoKey, exportJWK, generateKeyPair, type JWK, type JWTPayload, 
 export const ISSUER = 'http://localhost:8080'
 export const AUDIENCE = `${ISSUER}/api`
 
-/** An issuer that the gateway trusts when its `jwks` is served where the gateway fetches it. */
+/** Trusted when the gateway fetches its `jwks`. */
 export interface TestIssuer {
   readonly jwks: { readonly keys: readonly JWK[] }
-  /** A good access token; what is given replaces or adds claims. */
+  /** A good access token; `claims` replace or add. */
   token(claims?: JWTPayload): Promise<string>
   readonly key: CryptoKey
 }
