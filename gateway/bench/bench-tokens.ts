@@ -4,9 +4,9 @@ import { join } from 'node:path'
 
 export const ISSUER = 'http://id.test'
 export const AUDIENCE = 'api'
-/** How the tokens say that their user was authenticated (RFC 9470). */
+/** How the tokens' user was authenticated (RFC 9470). */
 export const ACR = 'phr'
-/** How many callers the tokens name, in turn. */
+/** Callers in the tokens, in turn. */
 export const CALLERS = 10_000
 
 export type TokenAlgorithm = 'RS256' | 'ES256'
@@ -15,14 +15,14 @@ export type TokenAlgorithm = 'RS256' | 'ES256'
 export interface Tokens {
   readonly jwksFile: string
   readonly publicKeyFiles: Readonly<Record<TokenAlgorithm, string>>
-  /** Key of a client that signs its requests, and of the gateway that signs responses: ES256, in PEM. `jwksFile` has it, too. */
+  /** ES256 key (PEM), with which client and gateway sign. `jwksFile` has it, too. */
   readonly signingKeyFile: string
   readonly files: Readonly<Record<TokenAlgorithm, string>>
-  /** Length of one token in bytes. */
+  /** One token's length. */
   readonly bytes: Readonly<Record<TokenAlgorithm, number>>
 }
 
-/** Makes keys, and tokens that stay valid during the run. @param count how many tokens of each algorithm */
+/** Makes keys, and tokens that stay valid during the run. @param count by algorithm */
 export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, number>>): Tokens {
   const pairs = {
     RS256: generateKeyPairSync('rsa', { modulusLength: 2048 }),
@@ -59,7 +59,6 @@ export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, n
   }
 }
 
-/** The nth token of the issuer. */
 export function tokenOf(algorithm: TokenAlgorithm, key: KeyObject, index: number): string {
   const nowSeconds = Math.floor(Date.now() / 1000)
   const claims = {

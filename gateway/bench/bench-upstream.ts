@@ -14,8 +14,8 @@ import {
   RESPONSE_BYTES,
 } from './upstream-responses.ts'
 
-// The service behind every contender. It responds as fast as it can, and finds only where a request ends. `process.argv[2]` is a file
-// with the issuer's keys; those after it, if any, are the certificate and key of a listener with TLS.
+// The service behind every contender: responds as fast as it can, and only finds where a request ends. `process.argv[2]` is a
+// file with the issuer's keys; then come certificate and key of a TLS listener, if any.
 
 const HEAD_END = '\r\n\r\n'
 const response = responseOf(
@@ -53,7 +53,7 @@ function responseOf(begin: string, bytes: number): Buffer {
 
 function serve(socket: Socket): void {
   let text = ''
-  /** Bytes to come of a body of known length, which is counted and not kept. */
+  /** Missing bytes of a body of known length. */
   let bytesLeft = 0
   let awaited = response
   socket.on('error', () => socket.destroy())
@@ -79,7 +79,7 @@ function serve(socket: Socket): void {
   })
 }
 
-/** Length of the first request in the text, which may end later; 0 while that is not known. */
+/** Length of the first request, which may end later; 0 while unknown. */
 function endOf(text: string): number {
   const headEnd = text.indexOf(HEAD_END)
   if (headEnd < 0) return 0

@@ -1,11 +1,9 @@
 import { Agent, type RequestOptions, request } from 'node:http'
 import { request as requestSecurely, Agent as SecureAgent } from 'node:https'
 
-/** What the bystanders request. */
 export interface BystanderRequest {
   readonly port: number
   readonly secure: boolean
-  /** Made for each request. */
   readonly make: () => {
     readonly method: string
     readonly path: string
@@ -14,13 +12,12 @@ export interface BystanderRequest {
   }
 }
 
-/** What became of all their requests. */
 export interface Outcomes {
   sent: number
-  /** No response with status 200 within {@link RESPONSE_MS}. */
+  /** No 200 within {@link RESPONSE_MS}. */
   failed: number
   longestMs: number
-  /** Waits of the requests that have ended, failed or not. */
+  /** Waits of ended requests, failed or not. */
   readonly waitsMs: number[]
 }
 
@@ -28,7 +25,7 @@ const RESPONSE_MS = 8_000
 const EVERY_MS = 50
 const ADDRESSES = 20
 
-/** Well-behaved clients: one request each 50 ms, on a connection of its own, from one of 20 addresses. */
+/** Well-behaved clients: one request each 50 ms, on a new connection from one of 20 addresses. */
 export class Bystanders {
   readonly outcomes: Outcomes = { sent: 0, failed: 0, longestMs: 0, waitsMs: [] }
   readonly #request: BystanderRequest
@@ -62,7 +59,7 @@ export class Bystanders {
   }
 }
 
-/** The status of the response; 0 when there is none. */
+/** The response's status; 0 without one. */
 function statusOf({ port, secure, make }: BystanderRequest, localAddress: string): Promise<number> {
   const { body, ...rest } = make()
   const agent = secure ? new SecureAgent({ maxCachedSessions: 0 }) : new Agent()

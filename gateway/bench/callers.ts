@@ -3,10 +3,10 @@ import { connect, type Socket } from 'node:net'
 import { ResponseReader } from './response-reader.ts'
 import { RESPONSE_BYTES } from './upstream-responses.ts'
 
-/** How many connections are opened at a time: fewer than a listener's backlog. */
+/** Fewer than a listener's backlog. */
 const CONNECTED_AT_ONCE = 100
 
-/** Kept connections with one request at a time each. Every response must be the upstream's. */
+/** Kept connections with one request at once. Every response must be the upstream's. */
 export class Callers {
   readonly #sockets: readonly Socket[]
 
@@ -14,7 +14,6 @@ export class Callers {
     this.#sockets = sockets
   }
 
-  /** Rejects when a connection fails. */
   static async connect(port: number, count: number): Promise<Callers> {
     const sockets: Socket[] = []
     while (sockets.length < count) {
@@ -26,12 +25,11 @@ export class Callers {
     return new Callers(sockets)
   }
 
-  /** How many connections are still open. */
   get open(): number {
     return this.#sockets.filter((socket) => socket.readyState === 'open').length
   }
 
-  /** Sends so many requests, spread over all connections. */
+  /** Spreads requests over all connections. */
   async askAll(count: number, requestOf: (index: number) => string): Promise<void> {
     let next = 0
     const work = async (socket: Socket) => {
@@ -40,7 +38,7 @@ export class Callers {
     await Promise.all(this.#sockets.map(work))
   }
 
-  /** Sends one request on each connection, on so many connections at a time. */
+  /** Sends one request on each connection, on `atOnce` at a time. */
   async askEach(request: string, atOnce: number): Promise<void> {
     let next = 0
     const work = async () => {
@@ -56,7 +54,7 @@ export class Callers {
   }
 }
 
-/** Rejects when the response is not the expected one, or the connection ends before it is complete. */
+/** Rejects for another response than expected, or an incomplete one. */
 function ask(socket: Socket, request: string): Promise<void> {
   const reader = new ResponseReader(RESPONSE_BYTES)
   return new Promise((resolve, reject) => {

@@ -2,13 +2,13 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 
-/** PEM files of a certificate for localhost and 127.0.0.1. */
+/** PEM files for localhost and 127.0.0.1. */
 export interface CertificateFiles {
   readonly certFile: string
   readonly keyFile: string
   /** Certificate and key in one. */
   readonly bothFile: string
-  /** Certificate of the authority. */
+  /** The authority's certificate. */
   readonly caFile: string
 }
 

@@ -4,9 +4,8 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { familyOf } from './kernel.ts'
 
-/** How long a program has to begin serving. */
 const START_MS = 20_000
-/** After SIGINT, how long it may take to end before SIGKILL. */
+/** The time between SIGINT and SIGKILL. */
 const END_MS = 5_000
 
 const running = new Set<ChildProcess>()
@@ -17,15 +16,14 @@ process.on('exit', () => {
 interface ChildOptions {
   readonly command: readonly [string, ...string[]]
   readonly env?: Readonly<Record<string, string>>
-  /** Processors it may use, as taskset(1) takes them. */
+  /** Processors, as taskset(1) takes them. */
   readonly cpus: string | undefined
-  /** File descriptor for its standard output, which is dropped by default. */
+  /** File descriptor for standard output; dropped by default. */
   readonly stdout?: number
-  /** True opens a channel to a Node program. */
+  /** Opens a channel to a Node program. */
   readonly ipc?: boolean
 }
 
-/** A started program and its output on standard error. */
 export interface Child {
   readonly process: ChildProcess
   readonly pid: number
@@ -34,13 +32,13 @@ export interface Child {
   end(): Promise<void>
 }
 
-/** Starts a program with this environment beside PATH and HOME. Throws when there is none. */
+/** Starts a program with this environment, PATH and HOME. Throws when there is none. */
 export function startChild(options: ChildOptions): Child {
-  // taskset replaces itself by the program: the process id stays.
+  // taskset keeps its process id for the program.
   const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]
   const [program, ...args] = [...pinned, ...options.command] as [string, ...string[]]
   const child = spawn(program, args, {
-    // Otherwise Node would measure its coverage too.
+    // Keeps Node from measuring its coverage too.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, NODE_V8_COVERAGE: '', ...options.env },
     stdio: ['ignore', options.stdout ?? 'ignore', 'pipe', ...(options.ipc === true ? ['ipc' as const] : [])],
   })
@@ -61,14 +59,14 @@ export function startChild(options: ChildOptions): Child {
   return { process: child, pid, said: () => said, end }
 }
 
-/** Waits for the first message over the channel. Rejects when the program ends before. */
+/** Waits for the channel's first message. Rejects when the program ends before. */
 export async function firstMessage<T>(child: Child): Promise<T> {
   const end = once(child.process, 'exit').then(() => Promise.reject(new Error(lastWordsOf(child))))
   const [message] = (await Promise.race([once(child.process, 'message'), end])) as [T]
   return message
 }
 
-/** Waits until the program accepts connections. Rejects when it ends before, or after 20 seconds. */
+/** Waits for connections to be accepted. Rejects when the program ends before, or after 20 seconds. */
 export async function listening(child: Child, port: number): Promise<void> {
   const deadline = performance.now() + START_MS
   while (performance.now() < deadline) {
@@ -88,7 +86,7 @@ export function versionOf(command: readonly [string, ...string[]], pattern: RegE
   return error === undefined ? (pattern.exec(stdout + stderr)?.[1] ?? 'unknown') : undefined
 }
 
-/** Also kills the child processes, which a killed master would leave running. */
+/** Also kills the children, which a killed master would leave running. */
 function killFamily(pid: number): void {
   for (const member of familyOf(pid)) {
     try {

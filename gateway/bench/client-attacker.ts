@@ -1,6 +1,6 @@
 import { ALL_ATTACKS } from './all-attacks.ts'
 
-// One attack in a process of its own, so that it does not delay the bystanders. `process.argv[2]` names it.
+// Runs the attack `process.argv[2]` in its own process, so that it does not delay bystanders.
 
 const [, , name = '', port, tlsPort, adminPort, keyFile = ''] = process.argv
 await ALL_ATTACKS[name]?.begin(

@@ -4,20 +4,18 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tokenOf } from './bench-tokens.ts'
 
-/** What one client does to a gateway while the effect on others is measured. */
+/** What one client does to a gateway, while others are measured. */
 export interface Attack {
   readonly what: string
-  /** How many files the gateway may open; undefined: as many as this program may. */
+  /** How many files the gateway may open; undefined: as many as this program. */
   readonly files?: number
-  /** Bystanders use TLS, signed webhooks or a token that is known, or ask /healthz; by default plain HTTP. */
+  /** Bystanders use TLS, signed webhooks or a known token, or ask /healthz; default: plain HTTP. */
   readonly bystanders?: 'tls' | 'webhooks' | 'token' | 'probe'
-  /** HAProxy is attacked as well. */
   readonly haproxy?: true
-  /** The gateway speaks HTTP/2. */
   readonly http2?: true
-  /** Over how many connections its cost is divided; undefined: only the whole is told. */
+  /** The connections by which its cost is divided; undefined: only the whole is told. */
   readonly connections?: number
-  /** Starts it. Its connections stay open until its process is ended. */
+  /** Starts it. Connections stay open until its process ends. */
   begin(ports: Ports, keyFile: string): Promise<void>
 }
 
@@ -28,7 +26,7 @@ export interface Ports {
 }
 
 const MIB = 1024 * 1024
-/** All but those for webhooks come from one address. */
+/** Only webhooks come from several addresses. */
 const ADDRESS = '127.0.0.2'
 const UNPROVED = Buffer.alloc(32).toString('base64')
 const SHORTEST = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
@@ -97,7 +95,6 @@ function requestWith(token: string): string {
 
 interface Opening {
   readonly count: number
-  /** Sent on each. */
   readonly bytes?: string
   readonly localAddress?: string
 }
@@ -114,7 +111,7 @@ async function open(port: number, bytes: string, localAddress: string): Promise<
   const socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true })
   const settled = Promise.race([once(socket, 'connect'), once(socket, 'close')])
   socket.on('error', () => {})
-  // Reads what comes, so that it notices a reset.
+  // Reads, to notice a reset.
   socket.resume()
   await settled.catch(() => {})
   if (bytes !== '') socket.write(bytes)

@@ -37,15 +37,14 @@ const JWKS_PATH = '/jwks.json'
 const LARGE_PATH = '/open/large'
 const LARGE = Buffer.alloc(1024 * 1024)
 
-/** The effects of one attack. */
 interface Outcome extends Outcomes {
   readonly residentBytes: number
-  /** The most above what was resident before the attack. */
+  /** The most above resident memory before the attack. */
   readonly grownBytes: number
-  /** CPU time of the gateway during the attack, bystanders included. */
+  /** The gateway's CPU time, bystanders included. */
   readonly cpuMs: number
   readonly trailBytes: number
-  /** Log lines that report an untouched file as unreadable. */
+  /** Log lines that call an untouched file unreadable. */
   readonly unreadFiles: number
 }
 
@@ -132,7 +131,7 @@ async function measure(name: string, start: (parts: Parts) => Promise<Started>):
   }
 }
 
-/** A chunk for each byte, in one write. */
+/** Sends a chunk for each byte, in one write. */
 function sendPieces({ socket }: ServerResponse): void {
   socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n')
   socket?.end(`${'1\r\nx\r\n'.repeat(PIECES)}0\r\n\r\n`)
@@ -186,7 +185,7 @@ function cpuMsOf(pid: number): number {
   return (userUs + systemUs) / 1000
 }
 
-/** The size of a file once it has stopped growing, or after a bounded time. */
+/** The size of a file that grows no more, or after a bounded time. */
 async function settledSize(file: string): Promise<number> {
   let size = -1
   for (let looks = 0; looks < MOST_LOOKS && size !== statSync(file).size; looks++) {
@@ -238,7 +237,7 @@ interface Started {
 
 async function startHaproxy({ dir, upstreamUrl }: Parts): Promise<Started> {
   const { child, port } = await startPlainHaproxy(dir, upstreamUrl)
-  // It has no trail.
+  // HAProxy has no trail.
   writeFileSync(join(dir, 'audit.ndjson'), '')
   return { child, ports: { port, tlsPort: 0, adminPort: 0 }, unreadFiles: () => 0 }
 }
@@ -302,7 +301,6 @@ async function environmentOf(
       routes,
       ...more,
     }),
-    // The limits of the attacked paths must not matter.
     GATEWAY_LIMITS: write('limits.json', {
       limits: [{ path: '/', limit: 5, window: '1m', purpose: 'Attacks' }],
     }),

@@ -3,40 +3,37 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectSecurely } from 'node:tls'
 
-/** How often the load checks whether the gateway is ready, like a load balancer. */
+/** How often the load checks readiness, like a load balancer. */
 const PROBE_MS = 100
-/** Pauses between two requests, one for each client in turn. */
+/** Pauses between requests, one for each client in turn. */
 const THINK_MS = [0, 1, 5, 20, 100, 400] as const
 const HEAD_END = '\r\n\r\n'
 
-/** Results of the requests of one load. */
 export interface DrainCounts {
   good: number
-  /** Connections that could not be opened. */
+  /** Connections that did not open. */
   unconnected: number
   /** Connections that ended instead of a response. */
   broken: number
-  /** Responses with another status than 200. */
+  /** Responses other than 200. */
   refused: number
 }
 
-/** Where the gateway is, and what is requested. */
 interface DrainTarget {
   readonly port: number
   readonly adminPort: number
-  /** A request without its Connection field and the empty line. */
+  /** A request without Connection field and empty line. */
   readonly request: string
-  /** The authority of a listener with TLS, in PEM. */
+  /** The TLS listener's authority, in PEM. */
   readonly ca?: string | undefined
 }
 
 /**
- * A load as from a load balancer: some clients keep their connections, others open one per request. Once the gateway is not
- * ready, nobody opens another. Each client ends with its connection.
+ * A load as behind a load balancer: some clients keep their connections, others open one per request. Once the gateway is not
+ * ready, nobody opens another. Clients end with their connections.
  */
 export class DrainLoad {
   readonly counts: DrainCounts = { good: 0, unconnected: 0, broken: 0, refused: 0 }
-  /** The longest time without a response while the load ran. */
   longestPauseMs = 0
   readonly #target: DrainTarget
   #respondedMs = performance.now()
@@ -102,7 +99,7 @@ export class DrainLoad {
       await once(socket, ca === undefined ? 'connect' : 'secureConnect')
     } catch {
       this.counts.unconnected += 1
-      // After a refused connection, tries again a little later.
+      // A later try follows.
       await sleep(10)
       return undefined
     }
@@ -111,7 +108,7 @@ export class DrainLoad {
     return socket
   }
 
-  /** @returns whether the connection can be used again. */
+  /** Returns whether the connection can be used again. */
   async #ask(socket: Socket, connectionField: string): Promise<boolean> {
     socket.write(`${this.#target.request}${connectionField}\r\n`, 'latin1')
     const response = await responseOn(socket)

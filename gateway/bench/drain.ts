@@ -22,7 +22,6 @@ const USAGE = `npm run bench:drain -- [options]
   --root DIR    stop the gateway of that tree instead of this one's
   --against DIR stop that of another tree as well, in turns`
 
-/** One gateway that was stopped under load. */
 interface Stopped extends DrainCounts {
   readonly endedAfterMs: number
 }
@@ -35,7 +34,7 @@ interface Field {
 
 await main()
 
-/** `npm run bench:drain`: how many requests fail when a gateway is stopped under load by SIGTERM. */
+/** `npm run bench:drain`: how many requests fail when SIGTERM stops a gateway under load. */
 async function main(): Promise<void> {
   const { stops, roots } = optionsOrExit()
   const facts = machineFacts().map((fact) => fact.join(': '))
@@ -111,7 +110,6 @@ async function stopOnce(root: string, { dir, upstreamPort, tokens }: Field): Pro
   return { ...load.counts, endedAfterMs }
 }
 
-/** Waits until the process has ended. */
 async function gone(pid: number): Promise<void> {
   for (;;) {
     try {

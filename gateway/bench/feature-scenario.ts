@@ -6,7 +6,7 @@ import type { LoadRequest } from './load-job.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 
 const CORS_ORIGIN = 'https://app.example'
-/** None of them is the caller's, so that every look-up goes to the end. */
+/** Never the caller's, so that every look-up goes to the end. */
 const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
 
 /** What a row needs besides its path. */
@@ -14,7 +14,7 @@ const ROW = { methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] }
 const HEADER = { 'X-Env': 'prod' }
 
 const text = (maxLength: number) => ({ type: 'string', minLength: 1, maxLength })
-/** Describes both requests with what such a description usually has. */
+/** Describes both requests as such documents usually do. */
 const OPENAPI = {
   openapi: '3.1.0',
   security: [],
@@ -53,9 +53,9 @@ const OPENAPI = {
 }
 
 /**
- * The gateway with nothing on, and then one feature at a time.
+ * The gateway with nothing on, then with one feature at a time.
  *
- * @param post the request with a body, which some entries send instead of the scenario's
+ * @param post the request with a body that some entries send
  */
 export function features(root: string, post: Partial<LoadRequest>) {
   const add = (name: string, additions: Additions, request: Partial<LoadRequest> = {}): Entry =>
@@ -92,7 +92,7 @@ export function features(root: string, post: Partial<LoadRequest>) {
       add('parameter masked', { config: { routes: [{ ...ROW, path: '/api/{name}', mask: ['name'] }] } }),
       add('acr and maxAuthAge', { route: { acr: [ACR], maxAuthAge: '1h' } }),
       introspecting(root),
-      // It lets a forged token through, as it should.
+      // Rightly lets a forged token through.
       entry({
         ...gateway({ name: 'shadow mode', root, additions: { route: { mode: 'shadow' } } }),
         authenticates: false,
@@ -110,10 +110,10 @@ export function features(root: string, post: Partial<LoadRequest>) {
 }
 
 /**
- * First a request with a signature and a token, then what it is compared with.
+ * First a request with a signature and a token, then those to compare.
  *
  * @param post the request with a body
- * @param known tokens that were seen before
+ * @param known tokens seen before
  */
 export function signedMessages(root: string, post: Partial<LoadRequest>, known: Partial<LoadRequest>) {
   const add = (name: string, additions: Additions, request: Partial<LoadRequest> = known): Entry =>
@@ -139,7 +139,7 @@ export function signedMessages(root: string, post: Partial<LoadRequest>, known: 
   } satisfies Partial<Scenario>
 }
 
-/** The gateway that asks the issuer about each new token. The issuer of the benchmark says yes to a forged one, too. */
+/** Asks the issuer about each new token. The benchmark's issuer accepts forged ones, too. */
 export function introspecting(root: string): Entry {
   const contender = gateway({ name: 'introspection', root, additions: { introspects: true } })
   return entry({ ...contender, authenticates: false })

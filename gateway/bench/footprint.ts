@@ -17,11 +17,11 @@ import { RESPONSE_BYTES } from './upstream-responses.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const COMPILED = 'dist/gateway/main.js'
 const CONNECTIONS = 64
-/** After the start, so that signing keys are there; and after the load, so that memory can be given back. */
+/** Until signing keys are made after the start, or memory is given back after the load. */
 const SETTLE_MS = 3000
 const WARM_UP_MS = 500
 
-/** The least that a program on Node takes: it listens, and does nothing else. */
+/** The least program on Node: it only listens. */
 const BARE = `const { createServer } = require('node:net')
 createServer((socket) => socket.destroy()).listen(0, () => process.stderr.write('{"msg":"listening"}\\n'))`
 
@@ -29,13 +29,13 @@ interface Row {
   readonly name: string
   readonly readyMs: readonly number[]
   readonly idleBytes: number
-  /** After the load, and after a pause. The bare process has none. */
+  /** After the load, and after a pause; not for a bare Node. */
   readonly loaded?: { readonly bytes: number; readonly laterBytes: number; readonly cpuUs: number }
 }
 
 await main()
 
-/** `npm run bench:footprint`: memory and start of one gateway as it is installed, in both profiles, beside a bare Node. */
+/** `npm run bench:footprint`: memory and start of an installed gateway in both profiles, beside a bare Node. */
 async function main(): Promise<void> {
   const facts = machineFacts().map((fact) => fact.join(': '))
   const { values } = parseArgs({

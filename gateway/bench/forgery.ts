@@ -5,7 +5,7 @@ import { request as secureRequest } from 'node:https'
 import type { Tokens } from './bench-tokens.ts'
 import type { ScenarioRequest } from './scenarios.ts'
 
-/** True when a token with another's signature gets 401. Contenders that do not check are not compared with those that do. */
+/** True when a token with another's signature gets 401. Only contenders that check are compared with each other. */
 export async function refusesForgery(
   port: number,
   { method, path, body, algorithm }: ScenarioRequest,
@@ -17,7 +17,7 @@ export async function refusesForgery(
   const headers = { authorization: `Bearer ${forged}`, 'content-type': 'application/json' }
   const options = { host: '127.0.0.1', port, path, method, headers, agent: false, rejectUnauthorized: false }
   const request = (tls ? secureRequest : plainRequest)(options).end(method === 'POST' ? body : undefined)
-  // A contender that refuses a long body may close before its end.
+  // A contender that refuses a long body may close early.
   request.on('error', () => {})
   const [response] = (await once(request, 'response')) as [IncomingMessage]
   request.destroy()

@@ -20,33 +20,32 @@ import {
 } from '../edge/http2/frames.ts'
 import type { Attack } from './client-attacks.ts'
 
-/** What one connection sends, again and again, as fast as it is read, until it is closed. */
+/** What one connection sends again and again, as fast as it is read, until it is closed. */
 interface Flood {
   readonly what: string
   readonly connections?: number
-  /** The window that the client gives each stream. */
+  /** The client's window for each stream. */
   readonly window?: number
-  /** How often it sends at most; then it keeps the connection. */
+  /** Sends at most so often, then keeps the connection. */
   readonly times?: number
-  /** The frames of one time. @param id a new stream's */
+  /** @param id a new stream's */
   frames(id: number): Buffer
   /** Opens another connection when one is closed. */
   readonly replaces?: true
-  /** Sent once, before. */
   readonly first?: Buffer
 }
 
-/** Connections of one address, as one client may have them. */
+/** Connections of one address. */
 const CONNECTIONS = 50
 const PER_WRITE = 100
 const ADDRESS = '127.0.0.2'
 
-/** RFC 7541: fields of the static table, and literals that are not remembered. */
+/** RFC 7541: static fields, and literals that are not remembered. */
 export const GET = '\x82'
 export const POST = '\x83'
 export const REST = `\x86\x04${text('/open/a')}\x41${text('a')}`
 const LARGE = `\x86\x04${text('/open/large')}\x41${text('a')}`
-/** The newest entry of the client's table. */
+/** The client table's newest entry. */
 const REMEMBERED = 0xbe
 const BOMB_BYTES = 4000
 
@@ -105,7 +104,6 @@ const FLOODS: Readonly<Record<string, Flood>> = {
   },
 }
 
-/** Attacks over HTTP/2, by names with `h2-`. */
 export const HTTP2_ATTACKS: Readonly<Record<string, Attack>> = Object.fromEntries(
   Object.entries(FLOODS).map(([name, flood]) => [`h2-${name}`, attackOf(flood)]),
 )
@@ -142,7 +140,7 @@ async function floodOnce(
     id += 2 * PER_WRITE
     if (!socket.write(Buffer.concat(batch)))
       await Promise.race([once(socket, 'drain'), once(socket, 'close')]).catch(() => {})
-    // Others in this process have their turn.
+    // Lets others in this process have their turn.
     else await new Promise((resolve) => setImmediate(resolve))
   }
 }

@@ -1,17 +1,17 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** CPU time that the kernel has charged to processes, in microseconds. */
+/** CPU time that the kernel charged, in microseconds. */
 export interface CpuTime {
   readonly userUs: number
   readonly systemUs: number
 }
 
-/** The kernel reports times in hundredths of a second, whatever its own tick is (sysconf(_SC_CLK_TCK)). */
+/** The kernel reports hundredths of a second, whatever its tick (sysconf(_SC_CLK_TCK)). */
 const TICK_US = 10_000
 
-/** Reads /proc/<pid>/stat: all threads of the process, also those that have ended (proc(5), fields 14 and 15). */
+/** Reads /proc/<pid>/stat, which includes ended threads (proc(5), fields 14 and 15). */
 export function parseStat(text: string): CpuTime & { readonly parent: number } {
-  // The second field is the name in brackets, which may hold spaces and brackets.
+  // The second field, the name in brackets, may hold spaces and brackets.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   const field = (number: number) => {
     const value = Number(fields[number - 3])
@@ -21,12 +21,11 @@ export function parseStat(text: string): CpuTime & { readonly parent: number } {
   return { parent: field(4), userUs: field(14) * TICK_US, systemUs: field(15) * TICK_US }
 }
 
-/** Peak resident memory in bytes, from /proc/<pid>/status. */
+/** Peak resident bytes, from /proc/<pid>/status. */
 export function parsePeakBytes(text: string): number {
   return bytesNamed('VmHWM', text)
 }
 
-/** Resident memory of the process now, in bytes. */
 export function residentBytesOf(pid: number): number {
   return bytesNamed('VmRSS', readFileSync(`/proc/${pid}/status`, 'latin1'))
 }
@@ -37,7 +36,6 @@ function bytesNamed(name: 'VmHWM' | 'VmRSS', text: string): number {
   return Number(kilobytes) * 1024
 }
 
-/** CPU time of the processes together. */
 export function cpuTimeOf(pids: readonly number[]): CpuTime {
   let userUs = 0
   let systemUs = 0
@@ -49,12 +47,12 @@ export function cpuTimeOf(pids: readonly number[]): CpuTime {
   return { userUs, systemUs }
 }
 
-/** Peak resident memory of the processes together, in bytes; what they share counts for each. */
+/** Peak resident bytes of all processes; shared memory counts for each. */
 export function peakBytesOf(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + parsePeakBytes(readFileSync(`/proc/${pid}/status`, 'latin1')), 0)
 }
 
-/** The process and everything it has started, directly or not. */
+/** The process and all its descendants. */
 export function familyOf(pid: number): readonly number[] {
   const parents = new Map<number, number>()
   for (const name of readdirSync('/proc')) {
@@ -62,7 +60,7 @@ export function familyOf(pid: number): readonly number[] {
     try {
       parents.set(Number(name), parseStat(readFileSync(`/proc/${name}/stat`, 'latin1')).parent)
     } catch {
-      // It has ended since the directory was read.
+      // It has ended meanwhile.
     }
   }
   const family = [pid]

@@ -1,53 +1,51 @@
 import type { CpuTime } from './kernel.ts'
 
-/** The request that is repeated. */
 export interface LoadRequest {
   readonly method: 'GET' | 'POST'
   readonly path: string
-  /** Empty: no body. `$caller` in it stands for the number of the token. */
+  /** Empty: no body. `$caller` stands for the token's number. */
   readonly body: string
-  /** Further header lines. `REQUEST-NUMBER--` in one is a number that no other request has; `order` must be `own`. */
+  /** Further header lines. `REQUEST-NUMBER--` becomes a number that no other request has; `order` must be `own`. */
   readonly fields?: readonly string[]
-  /** True: the client signs requests by fapi-2. */
+  /** The client signs by fapi-2. */
   readonly signed?: boolean
-  /** One token per line. */
   readonly tokensFile: string
   /** How many of them are used. */
   readonly tokens: number
-  /** Which token is next: the connection's own, the next of all, or a random one. */
+  /** The next token: the connection's own, the next of all, or a random one. */
   readonly order: 'own' | 'cyclic' | 'random'
-  /** Length of the response's body in bytes; any other length is a fault. Undefined: any length is good. */
+  /** Bytes of the response's body; another length is a fault. Undefined: any is good. */
   readonly responseBytes: number | undefined
 }
 
-/** One run of the load generator against one contender. */
+/** A run against one contender. */
 export interface LoadJob {
   /** Connections are divided among them evenly. */
   readonly ports: readonly number[]
   readonly request: LoadRequest
-  /** Key of the client that signs: ES256, in PEM. */
+  /** The signing client's key: ES256, in PEM. */
   readonly signingKeyFile?: string
-  /** Each has at most one request under way. */
+  /** Each has at most one request at once. */
   readonly connections: number
-  /** HTTP/2: requests under way on each connection. Default: one. */
+  /** HTTP/2: requests at once on a connection. Default: one. */
   readonly streams?: number | undefined
-  /** True: with TLS; the certificate is not checked. */
+  /** Uses TLS without checking the certificate. */
   readonly tls?: boolean
-  /** Each request on a connection of its own; `resumed` goes on with a session of an earlier one, and fails where it cannot. */
+  /** Each request on a new connection; `resumed` resumes an earlier session, or fails. */
   readonly renewal?: 'new' | 'resumed' | undefined
-  /** Further connections, on which nothing is sent. */
+  /** Further connections without requests. */
   readonly idleConnections: number
   readonly warmUpMs: number
   readonly measureMs: number
-  /** Undefined: closed loop, each connection sends the next request after its response. Otherwise the rate of an open loop. */
+  /** The rate of an open loop. Undefined: closed loop, each connection sends the next request after its response. */
   readonly perSecond: number | undefined
-  /** Processes whose CPU time is read when the measured time begins and when it ends. */
+  /** Processes whose CPU time counts during the measured time. */
   readonly pids: readonly number[]
-  /** Processes of the store, whose CPU time is read likewise. */
+  /** The store's processes, likewise. */
   readonly storePids?: readonly number[]
 }
 
-/** Quantiles of times in µs, to three figures. */
+/** Quantiles in µs, to three figures. */
 export interface Quantiles {
   readonly count: number
   readonly p50: number
@@ -56,18 +54,17 @@ export interface Quantiles {
 }
 
 export interface LoadResult {
-  /** Good responses within the measured time. */
+  /** Good responses in the measured time. */
   readonly responses: number
   readonly seconds: number
-  /** CPU time of the processes named in the job, during the measured time. */
+  /** CPU of the job's `pids` in the measured time. */
   readonly cpu: CpuTime
-  /** User and system time of the store named in the job, in µs. */
+  /** User and system time of `storePids`, in µs. */
   readonly storeUs?: number
   /** Open loop only: µs from the intended start to the last byte. */
   readonly latencyUs: Quantiles | undefined
-  /** Open loop only: µs by which the generator itself noticed late that a request was due. */
+  /** Open loop only: µs by which the generator noticed late that a request was due. */
   readonly latenessUs: Quantiles | undefined
 }
 
-/** The load generator's reply to a job. */
 export type LoadReply = { readonly result: LoadResult } | { readonly fault: string }

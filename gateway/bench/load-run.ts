@@ -8,16 +8,13 @@ import { Pace } from './pace.ts'
 import { ResponseReader } from './response-reader.ts'
 
 const READ_BYTES = 64 * 1024
-/** Connections are made in groups, because a listener's queue is bounded. */
+/** In groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
-/** Open loop: each connection has its first request before the load begins, at a rate at which any contender can accept them. */
+/** Open loop: the rate of first requests before the load, which any contender can accept. */
 const FIRST_PER_SECOND = 2500
-/** Longest wait for the last responses. */
 const MAX_WAIT_MS = 10_000
-/** More than an hour. */
 const LONGEST_US = 2 ** 32
 
-/** A connection with at most one request under way. */
 interface LoadConnection {
   readonly socket: Socket
   readonly reader: ResponseReader
@@ -27,16 +24,15 @@ interface LoadConnection {
   dueMs: number
 }
 
-/** The index of the request sent last in cyclic order. */
 export interface Cycle {
   turn: number
 }
 
 const NUMBER = 'REQUEST-NUMBER--'
-/** Has as many digits. Begins with the clock's microseconds, so that no process repeats numbers of an earlier one. */
+/** Begins with the clock's microseconds, so that no process repeats an earlier one's numbers. */
 let lastNumber = Date.now() * 1000
 
-/** One job of the load generator, from the first connection to the last response. */
+/** One job, from the first connection to the last response. */
 export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
@@ -49,7 +45,7 @@ export class LoadRun {
   /** Without a request; in open loops those from `#freeFrom` on. */
   readonly #free: LoadConnection[] = []
   #freeFrom = 0
-  /** Requests that are due while no connection is free, by when they were due. */
+  /** When requests were due for which no connection is free. */
   readonly #late: number[] = []
   #lateFrom = 0
   #pace: Pace | undefined = undefined
@@ -61,11 +57,10 @@ export class LoadRun {
   #stopping = false
   #random = 1
   #drained: (() => void) | undefined = undefined
-  /** TLS session to resume. */
   #session: Buffer | undefined = undefined
 
   /**
-   * @param cycle of the run before, so that what a contender has seen last is the last to come again
+   * @param cycle the last run's, so that what a contender saw last comes last again
    * @param sign signs a request before it is sent
    */
   constructor(
@@ -79,18 +74,18 @@ export class LoadRun {
     this.#numbersAt = requests.map((request) => request.indexOf(NUMBER))
     this.#cycle = cycle
     this.#sign = sign
-    // Races handle its rejection; a fault between two races must not end the process.
+    // A fault between two races must not end the process.
     this.#failed.promise.catch(() => {})
   }
 
-  /** Closed loop: each connection sends the next request after its response. Rejects for a wrong response. */
+  /** Closed loop: each connection sends the next request after a response. Rejects for a wrong response. */
   async closedLoop(): Promise<LoadResult> {
     return this.#carryOut(() => {
       for (const connection of this.#free.splice(0)) this.#send(connection)
     })
   }
 
-  /** Open loop: requests at a fixed rate, whenever responses come. Call `tick` as often as the rate needs. */
+  /** Open loop: requests at a fixed rate, whenever responses come. Needs `tick` as often as the rate. */
   async openLoop(perSecond: number): Promise<LoadResult> {
     const { warmUpMs, measureMs } = this.#job
     return this.#carryOut(() => {
@@ -101,7 +96,7 @@ export class LoadRun {
     })
   }
 
-  /** Starts the requests that are due. */
+  /** Starts due requests. */
   tick(): void {
     const pace = this.#pace
     if (pace === undefined) return
@@ -267,7 +262,7 @@ export class LoadRun {
     }
   }
 
-  /** Closed loop: the next request goes over a new connection in place of this one. */
+  /** Closed loop: the next request uses a new connection. */
   #renew({ socket, index }: LoadConnection): void {
     socket.destroy()
     this.#sockets.delete(socket)
@@ -284,7 +279,7 @@ export class LoadRun {
     })
   }
 
-  /** Open loop: the connection that was free longest, so that each has its turn. */
+  /** Open loop: the connection that was free longest. */
   #nextFree(): LoadConnection | undefined {
     const connection = this.#free[this.#freeFrom]
     if (connection !== undefined) this.#freeFrom += 1
@@ -319,7 +314,7 @@ export class LoadRun {
   }
 }
 
-/** A histogram takes whole numbers from 1. */
+/** Histograms take whole numbers from 1. */
 function recordMs(histogramUs: RecordableHistogram, durationMs: number): void {
   histogramUs.record(Math.max(1, Math.round(durationMs * 1000)))
 }

@@ -4,16 +4,15 @@ import { Worker } from 'node:worker_threads'
 import type { LoadJob, LoadReply, LoadRequest } from './load-job.ts'
 import { type Cycle, LoadRun } from './load-run.ts'
 
-// The load generator, in a process of its own: does one job after the other for its parent.
+// The load generator, in its own process: does its parent's jobs one by one.
 
 const TICK_MS = 0.25
 const HOST = 'api.example.test'
-/** Signature parameters, with placeholders for what differs by request. */
+/** With placeholders for what differs by request. */
 const PARAMS =
   '("@method" "@target-uri" "authorization" "content-digest");created=CREATED---;keyid="ES256";tag="fapi-2-request"'
 const SIGNATURE = 'SIGNATURE'.padEnd(88, '-')
 const prepared = new Map<string, Prepared>()
-/** Cycles by a contender's ports. */
 const cycles = new Map<string, Cycle>()
 
 process.on('message', (job: LoadJob) => {
@@ -45,7 +44,7 @@ function cycleOf({ ports }: LoadJob): Cycle {
   return cycle
 }
 
-/** What is made once for all runs. */
+/** Made once for all runs. */
 interface Prepared {
   readonly requests: readonly Buffer[]
   /** What the client signs (RFC 9421 section 2.5). */
@@ -80,7 +79,7 @@ function digestOf(body: string): string {
   return `sha-256=:${hash('sha256', body, 'base64')}:`
 }
 
-/** Writes a new signature into a request, since none is good twice. Undefined where requests are not signed. */
+/** Writes a new signature into a request, because none is good twice. Undefined where requests are not signed. */
 function signing({ request: { signed }, signingKeyFile }: LoadJob, bases: readonly string[]) {
   if (signed !== true || signingKeyFile === undefined) return undefined
   const key = { key: createPrivateKey(readFileSync(signingKeyFile)), dsaEncoding: 'ieee-p1363' } as const

@@ -20,7 +20,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 await main()
 
-/** `npm run bench`: measures everything side by side, then writes the page and the picture. */
+/** `npm run bench`: measures everything side by side, then writes page and picture. */
 async function main(): Promise<void> {
   const options = optionsOrExit()
   const facts = machineFacts()
@@ -71,7 +71,7 @@ function optionsOrExit(): BenchOptions {
   }
 }
 
-/** Tokens, the upstream and the load generator. With two or more processors, the first is reserved for the contender. */
+/** With two or more processors, the first is reserved for the contender. */
 async function prepare(dir: string, scenarios: readonly Scenario[], options: BenchOptions) {
   const most = (algorithm: 'RS256' | 'ES256') =>
     Math.max(2, ...scenarios.map(({ request }) => (request.algorithm === algorithm ? request.tokens : 0)))

@@ -2,7 +2,7 @@ import type { Child } from './child.ts'
 import type { LoadJob, LoadReply, LoadResult } from './load-job.ts'
 import type { Measure } from './report.ts'
 
-/** Has the load generator carry out one job. Rejects for a wrong response or none. */
+/** Lets the load generator do one job. Rejects for a wrong response or none. */
 export async function carryOut(load: Child, job: LoadJob): Promise<LoadResult> {
   const { promise, resolve, reject } = Promise.withResolvers<LoadReply>()
   const gone = () => reject(new Error(`the load generator ended: ${load.said()}`))
@@ -19,7 +19,7 @@ export async function carryOut(load: Child, job: LoadJob): Promise<LoadResult> {
   }
 }
 
-/** Throws when there was no response. */
+/** Throws without a response. */
 export function measureOf(
   result: LoadResult,
   run: { readonly load: string; readonly round: number },

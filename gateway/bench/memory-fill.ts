@@ -2,19 +2,18 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Memory } from './memory-rooms.ts'
 import { settledHeapBytes } from './settled-heap.ts'
 
-/** How many entries a memory held in the end, and how much memory they took. */
 export interface Filled {
   readonly held: number
   readonly heapBytes: number
-  /** Resident in the process, including freed memory that was not returned to the system. */
+  /** Resident, with freed memory that was not returned to the system. */
   readonly residentBytes: number
 }
 
-/** Entries before the measurement, so that compiled code is not counted. */
+/** Entries before, so that compiled code is not counted. */
 const WARM_UP = 500
 const A_TURN = 1_000
 
-/** Offers so many entries to the memory. @param copyOf how each text is made; by default it is used as it is */
+/** Offers so many entries. @param copyOf makes each text; by default it is used as it is */
 export async function fill(
   memory: Memory,
   offered: number,
@@ -33,7 +32,7 @@ export async function fill(
   const held = begun.held()
   const heapBytes = (await settledHeapBytes()) - heapBefore
   const residentBytes = process.memoryUsage.rss() - residentBefore
-  // This use keeps the memory from earlier collection.
+  // Keeps the memory from earlier collection.
   begun.take(begun.textOf(offered))
   return { held, heapBytes, residentBytes }
 }

@@ -12,14 +12,13 @@ import type { Filled } from './memory-fill.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROBE = new URL('./memory-probe.ts', import.meta.url)
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
-/** No limit applies to it, so that no caller is remembered there. */
+/** No limit applies to it, so that no caller is remembered. */
 const PATH = '/api/accounts'
-/** Requests before the measurement: enough to compile everything and grow the young generation to its full size. */
+/** Requests that compile everything and grow the young generation to full size. */
 const WARM_UP = 10_000
 const AT_ONCE = 16
 const ASKED_SOON = 100
 
-/** A running gateway with an upstream, and its memory use. */
 interface Subject {
   readonly port: number
   readonly tokens: readonly string[]
@@ -27,7 +26,7 @@ interface Subject {
   bytes(): Promise<{ readonly heapBytes: number; readonly residentBytes: number }>
 }
 
-/** Sends one request with each of so many tokens. How many the gateway then holds cannot be seen from outside. */
+/** Sends one request with each of so many tokens. How many are then held cannot be seen from outside. */
 export async function fillWithTokens(dir: string, count: number): Promise<Omit<Filled, 'held'>> {
   return withGateway(makeTokens(dir, { RS256: 1, ES256: count + 1 }), dir, async (subject) => {
     const [first = '', ...rest] = subject.tokens
@@ -41,7 +40,7 @@ export async function fillWithTokens(dir: string, count: number): Promise<Omit<F
   })
 }
 
-/** So many connections, each idle after one request. `leftBytes`: what stays on the heap after they are closed. */
+/** Opens connections, each idle after one request. `leftBytes` stays on the heap after they close. */
 export async function fillWithConnections(
   dir: string,
   count: number,
@@ -53,7 +52,7 @@ export async function fillWithConnections(
     await few.askAll(warmUp, () => request)
     const before = await subject.bytes()
     const many: Callers[] = []
-    // Asked in parts: one that waited for long to be asked would be closed.
+    // In parts: the gateway would close connections that waited for long.
     for (let i = 0; i < count; i += ASKED_SOON) {
       const some = await Callers.connect(subject.port, Math.min(ASKED_SOON, count - i))
       await some.askEach(request, AT_ONCE)
@@ -63,7 +62,7 @@ export async function fillWithConnections(
     const held = many.reduce((sum, { open }) => sum + open, 0)
     for (const some of many) some.close()
     let gone = after
-    // The gateway needs longer to notice on a busy machine.
+    // A busy gateway notices later.
     for (
       let i = 0;
       i < 30 && gone.heapBytes - before.heapBytes > 0.1 * (after.heapBytes - before.heapBytes);

@@ -1,7 +1,7 @@
 import { fill } from './memory-fill.ts'
 import { MEMORIES } from './memory-rooms.ts'
 
-// Measures one memory of the gateway in a process of its own, so that all resident memory is its own. `process.argv[2]` names it.
+// Measures the memory `process.argv[2]` in its own process, to have all resident memory for itself.
 
 const memory = MEMORIES[process.argv[2] as keyof typeof MEMORIES]
 const filled = await fill(memory, memory.offered)

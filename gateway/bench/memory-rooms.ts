@@ -16,25 +16,25 @@ import type { LimitRow } from '../limits/table/limit-table.ts'
 import { keysOf, type Principal } from '../principal.ts'
 import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 
-/** A part of the gateway that remembers what it has seen, with its default bounds. */
+/** A part of the gateway that remembers what it has seen, with default bounds. */
 export interface Memory {
   readonly what: string
-  /** How many entries `npm run bench:memory` offers. */
+  /** Entries that `npm run bench:memory` offers. */
   readonly offered: number
-  /** How many it may hold; infinite when only time bounds it. */
+  /** The most entries; infinite when only time bounds them. */
   readonly mostHeld: number
-  /** Most heap bytes per entry, somewhat above what was measured when this was set. */
+  /** The most heap bytes per entry, somewhat above the measured ones. */
   readonly budgetBytes: number
-  /** Where the bound is in the code, and what happens beyond it. */
+  /** The bound in the code, and what happens beyond it. */
   readonly bound: string
   begin(): Promise<Begun>
 }
 
 export interface Begun {
-  /** The nth entry: the name of a caller, a token, an id. All are different. */
+  /** The nth entry: a different caller, token or id each time. */
   textOf(index: number): string
   take(text: string): void
-  /** How many are held now; call it once. */
+  /** Call it once. */
   held(): number
 }
 
@@ -131,7 +131,7 @@ async function beginCallers(limit: number, hits: number): Promise<Begun> {
     take: (name) => {
       const key = limitKey('caller', principalOf(name), '-')
       for (let i = 0; i < hits; i++) {
-        // Spread over the window, so that every slice is used.
+        // Spread over the window, to use every slice.
         nowMs = START_MS + (i / hits) * WINDOW_MS
         limiter.take(row, key)
       }
@@ -175,7 +175,7 @@ async function beginTokens(): Promise<Begun> {
     held: () => {
       const held = verdicts.filter((verdict) => verdict.deref() !== undefined).length
       verdicts = []
-      // This use keeps the verifier itself from being collected.
+      // Keeps the verifier from being collected.
       verifier.verify('', CALLER)
       return held
     },
@@ -188,10 +188,10 @@ async function beginReplays(): Promise<Begun> {
 }
 
 async function beginBlocked(): Promise<Begun> {
-  // Its counter is a table of callers, which is measured on its own.
+  // The counter is a table of callers, measured on its own.
   const counter = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 60 }) }
   const throttle = new AuthThrottle({ counter, clock: () => START_MS })
-  // The first one makes the room for all.
+  // The first makes the room for all.
   throttle.failed('first')
   return {
     textOf: (index) => `2001:db8:${(index >>> 16).toString(16)}:${(index & 0xffff).toString(16)}::1`,
@@ -204,7 +204,7 @@ async function beginRevocations(): Promise<Begun> {
   const revocations = emptyRevocations()
   return {
     textOf: uuid,
-    // As if another process had revoked the session, so that nothing is written to disk.
+    // Revoked as by another process, so that nothing is written to disk.
     take: (sid) => revocations.apply(sid, Date.now(), true),
     held: () => revocations.size,
   }
@@ -233,7 +233,6 @@ function principalOf(key: string): Principal {
   return { method: 'bearer', ...names, scopes: new Set(), scope: '', ...keysOf(key) }
 }
 
-/** An id of usual length. */
 function uuid(index: number): string {
   return `${index.toString(16).padStart(8, '0')}-0000-4000-8000-000000000000`
 }

@@ -1,16 +1,13 @@
 import type { Filled } from './memory-fill.ts'
 
-/** How many entries one memory was offered and holds, and their cost. */
 export interface MemoryRow extends Filled {
   readonly what: string
   readonly offered: number
-  /** Where in the code the bound is. */
+  /** Where the code has the bound. */
   readonly bound: string
-  /** True when a bound or a budget is broken. */
   readonly broken: boolean
 }
 
-/** A table in Markdown. */
 export function renderMemory(rows: readonly MemoryRow[]): string {
   const head = [
     '| what | offered | held | heap each | heap in all | resident in all | bounded by |',

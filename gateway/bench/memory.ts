@@ -11,15 +11,15 @@ import { type MemoryRow, renderMemory } from './memory-table.ts'
 
 const PROGRAM = new URL('./memory-process.ts', import.meta.url)
 const TOKENS = 100_000
-/** The most that a token over HTTP may cost, with the fields that tell the upstream who calls. */
+/** The most for a token over HTTP, with fields that tell the upstream who calls. */
 const TOKEN_OVER_HTTP_BYTES = 2000
 const CONNECTIONS = 10_000
-/** Files that this program and the gateway need beside the connections. */
+/** Files besides connections. */
 const OTHER_FILES = 200
 
 await main()
 
-/** `npm run bench:memory`: what everything that the gateway remembers costs in bytes. Ends with 1 when a bound is broken. */
+/** `npm run bench:memory`: the bytes of everything that the gateway remembers. Ends with 1 when a bound is broken. */
 async function main(): Promise<void> {
   const facts = machineFacts().map((fact) => fact.join(': '))
   const dir = mkdtempSync(join(tmpdir(), 'countersign-memory-'))
@@ -81,7 +81,6 @@ async function connectionsOverHttp(dir: string): Promise<MemoryRow> {
   return { what, offered, bound, ...filled, broken: filled.held < offered }
 }
 
-/** How many files this process may have open, and those that it starts. */
 function openFiles(): number {
   const limit = /^Max open files\s+(\d+|unlimited)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]
   return limit === 'unlimited' ? Number.POSITIVE_INFINITY : Number(limit)

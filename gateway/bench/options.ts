@@ -1,25 +1,24 @@
 import { parseArgs } from 'node:util'
 
-/** Warm-ups of a real run. Node compiles hot code only after many calls. */
+/** Node compiles hot code only after many calls. */
 const WARM_UPS = 4
 
-/** What the command line asks for. */
 export interface BenchOptions {
   readonly rounds: number
   readonly measureMs: number
-  /** Most warm-ups of each contender before the first round. */
+  /** The most warm-ups of a contender before the first round. */
   readonly warmUps: number
-  /** Scenarios by their ids; undefined: all. */
+  /** Scenario ids; undefined: all. */
   readonly only: ReadonlySet<string> | undefined
-  /** Contenders by their names; undefined: all. */
+  /** Contender names; undefined: all. */
   readonly among: ReadonlySet<string> | undefined
-  /** Other trees of this repository, to be measured beside this one. */
+  /** Other trees of this repository, measured beside this one. */
   readonly against: readonly string[]
-  /** The tree whose gateway is measured; undefined: the one that this file is in. */
+  /** The measured tree; undefined: this file's. */
   readonly root: string | undefined
   /** The program of envoyproxy/ratelimit. */
   readonly ratelimit: string
-  /** Where results are written; undefined: the committed ones, which only a whole run may replace. */
+  /** Where results go; undefined: over the committed ones, which only a whole run may replace. */
   readonly out: string | undefined
 }
 
@@ -39,7 +38,7 @@ export const USAGE = `npm run bench -- [options]
  * Reads the options. Throws with words for the user.
  *
  * @param ids of all scenarios
- * @param groups of them, by names that stand for whole groups
+ * @param groups of them by name
  */
 export function parseOptions(
   args: readonly string[],

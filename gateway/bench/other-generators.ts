@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { cpuTimeOf } from './kernel.ts'
 import type { LoadJob, LoadResult } from './load-job.ts'
 
-/** Load generators that are not ours. All send one token, in a closed loop. */
+/** Foreign load generators. They send one token, in a closed loop. */
 export type OtherGenerator = keyof typeof OTHER_GENERATORS
 
 interface Run {
@@ -16,7 +16,7 @@ interface Run {
 
 interface Generator {
   readonly argumentsOf: (run: Run) => readonly string[]
-  /** @returns the number of responses; undefined when one was not 2xx or 3xx, or a connection broke. */
+  /** Returns undefined when a response was not 2xx or 3xx, or a connection broke. */
   readonly responsesIn: (text: string) => number | undefined
 }
 
@@ -29,7 +29,7 @@ const WRK: Generator = {
     /Non-2xx|Socket errors/.test(text) ? undefined : Number(/(\d+) requests in/.exec(text)?.[1]),
 }
 
-/** HTTP/2 alone. */
+/** HTTP/2 only. */
 const H2LOAD: Generator = {
   argumentsOf: ({ job, url, authorization, seconds }) => [
     ...['-t1', `-c${job.connections}`, `-m${job.streams ?? 1}`, `-D${seconds}`],
@@ -43,7 +43,7 @@ const H2LOAD: Generator = {
 
 const OTHER_GENERATORS = { wrk: WRK, h2load: H2LOAD } as const
 
-/** Has another generator send the job's request. Rejects for any response but 2xx and 3xx, and for a broken connection. */
+/** Lets another generator send the job's request. Rejects for other responses than 2xx and 3xx, and for broken connections. */
 export async function carryOutBy(program: OtherGenerator, job: LoadJob): Promise<LoadResult> {
   const { request, ports, measureMs, pids, tls } = job
   const [token] = readFileSync(request.tokensFile, 'latin1').split('\n', 1)

@@ -9,7 +9,7 @@ const BAR = 20
 
 const STYLE = `text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-size:16px;font-weight:600}.quiet{fill:#59636e}.own{font-weight:600}.user{fill:#0969da}.system{fill:#80b8f0}.range{stroke:#1f2328;stroke-width:1.5}.ground{fill:#fff}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.quiet{fill:#9198a1}.user{fill:#4493f8}.system{fill:#1f5499}.range{stroke:#e6edf3}.ground{fill:#0d1117}}`
 
-/** CPU per request of the first scenario as horizontal bars, the cheapest first; undefined when nothing was measured. */
+/** The first scenario's CPU per request as bars, the cheapest first; undefined when nothing was measured. */
 export function renderPicture(report: Report): string | undefined {
   const scenario = report.scenarios[0]
   const rows = (scenario?.entries ?? []).flatMap(barOf).toSorted((a, b) => a.total - b.total)

@@ -15,13 +15,13 @@ import { frame, GET, POST, REST, request } from './http2-attacks.ts'
 
 const ADDRESS = '127.0.0.2'
 const HEAD = '/open/pieces HTTP/1.1\r\nHost: a\r\n'
-/** The service answers this path with so many chunks of one byte. */
+/** The service responds with so many chunks of one byte. */
 export const PIECES_PATH = '/open/pieces'
 export const PIECES = 300_000
 const CHUNKS = 1_000_000
 const PER_WRITE = 10_000
 
-/** Attacks that send many requests or pieces in few bytes. */
+/** Many requests or pieces in few bytes. */
 export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
   chunks: {
     what: `a body of ${CHUNKS.toLocaleString('en-US')} chunks of one byte`,
@@ -102,7 +102,7 @@ async function write(socket: Socket, bytes: Buffer): Promise<void> {
   await Promise.race([once(socket, 'drain'), once(socket, 'close')])
 }
 
-/** How much more the frames let the stream send; a frame cut in two is ignored. */
+/** The bytes by which the frames extend the stream's window; a frame cut in two is ignored. */
 function creditIn(bytes: Buffer): number {
   let credit = 0
   for (let at = 0; at + 13 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3))

@@ -3,12 +3,11 @@ import { join } from 'node:path'
 import { type Child, listening, startChild, versionOf } from './child.ts'
 import { freePort } from './unused-port.ts'
 
-/** Tells whether HAProxy is installed. */
 export function hasHaproxy(): boolean {
   return versionOf(['haproxy', '-v'], /version (\S+)/) !== undefined
 }
 
-/** HAProxy that only forwards, over HTTP/1.1 and HTTP/2, with one thread. */
+/** HAProxy with one thread, which only forwards HTTP/1.1 and HTTP/2. */
 export async function startPlainHaproxy(
   dir: string,
   upstreamUrl: string,

@@ -1,7 +1,7 @@
 import type { Spread } from './statistics.ts'
 import { ratioOf, spreadOf } from './statistics.ts'
 
-/** One run of one contender. Times are microseconds. */
+/** One run of one contender, in microseconds. */
 export interface Measure {
   /** `saturation` or the fixed rate. */
   readonly load: string
@@ -9,57 +9,52 @@ export interface Measure {
   readonly perSecond: number
   readonly userUs: number
   readonly systemUs: number
-  /** User and system time of the contender's store, which `userUs` and `systemUs` do not hold. */
+  /** The store's time, not within `userUs` and `systemUs`. */
   readonly storeUs?: number
   readonly latencyUs?: { readonly p50: number; readonly p99: number; readonly p999: number }
-  /** The generator's own lateness, at most, for 99 % of the requests. */
+  /** The generator's lateness for 99 % of requests. */
   readonly latenessP99Us?: number
 }
 
-/** One contender in one scenario. */
 export interface EntryReport {
   readonly name: string
   readonly measures: readonly Measure[]
-  /** Peak resident memory of all its processes; undefined when it did not run. */
+  /** Peak resident memory of all processes; undefined when it did not run. */
   readonly peakBytes: number | undefined
-  /** Why measures are missing. */
   readonly skipped: string | undefined
 }
 
 export interface ScenarioReport {
   readonly id: string
   readonly title: string
-  /** Besides the first, these entries are compared with all others by CPU. */
+  /** Entries that, like the first, are compared with all others by CPU. */
   readonly references: readonly string[]
   readonly entries: readonly EntryReport[]
 }
 
-/** A whole run of the benchmark. */
 export interface Report {
   /** ISO 8601. */
   readonly date: string
   readonly rounds: number
   readonly secondsPerRound: number
-  /** Pairs of name and value. */
   readonly facts: readonly (readonly [string, string])[]
-  /** What each contender does for a request. */
   readonly contenders: readonly { readonly name: string; readonly version: string; readonly work: string }[]
   readonly scenarios: readonly ScenarioReport[]
 }
 
 export const SATURATION = 'saturation'
 
-/** CPU per response, µs, without the store's. */
+/** CPU µs per response, without the store. */
 export function cpuOf(measure: Measure): number {
   return measure.userUs + measure.systemUs
 }
 
-/** CPU per response, µs, with the store's. */
+/** CPU µs per response, with the store. */
 export function wholeCpuOf(measure: Measure): number {
   return cpuOf(measure) + (measure.storeUs ?? 0)
 }
 
-/** The value over all rounds at this load; undefined when the entry did not run. */
+/** The value over all rounds; undefined when the entry did not run. */
 export function spreadAt(
   entry: EntryReport,
   load: string,

@@ -2,13 +2,10 @@ const HEAD_END = Buffer.from('\r\n\r\n')
 const CONTENT_LENGTH = /\r\ncontent-length: (\d+)\r\n/i
 const GOOD = 'HTTP/1.1 200'
 
-/**
- * Reads the responses of one connection, one at a time. Each must have status 200 and exactly the expected number of
- * bytes; any number when none is expected.
- */
+/** Reads a connection's responses one by one. Each must be a 200 with exactly the expected number of bytes, if any is expected. */
 export class ResponseReader {
   readonly #bodyBytes: number | undefined
-  /** Bytes of the body that are missing; undefined while the head is read. */
+  /** Missing bytes of the body; undefined while the head is read. */
   #left: number | undefined = undefined
   /** The first part of a head that comes in pieces. */
   #piece: Buffer | undefined = undefined
@@ -17,13 +14,13 @@ export class ResponseReader {
     this.#bodyBytes = bodyBytes
   }
 
-  /** @returns true when the response is complete. Throws when it is not the expected one. */
+  /** Returns true when the response is complete. Throws when it is not the expected one. */
   take(bytes: Buffer): boolean {
     if (this.#left === undefined) {
       const all = this.#piece === undefined ? bytes : Buffer.concat([this.#piece, bytes])
       const end = all.indexOf(HEAD_END)
       if (end < 0) {
-        // The caller uses its buffer again.
+        // The caller reuses its buffer.
         this.#piece = Buffer.from(all)
         return false
       }

@@ -18,13 +18,12 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** Load between two restarts; up to as long again, at random, is added. */
+/** Load between restarts; up to as long again, at random, is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:restart -- [options]
   --restarts n  default 20, of each kind
   --tls a,b     default no,yes`
 
-/** A gateway that was restarted under load. */
 interface Restarted extends DrainCounts {
   readonly heldMs: readonly number[]
   readonly pauseMs: number
@@ -40,7 +39,7 @@ interface Field {
 
 await main()
 
-/** `npm run bench:restart`: how many requests fail, and how long clients wait, when a gateway is restarted under load. */
+/** `npm run bench:restart`: how many requests fail, and how long clients wait, when a gateway restarts under load. */
 async function main(): Promise<void> {
   const { restarts, kinds } = optionsOrExit()
   const dir = mkdtempSync(join(tmpdir(), 'countersign-restart-'))

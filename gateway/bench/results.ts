@@ -15,7 +15,7 @@ type Value = (measure: Measure) => number | undefined
 
 const p99 = (measure: Measure) => measure.latencyUs?.p99
 
-/** The report as a Markdown page: a row for each scenario and load, which compares its first contender with the others. */
+/** A Markdown page: a row for each scenario and load compares the first contender with the others. */
 export function renderResults(report: Report): string {
   const skipped = report.scenarios.flatMap((scenario) =>
     scenario.entries.flatMap(({ name, skipped: why }) =>
@@ -49,7 +49,7 @@ export function renderResults(report: Report): string {
   ].join('\n\n')}\n`
 }
 
-/** A row for the first contender and for each further reference. */
+/** A row for the first contender and each further reference. */
 function comparison(scenario: ScenarioReport, load: string, value: Value, digits: number): string[][] {
   const measured = scenario.entries.filter((entry) => spreadAt(entry, load, value) !== undefined)
   const references = measured.filter(
@@ -80,7 +80,7 @@ function ratesOf({ entries }: ScenarioReport): readonly string[] {
   return [...loads]
 }
 
-/** Every round of every contender, as CSV (RFC 4180). */
+/** Every round as CSV (RFC 4180). */
 export function renderRounds(report: Report): string {
   const head =
     'scenario,contender,load,round,per_second,user_us,system_us,store_us,p50_us,p99_us,p999_us,late_p99_us,peak_bytes'

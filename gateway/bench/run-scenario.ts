@@ -24,19 +24,16 @@ export interface Field {
   readonly rounds: number
   readonly measureMs: number
   readonly warmUps: number
-  /** The processor reserved for a contender. */
+  /** The contender's processor. */
   readonly cpus: string | undefined
   readonly say: (line: string) => void
 }
 
-/** Node compiles hot code only after many calls: a contender is warm after so many responses. */
+/** Node compiles hot code only after many calls: so many responses warm a contender up. */
 const WARM_UP_RESPONSES = 60_000
-/** Each with a request under way. */
 const MAX_WARM_UP_CONNECTIONS = 512
-/** Before each run. */
 const WARM_UP_MS = 300
 
-/** An entry under measurement. */
 interface Runner {
   readonly entry: Entry
   running: RunningContender | undefined
@@ -45,7 +42,7 @@ interface Runner {
   skipped: string | undefined
 }
 
-/** Starts the contenders, measures them in turns and ends them. One that fails is left out, with the reason. */
+/** Starts, measures in turns and ends the contenders. A failed one is left out, with the reason. */
 export async function runScenario(scenario: Scenario, field: Field): Promise<ScenarioReport> {
   field.say(`${scenario.id}: ${scenario.title}`)
   const runners = scenario.entries.map(
@@ -67,7 +64,6 @@ export async function runScenario(scenario: Scenario, field: Field): Promise<Sce
   return { id, title, references, entries: runners.map(reportOf) }
 }
 
-/** What is measured after one start. */
 interface Run {
   readonly scenario: Scenario
   readonly runners: readonly Runner[]
@@ -94,8 +90,8 @@ async function runOnce(run: Run): Promise<void> {
   } finally {
     await Promise.all(runners.map(({ running }) => running?.end()))
     for (const runner of runners) runner.running = undefined
-    // The directory stays until all scenarios have been measured: where thousands of files were removed, ext4 without a journal
-    // looks at each of them, for some minutes, before it makes a new one.
+    // The directory stays until all is measured: after thousands of removals, ext4 without a journal takes minutes to make a
+    // file.
   }
 }
 
@@ -214,7 +210,7 @@ function jobOf(
   }
 }
 
-/** A contender that fails is reported and left out from here on. */
+/** Reports a failed contender and leaves it out. */
 async function guarded(runner: Runner, field: Field, action: () => Promise<void>): Promise<void> {
   try {
     await action()

@@ -18,45 +18,44 @@ import {
   RESPONSE_BYTES,
 } from './upstream-responses.ts'
 
-/** A contender in a scenario. */
 export interface Entry {
   readonly name: string
   readonly contender: Contender
   /** Added to the gateway's environment. */
   readonly env: Readonly<Record<string, string>>
-  /** How many isolates or processes compile hot code, each for itself. */
+  /** Isolates or processes that compile hot code, each for itself. */
   readonly programs: number
 }
 
 export type ScenarioRequest = Omit<LoadRequest, 'tokensFile'> & { readonly algorithm: TokenAlgorithm }
 
-/** One workload, given to several contenders in turn. */
+/** A workload for several contenders in turn. */
 export interface Scenario {
   readonly id: string
   readonly title: string
   readonly request: ScenarioRequest
   readonly connections: number
   readonly idleConnections: number
-  /** True when clients speak TLS. */
+  /** Clients speak TLS. */
   readonly tls: boolean
   readonly upstreamTls: boolean
   readonly renewal?: LoadJob['renewal']
   /** Default: our own. */
   readonly generator?: OtherGenerator
-  /** Clients speak HTTP/2, with so many requests under way on each connection. */
+  /** Clients speak HTTP/2, with so many requests at once on a connection. */
   readonly streams?: number
   readonly entries: readonly Entry[]
-  /** Besides the first, these entries are compared with all others by CPU. */
+  /** Entries that, like the first, are compared with all others by CPU. */
   readonly references: readonly string[]
-  /** True reserves one processor for the contender; otherwise the kernel decides. */
+  /** True reserves a processor for the contender. */
   readonly pinned: boolean
-  /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
+  /** How often all are restarted within the rounds: some programs' speed differs from start to start. */
   readonly starts: number
   /** Saturation only; saturation and shares of it, for latency; or rates in requests a second. */
   readonly loads: 'saturation' | 'rates' | readonly number[]
 }
 
-/** The rows that decide between this gateway and a C proxy. */
+/** Rows that decide between this gateway and a C proxy. */
 export const TABLE = [
   'main',
   'connections-8',
@@ -76,7 +75,6 @@ const HTTP_PROXY = new URL('./peers/http-proxy.ts', import.meta.url)
 const FASTIFY_HTTP_PROXY = new URL('./peers/fastify-http-proxy.ts', import.meta.url)
 
 const CONNECTIONS = 64
-/** More than any contender remembers. */
 const DISTINCT_TOKENS = 20_000
 const TRANSFER = JSON.stringify({
   to: 'DE02120300000000202051',
@@ -108,7 +106,7 @@ const UPLOAD = {
 const LARGE = { path: LARGE_PATH, responseBytes: LARGE_RESPONSE_BYTES }
 
 /**
- * @param trees this gateway's tree, and those of other versions of it to compare
+ * @param trees this gateway's tree, and other versions to compare
  * @param trees.ratelimit the program of envoyproxy/ratelimit
  */
 export function scenariosOf(trees: {
@@ -203,12 +201,11 @@ function featureRows(one: (id: string, title: string, change: Change) => Scenari
   ]
 }
 
-/** @param root the gateway's tree */
 function manyConnections(
   one: (id: string, title: string, change: Change) => Scenario,
   root: string,
 ): Scenario {
-  // With 20,000 open files HAProxy and the byte pump have no room, nor has the gateway for as many requests at once.
+  // With 20,000 open files neither HAProxy nor the byte pump has room, nor the gateway for as many requests at once.
   const additions = { config: { maxInFlight: 2000 } }
   return one('connections-10000', '10,000 connections, one request a second on each', {
     connections: 10_000,
@@ -262,7 +259,7 @@ const HTTP2 = { tls: true, generator: 'h2load', request: { tokens: 1 } } as cons
 const DURABILITIES = { written: 'written', buffered: 'buffered', synced: 'synced' }
 const SEALS = { 'seals on': 'on', 'seals off': 'off' }
 
-/** @param values of one setting, by what an entry with it is called */
+/** @param values of one setting by entry name */
 function settings(own: Entry, name: string, values: Readonly<Record<string, string>>): Entry[] {
   return Object.entries(values).map(([what, value]) => ({
     ...own,

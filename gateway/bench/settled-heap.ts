@@ -2,26 +2,23 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** What is freed in one turn of the event loop frees more in the next, such as handles of closed sockets. */
+/** What one turn of the event loop frees, such as handles of closed sockets, frees more in the next. */
 const COLLECTIONS = 3
 const BETWEEN_MS = 5
 
 let collect: (() => void) | undefined
 
-// V8 drops code that has not run for some collections, and the source with it: megabytes, in the middle of a measurement.
+// V8 would drop unused code and its source, megabytes, in the middle of a measurement.
 setFlagsFromString('--no-flush-bytecode')
 
-/**
- * Bytes in use on the heap and behind its buffers after a full collection. Memory of sockets and parsers
- * outside the heap is not included.
- */
+/** Bytes on the heap and in its buffers after a full collection; not those of sockets and parsers. */
 export async function settledHeapBytes(): Promise<number> {
   if (collect === undefined) {
     setFlagsFromString('--expose-gc')
     collect = runInNewContext('gc') as () => void
   }
   for (let i = 0; i < COLLECTIONS; i++) {
-    // A weak reference keeps its target until the end of the turn in which it was made.
+    // A weak reference keeps its target until the end of its turn.
     await sleep(BETWEEN_MS)
     collect()
   }

@@ -1,11 +1,10 @@
-/** Middle and bounds of what several rounds measured. */
 export interface Spread {
   readonly median: number
   readonly min: number
   readonly max: number
 }
 
-/** Throws when there is no value. */
+/** Throws without a value. */
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = values.toSorted((a, b) => a - b)
   const low = sorted[Math.ceil(sorted.length / 2) - 1]
@@ -19,8 +18,8 @@ export function spreadOf(values: readonly number[]): Spread {
 }
 
 /**
- * The ratio of two measures, round by round, because a disturbance of the machine affects both. Rounds without one of the two
- * are left out; undefined when none is left.
+ * The ratio round by round, because a disturbance of the machine affects both. Rounds without one are left out; undefined when
+ * none is left.
  */
 export function ratioOf(
   one: ReadonlyMap<number, number>,

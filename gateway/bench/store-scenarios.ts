@@ -5,7 +5,7 @@ import { withStore } from './contenders/with-store.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 
 /**
- * The gateway with a store first, so that the rest is compared with it.
+ * The gateway with a store comes first, to be compared with the rest.
  *
  * @param of.others gateways of other trees
  * @param of.ratelimit the program of envoyproxy/ratelimit

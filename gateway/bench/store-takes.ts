@@ -4,16 +4,14 @@ import { SharedStore } from '../store/shared-store.ts'
 import type { SharedRow } from '../store/shared-takes.ts'
 
 /**
- * `npm run bench:store`: CPU per decision of the shared store, in this process and in redis-server, for takes that many
- * callers make at once. Nothing else runs: the other scenarios measure the rest of the gateway.
+ * `npm run bench:store`: CPU per decision of the shared store, in this process and in redis-server, for takes of many callers at
+ * once. Nothing else runs.
  */
 
 interface Shape {
   readonly name: string
   readonly row: SharedRow
-  /** Different callers. */
   readonly callers: number
-  /** Takes without a reply at once. */
   readonly atOnce: number
 }
 
@@ -90,7 +88,7 @@ async function measure(shape: Shape) {
   }
 }
 
-/** @returns the latency of each take in milliseconds */
+/** Returns each take's latency in milliseconds. */
 function take({ row, callers, atOnce }: Shape, forMs: number): Promise<Float64Array> {
   const latencies = new Float64Array(5_000_000)
   const endMs = performance.now() + forMs

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 
-// A clock in a thread of its own: sends a message every `workerData` milliseconds.
+// A thread that sends a message every `workerData` milliseconds.
 
 const never = new Int32Array(new SharedArrayBuffer(4))
 for (;;) {

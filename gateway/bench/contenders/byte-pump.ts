@@ -5,7 +5,7 @@ import type { PumpSettings } from '../pump-bytes.ts'
 
 const PROGRAM = fileURLToPath(new URL('../pump-bytes.ts', import.meta.url))
 
-/** What it costs Node to copy bytes at all. */
+/** The cost of copying bytes in Node. */
 export const bytePump: Contender = {
   name: 'byte pump',
   work: 'nothing: two sockets piped into each other',

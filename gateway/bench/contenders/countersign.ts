@@ -5,11 +5,11 @@ import { type Child, startChild } from '../child.ts'
 import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
 import { DECISION_PATH, HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
 
-/** Path with a limit so low that the time of each hit is kept. */
+/** So low a limit that the time of each hit is kept. */
 export const PAYMENTS_PATH = '/api/payments'
 const MANY = 1_000_000_000
 
-/** Like the demo's table, but no limit is ever reached: every request is counted, none is refused. */
+/** Limits that count every request and refuse none. */
 const LIMITS = {
   limits: [
     { path: '/api/balance', limit: MANY, window: '1m', purpose: 'Counted for the benchmark' },
@@ -17,7 +17,7 @@ const LIMITS = {
     { path: '/api/transfer', limit: MANY, window: '1h', purpose: 'Counted and journalled for the benchmark' },
   ],
 }
-/** On a busy machine the gateway would sometimes decide by itself, and the store would not be measured. */
+/** On a busy machine the gateway would sometimes decide by itself, without the store. */
 const ALWAYS_STORE = { onStoreFailure: { deadlineMs: 1000 } }
 const ROUTES = [
   { path: '/api/balance', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
@@ -34,37 +34,34 @@ const ROUTES = [
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
 ]
 
-/** What one gateway has on beyond the others. */
+/** What one gateway has on beyond others. */
 export interface Additions {
-  /** Keys of gateway.json. */
   readonly config?: object
-  /** Keys of each route. */
   readonly route?: object
-  /** An OpenAPI document by which requests are validated. */
+  /** Validates requests. */
   readonly openApi?: object
-  /** True when the gateway asks the issuer about every token (RFC 7662). */
+  /** Asks the issuer about every token (RFC 7662). */
   readonly introspects?: boolean
-  /** True when the gateway asks a decider (AuthZEN) about every request. */
+  /** Asks a decider (AuthZEN) about every request. */
   readonly decides?: boolean
-  /** True when a client and the gateway have keys to sign with, whether routes ask for signatures or not. */
+  /** Client and gateway have signing keys, whether routes ask for signatures or not. */
   readonly hasSigningKeys?: boolean
 }
 
-/** The client that signs: tokens name none, but all have this `acr`. */
+/** Tokens name no client, but all have this `acr`. */
 const CLIENT = { tokens: { clientClaims: ['acr'] }, dpop: { publicUrls: ['https://api.example.test'] } }
-/** Without a row that asks for a client's signature, clients.json is not read. */
+/** clients.json is only read with a row that asks for a client's signature. */
 const SIGNED_ROW = { path: '/api/signed', auth: ['signature'] }
 
 interface Program {
   readonly root: string
-  /** In `root`. Default: its sources. */
+  /** Below `root`. Default: its sources. */
   readonly program?: string
-  /** Options of Node itself, such as a profiler's. */
+  /** Node's own options, such as a profiler's. */
   readonly execArgv?: readonly string[]
   readonly additions?: Additions
 }
 
-/** This gateway, from the tree at `root`. */
 export function gateway(options: Program & { readonly name: string }): Contender {
   const { name, root } = options
   return {
@@ -76,7 +73,7 @@ export function gateway(options: Program & { readonly name: string }): Contender
   }
 }
 
-/** A tree from before the two packages has one manifest, at its root. */
+/** Older trees have one manifest, at the root. */
 function manifestOf(root: string): string {
   const own = join(root, 'gateway/package.json')
   return existsSync(own) ? own : join(root, 'package.json')
@@ -100,7 +97,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   const base = {
     issuer: ISSUER,
     audience: AUDIENCE,
-    // One address, the load generator, may have three quarters of these, and of the connections that 20,000 open files leave.
+    // The load generator's one address may have three quarters of these, and of the connections that 20,000 open files leave.
     maxInFlight: 5600,
     ...(setup.http2 && { http2: true }),
     routes: [
@@ -126,7 +123,6 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   const upstream =
     upstreamCaFile === undefined ? `http://127.0.0.1:${upstreamPort}` : `https://localhost:${upstreamPort}`
   const child = startChild({
-    // As `npm run gateway` does.
     command: [process.execPath, ...execArgv, ...YOUNG_OBJECTS, join(root, path)],
     cpus: setup.cpus,
     env: {
@@ -153,7 +149,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   }
 }
 
-/** The port that the gateway logs. Rejects with its own message when it does not start. */
+/** The port that the gateway logs. Rejects with its message when it does not start. */
 export function portOf(child: Child, which: 'port' | 'tlsPort' = 'port'): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = ''
@@ -166,7 +162,7 @@ export function portOf(child: Child, which: 'port' | 'tlsPort' = 'port'): Promis
   })
 }
 
-/** Deletes the trail, and has the gateway open a new one (SIGHUP). */
+/** Deletes the trail; SIGHUP opens a new one. */
 function rotate(child: Child, auditFile: string): void {
   if (statSync(auditFile).size === 0) return
   renameSync(auditFile, `${auditFile}.old`)

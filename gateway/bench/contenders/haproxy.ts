@@ -5,7 +5,7 @@ import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** HAProxy with the same policy, its log written to a file as the gateway's audit trail is. */
+/** HAProxy with the same policy, and a log file like the audit trail. */
 export const haproxy: Contender = {
   name: 'HAProxy',
   work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
@@ -49,7 +49,7 @@ const RESPONSE_HEADERS = [
   ['X-Request-ID', '%[unique-id]'],
 ] as const
 
-/** HAProxy verifies only the signature; separate rules check issuer, audience and expiry. */
+/** HAProxy verifies only the signature; rules check issuer, audience and expiry. */
 function haproxyConfig(
   setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'http2' | 'upstreamCaFile'>,
   port: number,

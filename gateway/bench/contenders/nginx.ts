@@ -4,7 +4,7 @@ import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** nginx with what its free edition can do: it forwards tokens without checking them. */
+/** nginx's free edition: it forwards tokens unchecked. */
 export const nginx: Contender = {
   name: 'nginx',
   work: 'no token check; limit_req by Authorization, JSON access log, six headers, id',

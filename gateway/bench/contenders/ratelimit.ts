@@ -13,7 +13,7 @@ descriptors:
       requests_per_unit: 1000000000
 `
 
-/** envoyproxy/ratelimit by HTTP: a fixed window per minute, counted in the store of the environment. */
+/** envoyproxy/ratelimit by HTTP: a fixed window per minute in the environment's store. */
 export function ratelimit(program: string): Contender {
   const file = fileOf(program)
   return {
@@ -29,7 +29,7 @@ export function ratelimit(program: string): Contender {
       }),
       responseBytes: undefined,
     },
-    // It does not say its version; Go knows it.
+    // Only Go knows its version.
     version: () =>
       file === undefined
         ? undefined
@@ -38,7 +38,7 @@ export function ratelimit(program: string): Contender {
   }
 }
 
-/** The file that a shell would run; undefined when there is none. */
+/** The file that a shell would run; else undefined. */
 function fileOf(program: string): string | undefined {
   const files = program.includes('/')
     ? [resolve(program)]

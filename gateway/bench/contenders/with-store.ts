@@ -4,7 +4,7 @@ import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** The contender with its own redis-server, which it finds by GATEWAY_STORE. The kernel chooses the store's processor. */
+/** Gives the contender a redis-server, which GATEWAY_STORE names. The kernel chooses its processor. */
 export function withStore(contender: Contender): Contender {
   return { ...contender, start: (setup) => start(contender, setup) }
 }

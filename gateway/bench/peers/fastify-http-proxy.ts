@@ -2,7 +2,7 @@ import type { AddressInfo } from 'node:net'
 import fastify, { type FastifyPluginCallback, type FastifyReply, type FastifyRequest } from 'fastify'
 import { type Admission, FIXED_HEADERS, load, Policy, settingsOf } from './peer-policy.ts'
 
-// @fastify/http-proxy with the features of the gateway added by hand, as hooks.
+// @fastify/http-proxy with the gateway's features added by hand, as hooks.
 
 const settings = settingsOf(process.argv[2])
 const policy = new Policy(settings)

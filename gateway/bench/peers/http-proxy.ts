@@ -2,7 +2,7 @@ import { Agent, createServer, type IncomingMessage, type Server, type ServerResp
 import type { AddressInfo } from 'node:net'
 import { type Admission, FIXED_HEADERS, load, Policy, settingsOf } from './peer-policy.ts'
 
-// http-proxy or http-proxy-3, which have one interface, with the features of the gateway added by hand.
+// http-proxy or http-proxy-3, of one interface, with the gateway's features added by hand.
 
 interface ProxyServer {
   web(req: IncomingMessage, res: ServerResponse, options: object, failed: (error: Error) => void): void
@@ -15,7 +15,7 @@ const settings = settingsOf(process.argv[2])
 const policy = new Policy(settings)
 const proxy = load<Package>(settings.peer).createProxyServer({
   target: `http://127.0.0.1:${settings.upstreamPort}`,
-  // Without one every request makes a connection of its own.
+  // Keeps connections between requests.
   agent: new Agent({ keepAlive: true, maxSockets: 256 }),
 })
 

@@ -6,9 +6,8 @@ import { LRUCache } from 'lru-cache'
 import { destination, pino } from 'pino'
 import { Counter, Histogram, Registry } from 'prom-client'
 
-/** How a peer is started: the first argument of its program, as JSON. */
+/** The first argument of a peer's program, as JSON. */
 export interface PeerSettings {
-  /** The package that proxies. */
   readonly peer: string
   readonly upstreamPort: number
   readonly publicKeyFiles: Readonly<Record<'RS256' | 'ES256', string>>
@@ -17,7 +16,6 @@ export interface PeerSettings {
   readonly logFile: string
 }
 
-/** A request that was let through. */
 export interface Admission {
   readonly requestId: string
   readonly subject: string
@@ -40,7 +38,7 @@ interface Caller {
   readonly scope: string
 }
 
-/** The mandatory headers but X-Request-ID. */
+/** The mandatory headers except X-Request-ID. */
 export const FIXED_HEADERS: readonly (readonly [string, string])[] = [
   ['Strict-Transport-Security', 'max-age=31536000; includeSubDomains'],
   ['X-Content-Type-Options', 'nosniff'],
@@ -57,14 +55,14 @@ export function settingsOf(argument: string | undefined): PeerSettings {
   return JSON.parse(argument ?? '') as PeerSettings
 }
 
-/** The package under test, which may not be installed, so that its types are missing. */
+/** Packages under test may not be installed, so their types are missing. */
 export function load<T>(name: string): T {
   return createRequire(import.meta.url)(name) as T
 }
 
 /**
- * The features that the peers lack, added by hand as by somebody who knows the packages: verified tokens are cached,
- * keys are KeyObjects, the log is written in blocks.
+ * Adds features that peers lack, as an expert would by hand: verified tokens are cached, keys are KeyObjects, the log is written
+ * in blocks.
  */
 export class Policy {
   readonly #settings: PeerSettings
@@ -90,7 +88,7 @@ export class Policy {
     this.#seconds = new Histogram({ name: 'request_seconds', help: 'Time', labelNames, registers })
   }
 
-  /** @returns the status to refuse with when the request is not let through */
+  /** Returns a refusal's status when the request is not let through. */
   admit(arrival: Arrival): Admission | 401 | 403 | 429 {
     const { method, path, authorization = '' } = arrival
     const caller = authorization.startsWith('Bearer ') ? this.#callerOf(authorization.slice(7)) : undefined
@@ -104,7 +102,6 @@ export class Policy {
     return { requestId, subject: sub, method, path, startedMs: performance.now() }
   }
 
-  /** Called when the response has been sent. */
   close(admission: Admission, status: number): void {
     const { requestId, method, path, startedMs } = admission
     const ms = performance.now() - startedMs
