@@ -8,9 +8,9 @@ const runIn = (
 ) => `axe.run(${JSON.stringify(part)}, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(({ id, nodes }) =>
   nodes.map(({ target, failureSummary }) => id + ' ' + target.join(' ') + ': ' + failureSummary)))`
 
-/** What axe finds wrong with a page as it is now, a line each; none when it is good. @param part selector of what is looked at */
+/** axe's findings, a line each. @param part selects what is looked at */
 export async function accessibilityFindings(page: Page, part = 'html'): Promise<string[]> {
-  // axe has half a megabyte; a page looked at before has it.
+  // axe has half a megabyte: it is loaded once a page.
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return (await page.evaluate(runIn(part))) as string[]
 }

@@ -1,12 +1,9 @@
 import fc from 'fast-check'
 
-/** Code points of halves of pairs, which are no characters. */
+/** Halves of surrogate pairs, which are no characters. */
 const HALVES = { from: 0xd800, count: 0x800 }
 
-/**
- * Unit of a string of any code points: as `unit: 'binary'` of fast-check, which makes a table of all million of them in each process
- * (1.5 s of CPU).
- */
+/** A string's unit of any code point, as fast-check's `unit: 'binary'`, whose table of a million costs 1.5 s of CPU a process. */
 export const ANY_CHARACTER = fc.nat(0x10ffff - HALVES.count).map(
   (index) => String.fromCodePoint(index < HALVES.from ? index : index + HALVES.count),
   (character) => {

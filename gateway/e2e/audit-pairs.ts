@@ -1,6 +1,6 @@
 import type { AuditRecord } from '../testing/audit-file.ts'
 
-/** The request ids that do not have exactly one record of each type. */
+/** Request ids without exactly one record of each type. */
 export function unpaired(records: readonly AuditRecord[]): unknown[] {
   const types = new Map<string, string[]>()
   for (const { type, requestId } of records) {
@@ -9,7 +9,7 @@ export function unpaired(records: readonly AuditRecord[]): unknown[] {
   return [...types].filter(([, of]) => of.join() !== 'API_REQUEST,API_RESPONSE')
 }
 
-/** The responses that clients have seen, status by request id, of which the trail says something else, or nothing. */
+/** Responses seen by clients, status by request id, that the trail contradicts or lacks. */
 export function contradicted(
   records: readonly AuditRecord[],
   seen: ReadonlyMap<string, number>,

@@ -1,8 +1,8 @@
 const BEAT_MS = 25
 
 /**
- * A stopwatch that counts the timer beats of this process, in milliseconds: while the machine is too busy to run the process,
- * it stands still, like the program that it measures.
+ * A stopwatch that counts this process's timer beats, in milliseconds: on a busy machine it stands still, like the program that
+ * it measures.
  */
 export function startBeats(): { elapsedMs(): number } {
   let beats = 0
@@ -12,7 +12,7 @@ export function startBeats(): { elapsedMs(): number } {
   return { elapsedMs: () => beats * BEAT_MS }
 }
 
-/** Rejects when what is waited for has not come after so many milliseconds of beats. */
+/** Rejects when nothing has come within so many milliseconds of beats. */
 export async function withinBeats<T>(ms: number, awaited: Promise<T>): Promise<T> {
   const beats = startBeats()
   const late = Promise.withResolvers<never>()

@@ -4,16 +4,16 @@ import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** Keeps compiled code, except for coverage, which is not exact for functions that were compiled before. */
+/** Compiled code is kept, except with coverage, which would be inexact. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
-/** Programs that are bundled into one file, in a place of its own for each run. */
+/** Programs bundled into one file for each run. */
 const BUNDLES = new Map([
   ['gateway/main.ts', TEST_GATEWAY],
   ['backend/main.ts', TEST_BACKEND],
 ])
 const shared: (() => Promise<void>)[] = []
-// A test that failed leaves its processes, for which the run of the file would wait for ever.
+// A failed test leaves processes, for which the file's run would wait for ever.
 after(async () => {
   try {
     for (const end of shared) await end()
@@ -22,7 +22,7 @@ after(async () => {
   }
 })
 
-/** Calls `end` after all tests of this process, for what several of them share. */
+/** Calls `end` after all tests of this process, for what they share. */
 export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }
@@ -30,7 +30,7 @@ export function endAfterAll(end: () => Promise<void>): void {
 /** Undefined removes a variable that tests set. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Runs a script of this repository, named from its root, with this environment over a few defaults. */
+/** Runs a script, named from the repository's root, with this environment over defaults. */
 export function run(script: string, env: Environment): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
@@ -42,7 +42,7 @@ export function run(script: string, env: Environment): RunningProcess {
       // A gateway would ask programs how exact the clock is.
       PATH: '/nowhere',
       ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
-      // Few tests measure the grace period of a stop; all others would only wait for it.
+      // Few tests measure a stop's grace period.
       GATEWAY_DRAIN_GRACE_MS: '0',
       ...env,
       NODE_V8_COVERAGE,

@@ -2,7 +2,6 @@ import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 
-/** A complete response. */
 export interface ReceivedResponse {
   readonly status: number
   /** Lower-case names; repeats joined as Node does. */
@@ -10,19 +9,18 @@ export interface ReceivedResponse {
   /** As on the wire: name, value, name, value. */
   readonly rawHeaders: readonly string[]
   readonly body: string
-  /** The body as JSON; throws when it is not. */
+  /** Throws when the body is no JSON. */
   json<T = Record<string, unknown>>(): T
 }
 
 export interface Call {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string | string[]>>
-  /** Sent as it is; an object is sent as JSON. */
+  /** Sent as it is; objects as JSON. */
   readonly body?: string | Buffer | object
   readonly agent?: Agent
 }
 
-/** Makes one request and reads the complete response. */
 export async function call(url: string, options: Call = {}): Promise<ReceivedResponse> {
   const { body } = options
   const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
@@ -34,7 +32,7 @@ export async function call(url: string, options: Call = {}): Promise<ReceivedRes
   })
   req.end(bytes)
   const [res] = await once(req, 'response')
-  // A response that is broken off rejects below; without a listener the socket's own error would end the test process.
+  // A response that breaks off rejects below; the socket's own error would end the test process.
   req.on('error', () => {})
   const chunks: Buffer[] = []
   for await (const chunk of res) chunks.push(chunk as Buffer)
@@ -48,7 +46,7 @@ export async function call(url: string, options: Call = {}): Promise<ReceivedRes
   }
 }
 
-/** Sends exactly these bytes. @returns everything that comes until the other side closes */
+/** Sends these bytes. Returns everything until the other side closes. */
 export async function sendBytes(port: number, bytes: string | Buffer): Promise<string> {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
   socket.setEncoding('latin1')
@@ -59,12 +57,12 @@ export async function sendBytes(port: number, bytes: string | Buffer): Promise<s
   socket.on('error', () => {})
   socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
   socket.on('end', () => socket.end())
-  // Not events.once, which rejects on a reset: what came before the reset is the response.
+  // events.once would reject on a reset, before which the response came.
   await new Promise((resolve) => socket.on('close', resolve))
   return response
 }
 
-/** Status of the first response in what `sendBytes` gave; 0 when there is none. */
+/** The first response's status; 0 without one. */
 export function statusOf(response: string): number {
   return Number(/^HTTP\/1\.1 (\d{3}) /.exec(response)?.[1] ?? 0)
 }

@@ -5,7 +5,6 @@ import { parse } from 'yaml'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 
-/** A service of config/compose.yaml, with the keys that the file uses. */
 export interface ComposeService {
   readonly image: string
   readonly build?: { readonly context: string; readonly target: string }
@@ -39,7 +38,7 @@ interface ComposeFile {
   readonly secrets: Readonly<Record<string, { readonly file: string }>>
 }
 
-/** Reads config/compose.yaml strictly: a key twice, or a tag or an alias that is unknown, is an error. */
+/** Reads config/compose.yaml strictly: a repeated key, an unknown tag or alias is an error. */
 export function readCompose(): ComposeFile {
   const text = readFileSync(join(CONFIG, 'compose.yaml'), 'utf8')
   return parse(text, { merge: true, strict: true, uniqueKeys: true }) as ComposeFile

@@ -21,12 +21,11 @@ import {
 } from '@grpc/grpc-js'
 import { fromJSON } from '@grpc/proto-loader'
 
-/** The messages of all methods. */
 export interface Note {
   readonly text: string
 }
 
-/** What `Notes` makes: its types do not know the methods. */
+/** The types of `Notes` do not know its methods. */
 export interface NoteClient extends Client {
   one(note: Note, metadata: Metadata, options: CallOptions, done: requestCallback<Note>): ClientUnaryCall
   many(note: Note): ClientReadableStream<Note>
@@ -71,13 +70,12 @@ export function noteClient(address: string, creds: ChannelCredentials): NoteClie
   return new demo.Notes(address, creds, options) as unknown as NoteClient
 }
 
-/** What a service has seen of its calls. */
 export interface Seen {
   readonly metadata: Metadata[]
   readonly cancelled: string[]
 }
 
-/** A service of gRPC on a free port. @returns its port */
+/** A gRPC service on a free port. */
 export async function startService(
   seen: Seen,
   creds = ServerCredentials.createInsecure(),

@@ -14,8 +14,8 @@ new PerformanceObserver((list) => {
 }).observe({ entryTypes: ['gc'] })
 
 /**
- * Loaded before a program (`--import`), reports on SIGUSR2: how many bytes were allocated on its heap in all, also those freed
- * since; how many bytes its old space uses, which only a full collection frees; and how many full collections there were.
+ * Loaded before a program (`--import`), reports on SIGUSR2 the bytes allocated on its heap in all, even if freed since; the bytes
+ * of its old space, which only a full collection frees; and the number of full collections.
  */
 process.on('SIGUSR2', () => {
   const { total_allocated_bytes: allocatedBytes } = getHeapStatistics() as Statistics

@@ -6,12 +6,12 @@ setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
 /**
- * Loaded before a program (`--import`), reports on SIGUSR2 how many bytes it holds after a full collection, buffers
- * included. Resident memory would not do: it includes garbage, more or less by chance.
+ * Loaded before a program (`--import`), reports on SIGUSR2 the bytes held after a full collection, buffers included. Resident
+ * memory would include garbage.
  */
 process.on('SIGUSR2', () => {
   collect()
-  // The memory of a buffer is freed one turn after the buffer.
+  // A buffer's memory is freed one turn later.
   setImmediate(tell)
 })
 

@@ -4,9 +4,8 @@ import { basename, dirname, isAbsolute, join, matchesGlob, relative } from 'node
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** Where the stages of the Dockerfile work. */
+/** Where the Dockerfile's stages work. */
 const WORKDIR = 'app'
-/** Some files of Node's image. */
 const NODE_IMAGE: Readonly<Record<string, string>> = {
   'etc/os-release': 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nID=debian\nVERSION_ID="13"\n',
   'opt/yarn-v1.22.22/bin/yarn': '',
@@ -45,10 +44,10 @@ export interface Stage {
 }
 
 /**
- * Follows the Dockerfile without Docker: every stage in a directory of its own below `into`, and in it what the file
- * copies and runs. Only `npm ci` is not run: what it would install is taken from this repository's node_modules.
+ * Follows the Dockerfile without Docker: each stage gets a directory below `into`, and what the file copies and runs. For `npm
+ * ci` it takes this repository's node_modules.
  *
- * @throws Error for an instruction that it does not know
+ * @throws Error for an unknown instruction
  */
 export function buildImages(into: string): Map<string, Stage> {
   const stages = new Map<string, Stage>()
@@ -120,7 +119,7 @@ function copy(stage: Stage, words: readonly string[], stages: ReadonlyMap<string
   const target = placeIn(stage, paths.pop() as string)
   for (const path of paths) {
     const what = from === undefined ? join(ROOT, path) : placeIn(stages.get(from) as Stage, path)
-    // The content of a directory goes into the target, a file too.
+    // A directory's content goes into the target, a file too.
     const isDirectory = statSync(what).isDirectory()
     if (from !== undefined && isDirectory) link(what, target)
     else
@@ -135,7 +134,7 @@ function placeIn({ root, dir }: Stage, path: string): string {
   return join(isAbsolute(path) ? root : dir, path)
 }
 
-/** Follows Docker: the last pattern that matches the path or a folder around it decides. */
+/** As in Docker, the last pattern that matches the path or a folder around it decides. */
 function isInContext(file: string): boolean {
   const steps = relative(ROOT, file).split('/')
   const paths = steps.map((_, i) => steps.slice(0, i + 1).join('/'))
@@ -143,7 +142,7 @@ function isInContext(file: string): boolean {
   return last === undefined || last.startsWith('!')
 }
 
-/** Copies the content of a directory without writing it again. */
+/** Copies a directory's content by links. */
 function link(from: string, to: string): void {
   mkdirSync(to, { recursive: true })
   runProgram('cp', ['-al', `${from}/.`, to], from)
@@ -170,12 +169,12 @@ export function copyModules(workspace: string, dir: string): void {
     .map((path) => relative(ROOT, path))
     // The workspace itself is a link.
     .filter((path) => path.startsWith('node_modules/') && !basename(path).startsWith('countersign'))
-  // Links where both are on one file system.
+  // Links work on one file system.
   const { status } = spawnSync('cp', ['-al', '--parents', ...paths, dir], { cwd: ROOT })
   if (status !== 0) runProgram('cp', ['-a', '--parents', ...paths, dir], ROOT)
 }
 
-/** Runs npm. @returns its output @throws Error when it fails */
+/** Returns npm's output. @throws Error when it fails */
 export function npm(args: readonly string[], cwd: string): string {
   return runProgram('npm', args, cwd)
 }

@@ -4,9 +4,8 @@ import { registerHooks } from 'node:module'
 import type { Server } from 'node:net'
 import { isMainThread } from 'node:worker_threads'
 
-/** What the process had loaded when it last opened a listener, or when it ended by itself. */
+/** What was loaded when a listener last opened, or at the end. */
 export interface Loaded {
-  /** URLs of files. */
   readonly files: readonly string[]
   /** Node's own modules, by Node's names. */
   readonly builtins: readonly string[]
@@ -26,12 +25,12 @@ registerHooks({
 })
 
 /**
- * Loaded before a program (`--import`), writes what the program had loaded when it last opened a port, and again when it
- * exits, into the file that `LOADED_FILE` names.
+ * Loaded before a program (`--import`), writes what was loaded when it last opened a port, and again at its exit, into the file
+ * LOADED_FILE.
  */
 subscribe('tracing:net.server.listen:asyncEnd', (message) => {
   const { server } = message as { readonly server: Server }
-  // The control socket is opened when the gateway serves already, and fetches keys.
+  // The control socket opens later, when the gateway serves and fetches keys.
   if (typeof server.address() !== 'string') write()
 })
 process.on('exit', write)

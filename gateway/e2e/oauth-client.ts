@@ -8,7 +8,7 @@ import type { TestService } from './running-service.ts'
 
 export const ALICE = { email: 'alice@example.com', password: 'demo-password' }
 
-/** Redirect address of the two demo clients; nothing listens there. */
+/** The demo clients' redirect addresses; nothing listens there. */
 export const REDIRECTS = {
   'mobile-app': 'http://127.0.0.1:49152/callback',
   'bank-portal': 'https://portal.example.com/callback',
@@ -16,7 +16,7 @@ export const REDIRECTS = {
 
 type DemoClient = keyof typeof REDIRECTS
 
-/** Discovers the service as an application does; `bank-portal` proves itself with the key of the demo. */
+/** Discovers the service as an application; `bank-portal` has the demo's key. */
 export async function discover(service: TestService, clientId: DemoClient): Promise<client.Configuration> {
   const authentication = clientId === 'mobile-app' ? client.None() : await portalKey(service)
   return client.discovery(new URL(service.url), clientId, undefined, authentication, {
@@ -31,14 +31,14 @@ async function portalKey({ backendDir }: TestService): Promise<client.ClientAuth
 
 interface FlowOptions {
   readonly scope?: string
-  /** For a client that is not one of the demo. */
+  /** For clients that are not in the demo. */
   readonly redirectUri?: string
-  /** True when the client pushes the request (RFC 9126) instead of sending it through the browser. */
+  /** The client pushes the request (RFC 9126). */
   readonly pushed?: boolean
   readonly dpop?: client.DPoPHandle
 }
 
-/** An authorization request, up to the return of the browser to the application. */
+/** After the browser's return to the application. */
 interface Authorized {
   readonly back: URL
   readonly checks: client.AuthorizationCodeGrantChecks
@@ -68,7 +68,7 @@ export async function authorize(
   return { back, checks: { pkceCodeVerifier, expectedState } }
 }
 
-/** The steps of the user in the browser. @returns where the browser was sent */
+/** Returns where the browser was sent. */
 async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
   const signIn = await browser.open(start)
   const consent = await browser.submit(signIn, '/login', ALICE)
@@ -76,7 +76,6 @@ async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
   return (await browser.submit(consent, '/consent')).url
 }
 
-/** The whole flow, up to the tokens. */
 export async function tokensFor(config: client.Configuration, options: FlowOptions = {}) {
   const { back, checks } = await authorize(config, options)
   const dpop = options.dpop === undefined ? undefined : { DPoP: options.dpop }

@@ -4,13 +4,13 @@ import { describe, it } from 'node:test'
 
 interface Suite<Program extends string> {
   readonly title: string
-  /** Programs that no package of Debian has. `.ci/go-programs` builds them, where it can. */
+  /** Programs that Debian does not package; `.ci/go-programs` builds them where it can. */
   readonly programs: readonly Program[]
-  /** True when the suite is listed as skipped where a program is missing; otherwise nothing is said of it. */
+  /** True when the suite is listed as skipped without a program. */
   readonly isListed: boolean
 }
 
-/** Declares a suite that needs programs of others, if they are there. @param declare gets their paths */
+/** Declares a suite if the programs of others are there. @param declare gets their paths */
 export function describeWithPrograms<Program extends string>(
   { title, programs, isListed }: Suite<Program>,
   declare: (paths: Readonly<Record<Program, string>>) => void,
@@ -23,7 +23,7 @@ export function describeWithPrograms<Program extends string>(
   } else if (isListed) it(title, { skip: `not installed: ${missing.join(', ')}` })
 }
 
-/** The `skip` of tests that start these programs: false where all are installed. */
+/** The `skip` of tests with these programs: false where all are installed. */
 export function skipWithout(...programs: readonly string[]): string | false {
   const missing = programs.filter((program) => pathOf(program) === undefined)
   return missing.length > 0 && `not installed: ${missing.join(', ')}`

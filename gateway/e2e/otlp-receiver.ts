@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 
-/** A span as it arrived, with its attributes as a record; 64 bit numbers are numbers here. */
+/** A received span; 64 bit numbers are numbers here. */
 export interface ReceivedSpan {
   readonly traceId: string
   readonly spanId: string
@@ -21,17 +21,15 @@ export interface ReceivedSpan {
   readonly resource: Readonly<Record<string, string | number>>
 }
 
-/** How the receiver responds to one post. */
 type Respond = (res: ServerResponse) => void
 
-/** A receiver of OTLP over HTTP that checks whatever comes, by the specification and `trace.proto`. */
+/** Receives OTLP over HTTP, and checks it by the specification and `trace.proto`. */
 export interface OtlpReceiver {
   readonly endpoint: string
-  /** Spans of the posts that were accepted. */
+  /** Spans of accepted posts. */
   readonly spans: ReceivedSpan[]
-  /** Headers of all posts. */
   readonly headers: IncomingHttpHeaders[]
-  /** Why a post was not what the specification asks for. */
+  /** Violations of the specification. */
   readonly faults: string[]
   /** Responses to the next posts, in order; then 200. */
   readonly next: Respond[]
@@ -43,7 +41,7 @@ const KINDS = new Map([
   [2, 'server'],
   [3, 'client'],
 ] as const)
-/** 2020 to 2100: a time outside of these is in another unit. */
+/** 2020 to 2100: other times have another unit. */
 const EARLIEST_NS = 1_577_836_800_000_000_000n
 const LATEST_NS = 4_102_444_800_000_000_000n
 
@@ -91,7 +89,6 @@ async function receive(req: IncomingMessage): Promise<ReceivedSpan[]> {
 
 type Json = Readonly<Record<string, unknown>>
 
-/** ExportTraceServiceRequest. */
 function readRequest(request: Json): ReceivedSpan[] {
   only(request, ['resourceSpans'])
   return list(request.resourceSpans).flatMap((resourceSpans) => {
@@ -154,7 +151,6 @@ function nanosecondsOf(value: unknown): bigint {
   return ns
 }
 
-/** KeyValue, each key once. */
 function attributesOf(pairs: unknown): Record<string, string | number> {
   const found: Record<string, string | number> = {}
   for (const pair of list(pairs)) {

@@ -7,10 +7,9 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
 
-/** Our files for Prometheus. */
 export const FILES = fileURLToPath(new URL('../../config/prometheus/', import.meta.url))
 
-/** Why tests with Prometheus are skipped; false where it is installed. */
+/** Why tests are skipped; false where Prometheus is installed. */
 export const NO_PROMETHEUS = ['prometheus', 'promtool'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
 )
@@ -24,7 +23,7 @@ export interface Sample {
 
 export interface RunningPrometheus {
   readonly url: string
-  /** Samples of an instant query. @throws what the server says is wrong with it */
+  /** Samples of an instant query. @throws the server's complaint */
   query(expr: string): Promise<Sample[]>
   /** The data of a path below /api/v1/. */
   get(path: string): Promise<unknown>
@@ -32,10 +31,8 @@ export interface RunningPrometheus {
 }
 
 /**
- * Writes our prometheus.yml with this target, token and no alertmanager, and the rules beside it; scrapes and rules each
- * second.
- *
- * @returns the directory
+ * Writes our prometheus.yml with this target and token, without alertmanager, and the rules; scrapes and rules each second.
+ * Returns the directory.
  */
 export function adaptedConfig(target: string, tokenFile: string): string {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-prometheus-'))
@@ -51,7 +48,7 @@ export function adaptedConfig(target: string, tokenFile: string): string {
   return dir
 }
 
-/** A real Prometheus on a free port, with the configuration of this directory. */
+/** A real Prometheus on a free port. */
 export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   const options = {
     'config.file': join(dir, 'prometheus.yml'),
@@ -87,7 +84,7 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** The address that it says to listen on, once it is ready. Reads its whole log, so that it can write on. */
+/** Returns its address, once it is ready. Reads the whole log, so that it can write on. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { exportJWK, type JWTPayload, SignJWT } from 'jose'
 import type { CryptoKeyPair } from 'openid-client'
 
-/** A DPoP proof (RFC 9449 section 4.2) as an attacker could make it: every claim can be replaced. */
+/** A DPoP proof (RFC 9449 section 4.2), in which attackers may replace every claim. */
 export async function proof(
   { publicKey, privateKey }: CryptoKeyPair,
   claims: JWTPayload & { readonly htm: string; readonly htu: string },
@@ -12,7 +12,6 @@ export async function proof(
     .sign(privateKey)
 }
 
-/** The claim `ath`: the hash of the access token. */
 export function ath(accessToken: string): string {
   return createHash('sha256').update(accessToken).digest('base64url')
 }

@@ -9,44 +9,44 @@ import { type Environment, endAfterAll, run } from './child-process.ts'
 import { call } from './client.ts'
 
 interface Files {
-  /** Contents of gateway.json; its addresses are overridden by free ports. */
+  /** gateway.json; free ports override its addresses. */
   readonly config: object
-  /** Rows of limits.json; none when left out. */
+  /** Rows of limits.json; default: none. */
   readonly limits?: readonly object[]
-  /** Rows of clients.json; none when left out. */
+  /** Rows of clients.json; default: none. */
   readonly clients?: readonly object[]
 }
 
 export interface GatewayOptions extends Files {
   readonly env?: Environment
-  /** A directory of an earlier run, to start again where it ended. */
+  /** An earlier run's directory, to start where it ended. */
   readonly dir?: string
 }
 
-/** A gateway running as a real process on free ports, with its own directory for configuration, audit and data. */
+/** A gateway as a real process on free ports, in its own directory. */
 export interface TestGateway {
   readonly process: RunningProcess
   readonly dir: string
   readonly port: number
   readonly url: string
-  /** Port of the HTTPS listener; undefined without one. */
+  /** Undefined without an HTTPS listener. */
   readonly tlsPort: number | undefined
   readonly adminUrl: string
   readonly limitsFile: string
   readonly clientsFile: string
   readonly auditFile: string
   audit(): AuditRecord[]
-  /** Waits until both records of the request are there. */
+  /** Waits for both records of the request. */
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
-  /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. @throws when no such metric is documented */
+  /** A sample's value, by name and labels as exposed; 0 when there is none. @throws when no such metric is documented */
   metric(sample: string): Promise<number>
-  /** Puts these files in force, for a tenth of what a start costs. @throws when one has a fault or needs a restart */
+  /** Puts these files in force, for a tenth of a start's cost. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
-  /** Replaces it by a new process, as soon as no process of an earlier restart is left. */
+  /** Replaces it by a new process, once no process of an earlier restart is left. */
   restart(): Promise<RestartReport>
-  /** @throws when a stage has failed, or the process ends by itself with another code than 0 after SIGTERM */
+  /** @throws when a stage has failed, or the exit code after SIGTERM is not 0 */
   end(signal?: NodeJS.Signals): Promise<number | string>
-  /** Kills the process and, after restarts, the one that serves now: for the end of a test, which may have failed anywhere. */
+  /** Kills the process and, after restarts, the serving one, also when a test has failed. */
   kill(): void
 }
 
@@ -59,7 +59,6 @@ process.on('exit', () => {
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true })
 })
 
-/** Starts a gateway and waits until it serves. */
 export async function startGateway(options: GatewayOptions): Promise<TestGateway> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'countersign-'))
   const file = (name: string) => join(dir, name)
@@ -120,8 +119,8 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
 const common = new Map<unknown, Promise<TestGateway>>()
 
 /**
- * One gateway for all suites of a process that need none of their own, with these files in force until the next suite. Wrong
- * credentials of one suite keep nobody away from the next. Records, lines and metrics of earlier suites are there still.
+ * One gateway for all suites of a process, with these files in force until the next suite. Wrong credentials of one suite keep
+ * nobody away from the next. Records, lines and metrics of earlier suites stay.
  */
 export async function commonGateway({ config, limits = [], clients = [] }: Files): Promise<TestGateway> {
   const files = { config: { authThrottle: { failures: 0, window: '1m' }, ...config }, limits, clients }
@@ -147,7 +146,7 @@ async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[A
   })
 }
 
-/** Kills the process that writes the trail: it holds the pipe of the log, and the test file would wait for it. */
+/** Kills the trail's writer, whose pipe of the log the test file would wait for. */
 function killWriter(records: readonly AuditRecord[]): void {
   const pid = records.findLast(({ type }) => type === 'AUDIT_START')?.pid
   try {
@@ -168,7 +167,7 @@ async function endOf(child: RunningProcess, signal: NodeJS.Signals): Promise<num
 }
 
 function sampleOf(exposition: string, sample: string): number {
-  // A sample that is not exposed yet is 0; one of a metric that is misspelled would be for ever.
+  // A sample not yet exposed is 0; a misspelled metric would be 0 for ever.
   const name = sample.replace(/(_count|_sum|_bucket)?(\{.*)?$/s, '')
   if (!DOCUMENTED.includes(`\`${name}\``) && !DOCUMENTED.includes(`\`${name}{`))
     throw new Error(`docs/reference/metrics.md has no ${name}`)
@@ -176,7 +175,7 @@ function sampleOf(exposition: string, sample: string): number {
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }
 
-/** Looks again at intervals that grow until there is a value, since each look may cost CPU; rejects after a time limit. */
+/** Looks again at growing intervals, because looks cost CPU, until there is a value; rejects after a time limit. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
   timeoutMs = 60_000,

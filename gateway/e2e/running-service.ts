@@ -12,31 +12,31 @@ import { startGateway, type TestGateway } from './running-gateway.ts'
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 
 interface ServiceOptions {
-  /** Replace keys of the shipped gateway.json. */
+  /** Replaces keys of the shipped gateway.json. */
   readonly config?: object
   /** The shipped rows: all, all but those for logins and OAuth, or none. */
   readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
-  /** Rows of clients.json; none when left out. */
+  /** Rows of clients.json; default: none. */
   readonly clients?: readonly object[]
-  /** Environment of both processes. */
+  /** For both processes. */
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** The service as `npm start` runs it, with the shipped configuration, at an address of its own. */
+/** The service as `npm start` runs it, with the shipped configuration. */
 export interface TestService {
   readonly backend: RunningProcess
   readonly backendDir: string
   readonly gateway: TestGateway
-  /** The issuer, which is also where the gateway listens. */
+  /** The issuer, where the gateway listens. */
   readonly url: string
   end(): Promise<void>
 }
 
-/** Secret of the webhooks that the client `acme` of {@link commonService} sends. */
+/** The webhook secret of {@link commonService}'s client `acme`. */
 export const ACME_SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 let common: Promise<TestService> | undefined
 
-/** One service for all test files of a process, which costs 3 s of CPU. Each file may leave changes for the next one. */
+/** One service for all test files of a process, which costs 3 s of CPU. Files may leave changes for the next. */
 export function commonService(): Promise<TestService> {
   const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }
   if (common === undefined) endAfterAll(async () => (await common)?.end())
@@ -48,7 +48,6 @@ export function commonService(): Promise<TestService> {
   return common
 }
 
-/** Starts backend and gateway and waits until both serve. */
 export async function startService(options: ServiceOptions = {}): Promise<TestService> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-service-'))
   const backendDir = join(dir, 'backend')

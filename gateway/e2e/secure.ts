@@ -17,20 +17,20 @@ import {
 } from '../tls/demo/throw-away-ca.ts'
 import type { Call, ReceivedResponse } from './client.ts'
 
-/** What an HTTPS listener and its clients need, in files of one directory. */
+/** Files for an HTTPS listener and its clients. */
 export interface TlsSetup {
   readonly dir: string
   readonly ca: Authority
   readonly server: Issued
   /** For startGateway: a free port, and the files. */
   readonly env: Readonly<Record<string, string>>
-  /** Makes a client certificate, by default issued by `ca`. */
+  /** By default `ca` issues the certificate. */
   client(wish: Partial<CertificateOptions> & { readonly subject: string }): Promise<Issued>
-  /** Writes a file in the directory and gives its path. */
+  /** Writes a file and returns its path. */
   write(name: string, text: string): string
 }
 
-/** Makes an authority, a server's certificate for localhost and an empty revocation list. */
+/** Makes an authority, a certificate for localhost and an empty revocation list. */
 export async function makeTlsSetup(): Promise<TlsSetup> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-tls-'))
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
@@ -57,7 +57,6 @@ export async function makeTlsSetup(): Promise<TlsSetup> {
   }
 }
 
-/** Certifies `localhost` and `127.0.0.1`. */
 export function makeServerCertificate(
   ca: Authority,
   wish: Partial<CertificateOptions> = {},
@@ -74,7 +73,7 @@ export function makeServerCertificate(
   })
 }
 
-/** Options of a connection to the gateway that trusts `ca` and shows `certificate`. */
+/** Trusts `ca` and shows `certificate`. */
 export function secureOptions(
   ca: Authority,
   certificate?: Issued,
@@ -88,11 +87,11 @@ export interface SecureCall extends Omit<Call, 'agent'> {
   readonly path: string
   readonly ca: Authority
   readonly certificate?: Issued | undefined
-  /** An open connection to use. */
+  /** An open connection. */
   readonly agent?: Agent
 }
 
-/** Makes one request over TLS and reads the complete response. */
+/** Makes one request over TLS. */
 export async function secureCall(options: SecureCall): Promise<ReceivedResponse> {
   const { port, path, ca, certificate, body } = options
   const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
@@ -119,7 +118,7 @@ export async function secureCall(options: SecureCall): Promise<ReceivedResponse>
   }
 }
 
-/** Connects over TLS. @throws when the handshake fails */
+/** @throws when the handshake fails */
 export async function secureSocket(port: number | undefined, options: ConnectionOptions): Promise<TLSSocket> {
   const socket = connect({ ...options, port: port as number })
   await once(socket, 'secureConnect')
@@ -127,7 +126,7 @@ export async function secureSocket(port: number | undefined, options: Connection
   return socket
 }
 
-/** Sends exactly these bytes over TLS. @returns everything that comes until the other side closes */
+/** Sends these bytes over TLS. Returns everything until the other side closes. */
 export async function sendSecureBytes(
   port: number | undefined,
   options: ConnectionOptions,
@@ -143,7 +142,7 @@ export async function sendSecureBytes(
   return response
 }
 
-/** Runs another program to its end. @returns its output */
+/** Runs a program to its end. */
 export async function runTool(
   command: string,
   args: readonly string[],

@@ -3,7 +3,7 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A disk of 128 KiB that can be filled for real. */
+/** A disk of 128 KiB that can be filled. */
 export interface SmallDisk {
   readonly dir: string
   /** Leaves no byte free. */
@@ -12,10 +12,9 @@ export interface SmallDisk {
   remove(): void
 }
 
-/** Why a test is skipped when `mountSmallDisk` returned nothing. */
 export const NO_SMALL_DISK = 'NOT TESTED: a small disk cannot be mounted here, which takes root on Linux'
 
-/** @returns undefined where it cannot be mounted */
+/** Undefined where it cannot be mounted. */
 export function mountSmallDisk(): SmallDisk | undefined {
   const dir = mkdtempSync(join(tmpdir(), 'small-disk-'))
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', dir]).status !== 0) {

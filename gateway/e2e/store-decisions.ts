@@ -3,37 +3,34 @@ import { connect } from 'node:net'
 import { type RedisServer, until } from '../store/redis-server.test-support.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from '../store/take-script.ts'
 
-/** Every take of one row and caller, as the store itself decided it. */
+/** Every take of one row and caller, as the store decided it. */
 interface KeyDecisions {
   readonly limit: number
   readonly windowUs: number
-  /** When the store counted each hit, by its own clock in epoch microseconds, in order. */
+  /** When the store counted each hit, by its clock in epoch microseconds, in order. */
   readonly hitsUs: number[]
-  /** Each refused take: its time, and how many hits had been counted by then. */
+  /** Refused takes: the time, and the hits counted by then. */
   readonly refused: { readonly atUs: number; readonly hits: number }[]
 }
 
 export interface StoreDecisions {
-  /** What the gateways have asked for since the start or the last `forget`, of each key. */
+  /** The gateways' requests by key, since the start or the last `forget`. */
   all(): KeyDecisions[]
-  /** Waits until all commands that the store has carried out by now have been read. */
+  /** Waits until all commands that the store has carried out are read. */
   settled(): Promise<void>
   forget(): void
   close(): void
 }
 
-/** A line of `MONITOR`: time, who (`lua`: a script), and the words of the command. */
+/** A line of `MONITOR`: time, who (`lua`: a script), and words. */
 const LINE = /^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)$/
 const WORD = /"((?:[^"\\]|\\.)*)"/g
-/** How far the times of line and script may differ: they are read one after the other. */
+/** How far the times of line and script may differ. */
 const CLOCK_US = 1000
 
-/**
- * Reads every take from the server's `MONITOR`: the script appends the time of each hit that it counts, so the times are
- * those by which it decided.
- */
+/** Reads takes from the server's `MONITOR`: the script appends the time of each hit that it counts, by which it decided. */
 export async function watchDecisions(redis: RedisServer): Promise<StoreDecisions> {
-  // Otherwise the first EVALSHA of each gateway would look like refused takes.
+  // Otherwise each gateway's first EVALSHA would look like refused takes.
   await redis.command('SCRIPT', 'LOAD', TAKE_SCRIPT)
   const keys = new Map<string, KeyDecisions>()
   let batchAtUs = 0
@@ -99,9 +96,9 @@ function wordsOf(command: string): string[] {
 }
 
 /**
- * Faults in what the store decided, by its own clock; none when exactly `limit` hits were counted in each window of any
- * position. Too many: `limit` + 1 hits within a window. Too few: a take that was refused although fewer were counted in the
- * window before it; with more than 1,000 hits they expire by the slice, a hundredth of the window late at most.
+ * Faults in the store's decisions, by its clock: more than `limit` hits within a window of any position, or a take refused
+ * although fewer were counted in the window before it. Above 1,000 hits expire by the slice, at most a hundredth of the window
+ * late.
  */
 export function faultsOf({ limit, windowUs, hitsUs, refused }: KeyDecisions): string[] {
   const faults: string[] = []

@@ -4,24 +4,23 @@ import { type GatewayOptions, startGateway, type TestGateway, until } from './ru
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
-  /** Value of `GATEWAY_STORE`. */
   readonly store: string
   readonly gateways?: number
-  /** Settings beside upstream and routes, for all gateways or each. */
+  /** Settings besides upstream and routes, for all gateways or each. */
   readonly config?: object | ((index: number) => object)
-  /** Responds to each request that a gateway let through; otherwise `{}`. */
+  /** Responds to requests that were let through; default `{}`. */
   readonly respond?: (req: IncomingMessage, res: ServerResponse) => void
 }
 
-/** Gateways that share a store, before one upstream. */
+/** Gateways with one store and upstream. */
 export interface StoreGroup {
   readonly upstream: TestUpstream
   readonly gateways: TestGateway[]
-  /** Ports of the gateways that are ready. A load balancer looks before it sends, too. */
+  /** Ports of ready gateways, as a load balancer would look. */
   readonly ports: () => readonly number[]
-  /** Kills a gateway and starts it again where it ended; it gets requests when it is ready. */
+  /** Kills a gateway and starts it where it ended; it gets requests when ready. */
   restart(index: number): Promise<void>
-  /** Waits until every gateway says that the store is there, or that it is away. */
+  /** Waits until every gateway says that the store is there, or away. */
   storeIs(where: 'there' | 'away'): Promise<void>
   stop(): Promise<void>
 }
@@ -71,7 +70,7 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
       const holds = async (gateway: TestGateway) =>
         (await readiness(gateway)).body.includes('the shared store is away') === (where === 'away')
       await until(async () => {
-        // One after the other, since an outage takes seconds, each of them a hundred looks; then all at once.
+        // One by one, because an outage takes seconds of looks; then all at once.
         for (const gateway of gateways) await until(async () => ((await holds(gateway)) ? true : undefined))
         const all = await Promise.all(gateways.map(holds))
         return all.every(Boolean) ? true : undefined

@@ -1,28 +1,27 @@
 import { connect, type Socket } from 'node:net'
 
-/** One request and its response. Times are those of `performance.now()`. */
+/** Times are those of `performance.now()`. */
 export interface Sent {
   readonly path: string
   readonly sentAtMs: number
   readonly doneAtMs: number
-  /** 0: the connection broke before a response came. */
+  /** 0: the connection broke before a response. */
   readonly status: number
 }
 
 export interface LoadOptions {
-  /** The gateways that are ready now: a connection that breaks goes to another. */
+  /** The gateways that are ready: a broken connection moves to another. */
   readonly ports: () => readonly number[]
   readonly connections: number
-  /** What each connection asks for next. */
   readonly path: () => string
-  /** Pause of a connection before its next request, in milliseconds, after a response with this status; default none. */
+  /** The connection's pause after this status, in milliseconds; default none. */
   readonly pauseMs?: (status: number) => number
   readonly onSent: (sent: Sent) => void
 }
 
 const RECONNECT_MS = 20
 
-/** Connections that each have one request under way, until stopped. A request is never sent twice. */
+/** Connections with one request each under way. A request is never sent twice. */
 export function startLoad(options: LoadOptions): { stop(): Promise<void> } {
   let stopped = false
   const all = Array.from({ length: options.connections }, (_, i) => keepAsking(options, i, () => stopped))
@@ -91,8 +90,8 @@ function isComplete(text: string): boolean {
 }
 
 /**
- * The most requests that were surely let through within one window: sent after its begin and arrived upstream before its
- * end. Requests on the way at either end are left out, so that the number is never higher than what the gateways let through.
+ * The most requests that were surely let through within one window: sent after its begin and arrived upstream before its end.
+ * Requests on the way at either end are left out, so that the number is never too high.
  *
  * @param admitted when each was sent, and when it arrived
  */

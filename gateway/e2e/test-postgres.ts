@@ -3,18 +3,17 @@ import { Client } from 'pg'
 
 const SERVER = process.env.TEST_DATABASE_URL
 
-/** Why tests with a server are skipped; false when there is one. */
+/** Why tests are skipped; false when there is a server. */
 export const NO_POSTGRES =
   SERVER === undefined
     ? 'NOT TESTED: TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)'
     : false
 
-/** An empty schema of its own on the PostgreSQL server that TEST_DATABASE_URL names. */
+/** An empty schema on the PostgreSQL server TEST_DATABASE_URL. */
 export interface TestPostgres {
   /** For DATABASE_URL. */
   readonly url: string
   query<R>(sql: string, values?: readonly unknown[]): Promise<R[]>
-  /** Drops the schema. */
   close(): Promise<void>
 }
 

@@ -3,7 +3,6 @@ import { createServer, type IncomingMessage, type RequestListener, type Server }
 import type { AddressInfo } from 'node:net'
 import { createIssuer, type TestIssuer } from '../testing/test-issuer.ts'
 
-/** A request as the upstream saw it. */
 export interface SeenRequest {
   readonly method: string
   readonly url: string
@@ -12,7 +11,7 @@ export interface SeenRequest {
   readonly body: string
 }
 
-/** A real HTTP service behind the gateway, which remembers its requests and publishes its issuer's keys. */
+/** A real HTTP service that remembers its requests and publishes its issuer's keys. */
 export interface TestUpstream {
   readonly server: Server
   readonly url: string
@@ -21,7 +20,7 @@ export interface TestUpstream {
   close(): void
 }
 
-/** Responds by `listener`; without one, with the request as JSON. */
+/** By default responds with the request as JSON. */
 export async function startUpstream(listener?: RequestListener): Promise<TestUpstream> {
   const issuer = await createIssuer()
   const seen: SeenRequest[] = []

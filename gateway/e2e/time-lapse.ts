@@ -1,11 +1,10 @@
 import { openSync, readSync, writeSync } from 'node:fs'
 
 /**
- * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
- * runs `TIME_LAPSE` times as fast (below 1: slower) from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a
- * test share. So does the clock of the seals (`process.hrtime.bigint`).
- * Intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
- * With `TIME_LAPSE_FILE` too, the date and the clock of the seals are what a {@link SteppedClock} of the test has last written there.
+ * Loaded before a program (`--import`), makes its time run faster. The date and the seals' clock (`process.hrtime.bigint`) run
+ * `TIME_LAPSE` times as fast (below 1: slower) from `TIME_LAPSE_FROM` (epoch milliseconds), which a test's programs share.
+ * Intervals and timeouts from half a minute are shortened too; shorter ones are for the network. With `TIME_LAPSE_FILE`, date and
+ * clock are what a {@link SteppedClock} has last written there.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
@@ -15,7 +14,7 @@ const NS_PER_MS = 1e6
 
 if (FACTOR !== 1) speedUp()
 
-/** A date that moves when the test says so, in a file that its programs read: a busy machine only makes the test longer. */
+/** A date that only the test moves, in a file that its programs read: a busy machine only makes the test longer. */
 export class SteppedClock {
   readonly env: Readonly<Record<string, string>>
   readonly #fd: number

@@ -2,19 +2,17 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { until } from './running-gateway.ts'
 
-/** A client that sends exactly the bytes that a test gives it. */
+/** Sends exactly the bytes that a test gives it. */
 export interface Wire {
   readonly socket: Socket
-  /** Everything received. */
   readonly received: string
-  /** How the connection ended: undefined while it is open, `end` after a proper close, else the error's code. */
+  /** Undefined while it is open, `end` after a proper close, else the error's code. */
   readonly over: string | undefined
   send(bytes: string | Buffer): void
-  /** Begins to read, when it was opened paused. */
+  /** Begins to read after `paused`. */
   read(): void
-  /** Waits until the received text has `text`. */
   has(text: string | RegExp): Promise<string>
-  /** Waits for the end of the connection. @returns everything received */
+  /** Resolves with everything received, at the end of the connection. */
   ended(): Promise<string>
 }
 
@@ -68,12 +66,12 @@ export async function openWire(
   }
 }
 
-/** The status of every received response in order, interim ones included. */
+/** All statuses in order, also interim ones. */
 export function statuses(responses: string): number[] {
   return [...responses.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }
 
-/** The header lines of the first received head in order, names in lower case. */
+/** The first head's lines in order, names in lower case. */
 export function headerLines(response: string): readonly [string, string][] {
   const [head = ''] = response.split('\r\n\r\n')
   return head
@@ -85,7 +83,7 @@ export function headerLines(response: string): readonly [string, string][] {
     })
 }
 
-/** The value of a header that occurs exactly once, or once per challenge scheme; else undefined. */
+/** The value of a header that occurs once, or once per challenge scheme; else undefined. */
 export function headerOf(response: string, name: string): string | undefined {
   const values = headerLines(response)
     .filter(([given]) => given === name)

@@ -5,7 +5,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 
-/** Opens the WebSocket at a URL by the client of the JDK, sends a text for the first that comes, and prints the second. */
+/** Opens a WebSocket with the JDK's client, answers the first text, and prints the second. */
 class EchoThroughWebSocket {
   public static void main(String[] arguments) throws Exception {
     var received = new CompletableFuture<String>();
