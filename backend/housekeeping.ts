@@ -8,7 +8,7 @@ const SWEEP_LOCK = 7_310_516
 const DAY_MS = 24 * 60 * 60 * 1000
 
 export const STEP_ROWS = 1_000
-/** Fewer rows, because each webhook has up to 1 MiB. */
+/** Webhooks that one statement deletes: each has up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
 /** The earlier of our time and the database's, so that a fast clock deletes nothing that others need. */

@@ -74,8 +74,7 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGTERM would make the program wait for a load balancer. But npx's shell ends at SIGTERM without passing it on, so we send
-    // it.
+    // SIGTERM would make the program wait for a load balancer. But npx's shell ends at SIGTERM without passing it on.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }

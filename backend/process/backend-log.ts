@@ -11,7 +11,7 @@ const COLOURS = {
   fatal: 'red',
 } as const
 const PLAIN_WORD = /^[^\s"=]+$/
-/** Could steer a terminal or hide text. */
+/** Characters that could steer a terminal or hide text. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
 /** Logs to standard error: lines for people in a terminal, else JSON. */

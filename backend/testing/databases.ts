@@ -9,20 +9,19 @@ import './compile-once.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
 
 /**
- * Describes the same behaviour on the embedded database and on a PostgreSQL server: `describeBehaviour` is called once
- * for each, with a function that gives the migrated database while tests run. Each file has a database of its own.
- * Without TEST_DATABASE_URL the second half is skipped by name.
+ * Describes behaviour on the embedded database and on a PostgreSQL server. `describeBehaviour` is called for each with a function
+ * that gives the migrated database while tests run. Without TEST_DATABASE_URL the second half is skipped by name.
  */
 export function onEachDatabase(subject: string, describeBehaviour: (database: () => Database) => void): void {
   describe(`${subject}, on PGlite`, () => withDatabase(openTestPglite, describeBehaviour))
   onPostgres(subject, describeBehaviour)
 }
 
-/** The PostgreSQL half of {@link onEachDatabase}, for what needs more than one connection. */
+/** The PostgreSQL half of {@link onEachDatabase}, for several connections. */
 export function onPostgres(subject: string, describeBehaviour: (database: () => Database) => void): void {
   const url = process.env.TEST_DATABASE_URL
   if (url === undefined) {
-    // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+    // The runner counts skipped tests, not suites.
     it(`${subject}, on PostgreSQL`, {
       skip: 'TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)',
     })
@@ -31,7 +30,7 @@ export function onPostgres(subject: string, describeBehaviour: (database: () => 
   describe(`${subject}, on PostgreSQL`, () => withDatabase(() => openTestPostgres(url), describeBehaviour))
 }
 
-/** Makes a schema on the server, reached through a proxy that can be cut. `drop` removes the schema. */
+/** Makes a schema on the server behind a proxy that can be cut. `drop` removes the schema. */
 export async function openBehindProxy(
   options: { readonly isCut?: boolean } = {},
 ): Promise<{ readonly url: string; readonly proxy: TcpProxy; readonly drop: () => Promise<void> }> {
@@ -60,12 +59,12 @@ function withDatabase(
   })
 }
 
-/** Engines that no test uses at the moment. Starting one takes a second of CPU, and making the tables 0.15 s. */
+/** Engines without a test. Starting one takes a second of CPU, making the tables 0.15 s. */
 const idleEngines: Database[] = []
-// An open engine now and then keeps its process from ending.
+// An open engine sometimes keeps its process from ending.
 after(() => Promise.all(idleEngines.map((engine) => engine.close())))
 
-/** Removes the rows of all tables. Triggers are off, because those of the ledger refuse it. */
+/** Removes all rows without the triggers, because those of the ledger refuse it. */
 const EMPTY_TABLES = `
 SET LOCAL session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -74,7 +73,7 @@ DO $$ DECLARE name text; BEGIN
   END LOOP;
 END $$`
 
-/** An embedded database without rows, new or emptied after another test: tests of this process use the engines in turn. */
+/** An embedded database without rows, new or emptied: tests of this process use the engines in turn. */
 export async function openTestPglite(): Promise<Database> {
   const engine = idleEngines.pop() ?? (await openPglite())
   return {
@@ -86,10 +85,9 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-/** Queue timeout of tests, longer than a statement may take: nobody leaves a queue because the machine was slow. */
+/** The tests' queue timeout: nobody leaves a queue because the machine was slow. */
 const PATIENT_MS = 60_000
 
-/** A schema of its own on the server, gone afterwards. */
 async function openTestPostgres(url: string): Promise<Database> {
   const { schema, url: own } = await makeSchema(url)
   const onIdleFault = (fault: Error) => {

@@ -1,18 +1,13 @@
 import assert from 'node:assert/strict'
 
-/** The end of a visit: a response for the application, or a page. */
 export interface Landing {
   readonly status: number
-  /** Where the browser was last. */
   readonly url: URL
   readonly headers: Headers
   readonly page: string
 }
 
-/**
- * A browser without a screen: it keeps cookies by path, follows redirects on the server's origin, and fills forms in.
- * It stops at the redirect to the application.
- */
+/** A browser without a screen: keeps cookies by path, fills forms in, and follows redirects up to the one to the application. */
 export class FormBrowser {
   readonly #origin: string
   readonly #jar = new Map<string, { readonly value: string; readonly path: string }>()
@@ -44,8 +39,8 @@ export class FormBrowser {
   }
 
   /**
-   * Sends the form of the page whose action ends with `action`, with these fields and the hidden ones. With
-   * `redirect: 'manual'` it stops at the first redirect, too.
+   * Sends the form whose action ends with `action`, with these fields and the hidden ones. `redirect: 'manual'` stops at the
+   * first redirect.
    */
   submit(
     landing: Landing,

@@ -1,15 +1,14 @@
 import type { Database, Queryable, Row } from '../database/database.ts'
 
-/** An event around one statement, once. */
 interface Moment {
   readonly statement: RegExp
-  /** The first parameter of the statement, if it matters: the model of an artifact. */
+  /** The statement's first parameter, if it matters: an artifact's model. */
   readonly model?: string
-  /** What happens. The statement fails when this throws. */
+  /** The statement fails when this throws. */
   readonly happens: () => Promise<void>
 }
 
-/** A database in which something happens just before, or just after, one statement, within a transaction too. */
+/** Lets something happen just before or after one statement, within a transaction too. */
 export class InterruptedDatabase {
   before: Moment | undefined = undefined
   after: Moment | undefined = undefined

@@ -12,12 +12,12 @@ export const PASSWORD = 'correct horse'
 export const NATIVE_REDIRECT = 'http://127.0.0.1:49152/callback'
 export const WEB_REDIRECT = 'https://portal.example.com/callback'
 
-/** The backend on a real socket, by the system's clock, with a public client, a confidential one and a user. */
+/** The backend on a real socket with the system's clock, a public client, a confidential one and a user. */
 export interface OAuthService {
   readonly service: TestService
   readonly url: string
   readonly user: TestUser
-  /** Discovers the server as a client program does: `mobile-app` without a secret, `bank-portal` with its key. */
+  /** Discovers the server as a client: `mobile-app` without a secret, `bank-portal` with its key. */
   readonly discover: (clientId: string) => Promise<client.Configuration>
 }
 
@@ -74,7 +74,7 @@ function testClients(portalKey: object): ClientMetadata[] {
   ]
 }
 
-/** Signs in, consents, and gives where the browser was sent then. */
+/** Signs in, consents, and returns where the browser was sent. */
 export async function allow(
   { url, user }: Pick<OAuthService, 'url' | 'user'>,
   authorize: URL,
@@ -87,7 +87,6 @@ export async function allow(
   return (await browser.submit(consent, '/consent')).url
 }
 
-/** A code verifier and the parameters of an authorization request for it. */
 export async function pkce(parameters: Record<string, string> = {}) {
   const verifier = client.randomPKCECodeVerifier()
   return {
@@ -104,7 +103,6 @@ export async function pkce(parameters: Record<string, string> = {}) {
   }
 }
 
-/** The whole flow of a client, up to its tokens. */
 export async function tokensFor(
   oauth: OAuthService,
   config: client.Configuration,

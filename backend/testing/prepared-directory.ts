@@ -2,13 +2,12 @@ import { chmodSync, cpSync, existsSync, mkdtempSync, readdirSync, renameSync, rm
 import { join } from 'node:path'
 import { startBackendProcess } from './process.ts'
 
-/** OIDs of the databases that CREATE DATABASE copies: two thirds of the files, which nobody reads. */
+/** OIDs of template databases: two thirds of the files, which nobody reads. */
 const TEMPLATES = ['1', '4']
 
 /**
- * Fills `directory` (which must not exist) with what the first start of the backend leaves in a data directory, for tests
- * that are not about a first start: to begin there saves half of the CPU of a start. The first process of a test run that
- * asks makes it, all others copy. Without `TEST_RUN_DIR`, which `npm test` sets, it does nothing.
+ * Fills a new `directory` with the data of a backend's first start, which saves half of the CPU of a start. The first process of
+ * a test run makes the data, others copy. Does nothing without `TEST_RUN_DIR`, which `npm test` sets.
  */
 export async function prepareBackendDirectory(directory: string): Promise<void> {
   const run = process.env.TEST_RUN_DIR
@@ -19,7 +18,7 @@ export async function prepareBackendDirectory(directory: string): Promise<void> 
   keepFromOthers(directory)
 }
 
-/** Node 26.0 copies directories with the mode of new ones, and the backend then replaces keys that others could read. */
+/** Node 26.0 copies directories with the mode of new ones; the backend would replace keys that others could read. */
 function keepFromOthers(directory: string): void {
   chmodSync(directory, 0o700)
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {

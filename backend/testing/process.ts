@@ -4,27 +4,25 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 
-/** The program. In a test run it is bundled into one file, which costs a third less to start. */
+/** In a test run bundled into one file, which costs a third less to start. */
 const MAIN = process.env.TEST_BACKEND || fileURLToPath(new URL('../main.ts', import.meta.url))
 
-/** A backend started as a process of its own. */
 export interface BackendProcess {
   readonly child: ChildProcess
-  /** What it has logged so far, one object a line. */
+  /** Its log so far, one object a line. */
   readonly log: Record<string, unknown>[]
   /** Its URL, once it listens; rejects when it ends before. */
   readonly listening: Promise<string>
-  /** Its exit code, or the signal that ended it. */
   readonly ended: Promise<number | string | null>
 }
 
-/** Starts `node backend/main.ts` on a free port, with these variables and none of ours. */
+/** Starts `node backend/main.ts` on a free port, with only these variables. */
 export function startBackendProcess(
   variables: Record<string, string>,
   options: { readonly ipc?: boolean } = {},
 ): BackendProcess {
   const { PATH, TEST_RUN_DIR } = process.env
-  // What a test run compiles is kept for its other tests, also where coverage of the gateway is measured.
+  // Code compiled here is kept for other tests, also with coverage of the gateway.
   const NODE_COMPILE_CACHE =
     process.env.NODE_COMPILE_CACHE ?? (TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled'))
   const child = spawn(process.execPath, [MAIN], {
@@ -50,7 +48,7 @@ export function startBackendProcess(
       if (url !== undefined) resolve(url)
     }
   })
-  // Not the event "close": it never comes after the parent has disconnected the channel itself.
+  // The event "close" never comes after the parent has disconnected the channel.
   const ended = Promise.all([once(child, 'exit'), once(child.stderr, 'close')]).then(([[code, signal]]) => {
     reject(new Error(`ended before it listened: ${JSON.stringify(log)}`))
     return (code ?? signal) as number | string | null

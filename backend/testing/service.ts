@@ -11,19 +11,19 @@ import { addUser } from '../user-store.ts'
 
 export const PUBLIC_URL = 'https://api.example.com'
 
-/** A user put straight into the database. */
+/** Put straight into the database. */
 export interface TestUser {
   readonly id: string
   readonly accountId: string
   readonly email: string
 }
 
-/** The backend over a test database, with a clock that stands still until it is moved. */
+/** The backend over a test database, with a clock that only moves when told. */
 export interface TestService {
   readonly app: App
   readonly database: Database
   readonly keys: SigningKeys
-  /** What was logged, one object a line. */
+  /** One object a line. */
   readonly log: readonly Record<string, unknown>[]
   now: () => Date
   advance: (ms: number) => void
@@ -33,19 +33,19 @@ export interface TestService {
     passwordHash?: string
     balanceMinor?: bigint
   }) => Promise<TestUser>
-  /** Sends a request as the gateway would for this caller, and gives status, headers and the parsed body. */
+  /** Sends a request as the gateway would for this caller, and parses the response's body. */
   send: (request: TestRequest) => Promise<TestResponse>
 }
 
 export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
   readonly url: string
   readonly headers?: Record<string, string>
-  /** A user. Unless `client` or `session` say otherwise, it calls from a session of its own, with what every user holds. */
+  /** A user, by default in a session with what every user holds. */
   readonly as?: { readonly id: string }
-  /** The OAuth client that acts for the user; its token holds nothing but `scope`. */
+  /** The OAuth client acting for the user; its token holds only `scope`. */
   readonly client?: string
   readonly scope?: string
-  /** Empty for a token without one. */
+  /** Empty for a token without session. */
   readonly session?: string
 }
 
@@ -107,7 +107,7 @@ export async function startTestService(
   }
 }
 
-/** A session that a login may have opened; not in the database. */
+/** A login may have opened it; not in the database. */
 const SOME_SESSION = '01890a5d-ac96-774b-bcce-b302099a8058'
 const SOME_GRANT = 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p'
 

@@ -1,11 +1,11 @@
-/** The specimens of ICAO Doc 9303: part 4 (TD3), part 5 (TD1), part 6 (TD2). They expired on 15 April 2012. */
+/** ICAO Doc 9303: part 4 (TD3), part 5 (TD1), part 6 (TD2). They expired on 15 April 2012. */
 export const SPECIMENS = {
   TD1: ['I<UTOD231458907<<<<<<<<<<<<<<<', '7408122F1204159UTO<<<<<<<<<<<6', 'ERIKSSON<<ANNA<MARIA<<<<<<<<<<'],
   TD2: ['I<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<', 'D231458907UTO7408122F1204159<<<<<<<6'],
   TD3: ['P<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<<<<<<<<<', 'L898902C36UTO7408122F1204159ZE184226B<<<<<10'],
 } as const
 
-/** What a document is made of; lengths are cut or filled up to what the layout has. */
+/** Data that is cut or filled to the layout's lengths. */
 export interface DocumentData {
   readonly number: string
   readonly birthDate: string
@@ -16,8 +16,8 @@ export interface DocumentData {
 }
 
 /**
- * Prints the zone of a document with right check digits. Written apart from the program, so that a mistake in one
- * does not hide a mistake in the other.
+ * Prints a document's zone with right check digits. Written apart from the program, so that a mistake in one does not hide one in
+ * the other.
  */
 export function printMrz(kind: 'TD1' | 'TD2' | 'TD3', data: DocumentData): string[] {
   const fill = (text: string, length: number) => text.slice(0, length).padEnd(length, '<')

@@ -1,19 +1,19 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 
-/** A proxy in front of a server; a test can cut the connection. */
+/** A proxy that a test can cut. */
 export interface TcpProxy {
   readonly port: number
-  /** Breaks every connection off and refuses new ones. */
+  /** Breaks every connection and refuses new ones. */
   cut(): Promise<void>
   restore(): Promise<void>
-  /** Passes nothing on any more, and says nothing: a server that hangs, or a network that drops. */
+  /** Passes nothing on: a server that hangs, or a network that drops. */
   stall(): void
-  /** Once the next client sends this, the server gets it, but its responses are lost and the connection breaks off. */
+  /** Once a client sends this, the server gets it, but the connection breaks without its response. */
   loseResponseTo(sent: string): void
 }
 
-/** Leads to `host:port`, on a free port of its own; with `isCut` it refuses everybody until it is restored. */
+/** Leads to `host:port` on a free port; with `isCut` refuses everybody until it is restored. */
 export async function startTcpProxy(
   target: { readonly host: string; readonly port: number },
   { isCut = false }: { readonly isCut?: boolean } = {},

@@ -6,7 +6,7 @@ import type { LoadRequest } from './load-job.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 
 const CORS_ORIGIN = 'https://app.example'
-/** Never the caller's, so that every look-up goes to the end. */
+/** Networks without the caller, so that every look-up goes to the end. */
 const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
 
 /** What a row needs besides its path. */

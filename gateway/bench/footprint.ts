@@ -17,7 +17,7 @@ import { RESPONSE_BYTES } from './upstream-responses.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const COMPILED = 'dist/gateway/main.js'
 const CONNECTIONS = 64
-/** Until signing keys are made after the start, or memory is given back after the load. */
+/** The time to make signing keys after the start, or to give back memory after the load. */
 const SETTLE_MS = 3000
 const WARM_UP_MS = 500
 

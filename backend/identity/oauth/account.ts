@@ -11,7 +11,7 @@ interface UserDetails {
 
 export type UserAccount = Account & UserDetails
 
-/** `undefined` once the user is deleted, which ends all its grants. */
+/** Returns `undefined` once the user is deleted, which ends all its grants. */
 export async function findAccount(database: Queryable, id: string): Promise<UserAccount | undefined> {
   const [user] = await database.query<UserDetails & Row>(
     'SELECT role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',

@@ -86,9 +86,7 @@ export function artifactStore(model: string, database: Database): Adapter {
   }
 }
 
-/**
- * Marks the row as used. The first of simultaneous uses succeeds, the others throw {@link UsedTwice} (RFC 9700 section 4.14.2).
- */
+/** Marks the row as used. Of simultaneous uses one succeeds, the others throw {@link UsedTwice} (RFC 9700 section 4.14.2). */
 async function consumeRow(database: Queryable, key: readonly [model: string, idHash: string]): Promise<void> {
   const consumed = await database.query(
     `UPDATE oauth_artifacts SET consumed_at = $3

@@ -14,10 +14,10 @@ export const INTERACTION_SECONDS = 15 * 60
 
 export const INTERACTION_COOKIE = 'oauth_interaction'
 
-/** FAPI 2.0 section 5.3.2.1: clocks of clients may be ahead by this. */
+/** How far clients' clocks may be ahead (FAPI 2.0 section 5.3.2.1). */
 const CLOCK_TOLERANCE_SECONDS = 10
 
-/** The furthest expiry of a client's assertion, which is remembered until then to be good once. */
+/** The furthest expiry of a client's assertion. It is remembered until then, so that it is good once. */
 const ASSERTION_SECONDS = 60 * 60
 
 const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const

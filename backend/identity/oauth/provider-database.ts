@@ -11,10 +11,7 @@ import { errors, Provider } from './library.ts'
 
 const RETRY_AFTER = '1'
 
-/**
- * Wraps the database for oidc-provider: while it is away or busy, requests get `temporarily_unavailable` (RFC 6749 section
- * 4.1.2.1).
- */
+/** Wraps the database: while it is away or busy, requests get `temporarily_unavailable` (RFC 6749 section 4.1.2.1). */
 export function providerDatabase(database: Database): Database {
   return {
     ...database,

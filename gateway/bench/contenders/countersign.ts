@@ -5,7 +5,7 @@ import { type Child, startChild } from '../child.ts'
 import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
 import { DECISION_PATH, HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
 
-/** So low a limit that the time of each hit is kept. */
+/** A path with so low a limit that each hit's time is kept. */
 export const PAYMENTS_PATH = '/api/payments'
 const MANY = 1_000_000_000
 
