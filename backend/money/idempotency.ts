@@ -31,7 +31,7 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
   return text.startsWith('"') ? text.slice(1, -1).replace(/\\(["\\])/g, '$1') : text
 }
 
-/** The keys in work in this process, with `\0` between the parts. */
+/** The keys that this process works on, with `\0` between their parts. */
 const inFlight = new Set<string>()
 
 /**

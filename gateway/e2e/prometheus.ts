@@ -84,7 +84,7 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** Returns its address, once it is ready. Reads the whole log, so that it can write on. */
+/** Returns its address, once it is ready. Reads the whole log, or Prometheus could not write on. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []
