@@ -1,7 +1,7 @@
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
 export interface Delivery {
-  /** Keys of the delivery. Another delivery with one of these keys is a copy. */
+  /** Another delivery with one of these keys is a copy. */
   readonly keys: readonly string[]
   /** Each sender has a share of the memory. */
   readonly sender: string
@@ -9,7 +9,7 @@ export interface Delivery {
 
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
-/** Finds copies of webhooks, of GitHub or of schemes described in clients.json. Only a webhook that got a 2xx is remembered: others may come again. */
+/** Finds copies of webhooks. Only a webhook that got a 2xx is remembered: others may come again. */
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
@@ -18,7 +18,7 @@ export class Deliveries {
     this.#guard = guard
   }
 
-  /** Begins a delivery, unless there is a fault. `end` must follow a delivery that has begun. @returns a promise when the shared store is asked */
+  /** Begins a delivery. Without a fault, `end` must follow. */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'

@@ -1,10 +1,9 @@
 import { networkOf } from '../edge/rules/network.ts'
 import type { Caller } from './tokens/fair-turns.ts'
 
-/** Why a question is not asked. Metrics count the first two reasons. */
+/** Metrics count the first two reasons. */
 export type Unasked = 'breaker_open' | 'too_many' | 'client_gone'
 
-/** The result of a question. */
 export interface Asked<Answer> {
   readonly answer: Answer
   /** False when the endpoint failed. An endpoint that refuses only this question has not failed. */
@@ -25,41 +24,38 @@ interface QuestionsOptions<Answer> {
   /** How long one question may take, and how long it may wait. */
   readonly timeoutMs: number
   readonly steadyClock: () => number
-  /** Answers a question that is not asked. */
   readonly unasked: (why: Unasked) => Answer
 }
 
-/** Reasons for the log. */
+/** For the log. */
 export const WHY_UNASKED: Readonly<Record<Unasked, string>> = {
   breaker_open: 'it has failed too often and is given time to recover',
   too_many: 'too many questions wait',
   client_gone: 'its client has gone',
 }
 export const MAX_CALLS = 64
-/** Limit for one network, so that others have room. Further questions wait. */
+/** Leaves room for other networks. Further questions wait. */
 const MAX_CALLS_OF_NETWORK = 16
-/** Limit for one network. Each waiting question holds a request, even when its client has gone. */
+/** A waiting question holds its request, even when the client has gone. */
 const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
-/** Statuses by which an endpoint may refuse one question, such as a very long one. The endpoint works, so it gets no pause. */
+/** By these an endpoint may refuse one question, such as a very long one. The endpoint works, so it gets no pause. */
 const REFUSES_ONE: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 
-/** Tells whether a response with the status refuses its question alone. */
 export function refusesOne(statusCode: number): boolean {
   return REFUSES_ONE.has(statusCode)
 }
 
 /**
- * Asks an endpoint questions whose answers requests wait for. Networks share the endpoint fairly. After five failures in a row
- * it gets a pause of at most 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
+ * Asks an endpoint questions that requests wait for. Networks share it fairly. After five failures in a row it gets a pause of at most
+ * 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
  */
 export class Questions<Answer> {
   readonly #options: QuestionsOptions<Answer>
   readonly #pending = new Map<string, Promise<Answer>>()
   readonly #callsOfNetworks = new Map<string, number>()
-  /** Questions of each network that wait until they may be asked. */
   readonly #waiting = new Map<string, (() => void)[]>()
   /** The first two networks whose questions failed since the last success. */
   readonly #failedNetworks = new Set<string>()
@@ -96,7 +92,7 @@ export class Questions<Answer> {
     return asked
   }
 
-  /** Waits until another question is answered. A question that has waited for `timeoutMs` is not asked. */
+  /** A question that has waited for `timeoutMs` is not asked. */
   #wait({ caller, again }: Question<Answer>, network: string): Answer | Promise<Answer> {
     const { timeoutMs, steadyClock, unasked } = this.#options
     const waiting = this.#waiting.get(network)
@@ -113,7 +109,7 @@ export class Questions<Answer> {
     return promise
   }
 
-  /** Asks waiting questions while there is room. The networks take turns. */
+  /** The networks take turns. */
   #askNext(): void {
     for (const [network, waiting] of this.#waiting) {
       if (this.#pending.size >= MAX_CALLS) return

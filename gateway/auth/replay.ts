@@ -6,7 +6,7 @@ import type { KeyForm } from '../storage/key-files.ts'
 interface ReplayMemoryOptions {
   /** At least the time for which a message can be accepted. */
   readonly lifetimeMs: number
-  /** Most messages in memory, about 180 bytes each. Further ones are refused. Default: 500,000. */
+  /** Further messages are refused. Each takes about 180 bytes of memory. */
   readonly maxEntries?: number
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */
@@ -19,7 +19,7 @@ interface ReplayStore {
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
-  /** Reports that a file fails. Known messages stay refused while the process lives. */
+  /** Known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
   /** Called when others have deleted the files: they are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
@@ -28,7 +28,7 @@ interface ReplayStore {
 /** Why a message is refused. `crowded`: its sender has more than its share of a nearly full memory. `away`: no store responds. */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
-/** A `ReplayMemory`, or a memory that several gateways share. */
+/** A memory of this gateway, or one that several gateways share. */
 export interface ReplayGuard {
   /** A promise when the shared store is asked; it never rejects. */
   take(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
@@ -64,7 +64,7 @@ export function digestOf(key: string, sender: string): string {
   return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
-/** Remembers accepted messages by digest. A full memory refuses all new messages, a nearly full one those of senders over their share. */
+/** Remembers accepted messages by digest. A nearly full memory refuses senders over their share. */
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
   readonly #senders: SenderCounts
@@ -91,7 +91,6 @@ export class ReplayMemory extends RememberedKeys {
     return this.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  /** Looks a message up without taking it. Never throws. */
   lookUp(key: string, sender: string): ReplayFault | undefined {
     return this.#faultOf(digestOf(key, sender)) ?? (this.isWritable ? undefined : 'unwritable')
   }
@@ -122,10 +121,10 @@ export class ReplayMemory extends RememberedKeys {
   }
 }
 
-/** Counts messages by sender. Senders may share a count: a map would need a third more memory for a sender of one message. */
+/** Counts messages by sender. Senders may share a count, which saves memory. */
 class SenderCounts implements KeyTally {
   readonly #counts = new Uint32Array(COUNTS)
-  /** Hides which senders share a count, so that nobody can fill the count of another on purpose. */
+  /** Hides which senders share a count, so that nobody can fill the count of another. */
   readonly #secret = randomInt(2 ** 32)
 
   countOf(digest: string): number {

@@ -6,7 +6,6 @@ import { isQualifiedId } from './visible-id.ts'
 
 export interface SessionGroup {
   has(sid: string): boolean
-  /** Tells the others that a session has ended here. */
   publish(sid: string): void
   rememberFor(lifetimeMs: number): void
   /** False while ended sessions may be missing and `onStoreFailure` does not allow that. */
@@ -18,11 +17,9 @@ interface RevocationsOptions {
   readonly clock: () => number
   /** The clock by which tokens expire; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
-  /** Default: for tokens that live 24 hours. */
   readonly lifetimeMs?: number | undefined
-  /** Reports a fault. Revoked sessions stay revoked in memory. */
+  /** Revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
-  /** Called when others have deleted the file: it is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this gateway is the only one. */
   readonly group?: SessionGroup | undefined
@@ -49,11 +46,11 @@ const FORM: KeyForm = {
   contents: 'revoked sessions',
 }
 
-/** Sessions that ended before their tokens expired, in memory and in `<dataDir>/revocations.ndjson`. */
+/** Sessions that ended before their tokens expired. */
 export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
   readonly #group: SessionGroup | undefined
-  /** Tells the other process of a restart, the old or the new one, of each session that ends here. */
+  /** Tells the other process of a restart, old or new, of each session that ends here. */
   otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
@@ -77,14 +74,12 @@ export class Revocations extends RememberedKeys {
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
-  /** False when `isKnown` of the group is false. */
   get isKnown(): boolean {
     return this.#group?.isKnown !== false
   }
 
   /**
-   * Ends a session, and writes that to disk before it returns. An id that no token can have is reported. Never throws.
-   *
+   * Ends a session, and writes that to disk before it returns. Never throws.
    * @returns false when the disk failed, so that a crash would undo the end; `maintain` tries again
    */
   revoke(sid: string): boolean {

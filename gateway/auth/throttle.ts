@@ -29,7 +29,7 @@ const MAX_BLOCKED = 65_536
 /** Blocks a caller with too many failures until the oldest failure expires. A success resets nothing: a guesser may own one good credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends. A dropped caller is blocked again at its next failure. Undefined before the first block, to save 2 MB. */
+  /** When each block ends. Undefined before the first block, to save 2 MB. */
   #blocked: LRUCache<string, number> | undefined
 
   constructor(options: ThrottleOptions) {
@@ -77,7 +77,7 @@ export class AuthThrottle {
   }
 }
 
-/** True for faults that a guessed token has. Expired and revoked tokens were once good, and an app that repeats one must not block its address. */
+/** True for faults of guessed tokens. An app that repeats an expired or revoked token must not block its address. */
 export function mayBeGuess(reason: TokenFaultReason): boolean {
   return reason === 'malformed' || reason === 'invalid'
 }

@@ -19,7 +19,6 @@ export function isSessionId(value: unknown): value is string {
   return typeof value === 'string' && VISIBLE_ASCII.test(value) && !value.includes(',')
 }
 
-/** `<issuer>#<id>`. */
 const MAX_QUALIFIED_CHARS = 256 + 1 + 256
 const QUALIFIED = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUALIFIED_CHARS}}$`)
 

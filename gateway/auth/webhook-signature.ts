@@ -3,14 +3,14 @@ import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/clients/webhook
 import { quote } from './tokens/quote.ts'
 import type { OrFault } from './tokens/verification.ts'
 
-/** Headers of a webhook; undefined where the request lacks one. */
+/** Undefined where the request lacks one. */
 export interface WebhookHeaders {
   readonly id: string | undefined
   readonly timestamp: string | undefined
   readonly signature: string | undefined
 }
 
-/** A webhook whose headers are well-formed and recent, not verified yet. */
+/** Well-formed and recent, but not verified yet. */
 export interface WebhookMessage {
   /** Empty where the sender gives none. */
   readonly id: string
@@ -19,7 +19,7 @@ export interface WebhookMessage {
   readonly signatures: readonly Buffer[]
 }
 
-/** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature has the scheme's form. */
+/** `unsupported`: no signature has the scheme's form. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
   /** One text for every reason: to name the failed check would help a forger. */
@@ -28,16 +28,16 @@ export interface WebhookFault {
   readonly cause: string
 }
 
-/** How long a timestamp stays within the tolerance. The one second is there because the fraction of our clock is cut off. */
+/** How long a timestamp stays within the tolerance, plus one second: the fraction of our clock is cut off. */
 export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
 export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not valid'
 
 const ID = /^[\x21-\x7e]{1,128}$/
 const TIMESTAMP = /^(?:0|[1-9][0-9]{0,11})$/
-/** Most entries in the header of signatures. A rotation of keys needs two or three. */
+/** A rotation of keys needs two or three. */
 const MAX_ENTRIES = 32
 
-/** Reads the headers of a webhook before its body arrives. Never throws. @param nowMs epoch milliseconds */
+/** Reads the headers of a webhook before its body arrives. Never throws. */
 export function readWebhookHeaders(
   { id: named, timestamp: sent, signature }: WebhookHeaders,
   scheme: WebhookScheme,
@@ -81,11 +81,11 @@ export function readWebhookHeaders(
 
 interface SignedContent {
   readonly scheme: WebhookScheme
-  /** The body as it was received. It is forwarded unchanged. */
+  /** As it was received. */
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]
-  /** URLs that the sender may have signed; one empty text if the scheme signs none. Without any, no signature is right. */
+  /** URLs that the sender may have signed; one empty text if the scheme signs none. */
   readonly urls: readonly string[]
 }
 
@@ -139,7 +139,7 @@ function textsAround(
   return [before, text]
 }
 
-/** Reads one signature. Undefined when it has another version, or is no canonical encoding of a digest. */
+/** Undefined: the entry has another version, or is no canonical encoding of a digest. */
 function readSignature(entry: string, { prefix, encoding, digestBytes }: WebhookScheme): Buffer | undefined {
   if (!entry.startsWith(prefix)) return undefined
   const text = encoding === 'hex' ? entry.slice(prefix.length).toLowerCase() : entry.slice(prefix.length)

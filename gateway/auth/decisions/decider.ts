@@ -12,7 +12,7 @@ export interface Decision {
   readonly outcome: 'allowed' | 'denied' | 'failed' | Unasked
   /** The decider's name for the decision: 1 to 128 visible ASCII characters. */
   readonly id?: string | undefined
-  /** Why there is no decision, for the log. */
+  /** For the log. */
   readonly cause?: string
 }
 
@@ -20,7 +20,6 @@ interface DeciderOptions {
   readonly steadyClock?: () => number
   /** Reports why the decider gives no decision: once, until it gives one again. */
   readonly onFault: (cause: string) => void
-  /** Sends questions. Default: by HTTP. */
   readonly send?: Send
 }
 
@@ -32,14 +31,14 @@ const CACHE_SIZE = 10_000
 const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json$/
 const ID = /^[\x21-\x7e]{1,128}$/
 
-/** Asks a decider (AuthZEN Authorization API 1.0 section 6). With a cache, a decision answers equal questions while it is kept. */
+/** Asks a decider (AuthZEN Authorization API 1.0 section 6). */
 export class Decider {
   readonly #terms: DeciderTerms
   readonly #onFault: (cause: string) => void
   readonly #send: Send
   readonly #steadyClock: () => number
   readonly #questions: Questions<Decision>
-  /** Decisions by the hash of the question, each until a time of the steady clock. */
+  /** By the hash of the question, each until a time of the steady clock. */
   readonly #known: LRUCache<string, { readonly decision: Decision; readonly untilMs: number }>
   #asked = 0
   #isReported = false
@@ -58,7 +57,7 @@ export class Decider {
     })
   }
 
-  /** Returns a promise only when the decider must be asked. Never throws or rejects. @param question an evaluation request */
+  /** Returns a promise only when the decider must be asked. Never throws or rejects. */
   decide(question: string, caller: Asking): Decision | Promise<Decision> {
     const isCached = this.#terms.cacheMs > 0
     const name = isCached ? sha256(question) : String(this.#asked++)
@@ -99,10 +98,7 @@ export class Decider {
   }
 }
 
-/**
- * Reads a decision: JSON with status 200, a boolean `decision` and no member twice. If there is an X-Request-ID, it must be that
- * of the question (section 10.1.3). @throws Error for any other response
- */
+/** X-Request-ID must be that of the question (section 10.1.3). @throws Error for a response without a decision */
 function readDecision({ statusCode, headers, body }: IncomingResponse, requestId: string): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
   if ([headers['x-request-id'] ?? []].flat().some((id) => id !== requestId))

@@ -10,14 +10,13 @@ import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isSessionId } from '../visible-id.ts'
 
-/** Media type of a signed answer, without `application/` (RFC 9701 section 5). */
+/** RFC 9701 section 5, without `application/`. */
 const SIGNED = 'token-introspection+jwt'
-/** How far `iat` of a signed answer may be from our clock, in addition to the tolerance of the issuer. */
+/** Limit for `iat` of a signed answer, in addition to the clock tolerance of the issuer. */
 const FRESH_MS = 60_000
 /** Values of `token_type` (RFC 6750, RFC 9449). Other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
 
-/** An issuer, with what checks of answers and tokens need. */
 export interface AskedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
@@ -29,7 +28,7 @@ interface Asked {
   readonly nowMs: number
 }
 
-/** Reads the members of an answer (RFC 7662 section 2.2). @throws Error for a response that is no such answer */
+/** Reads an answer (RFC 7662 section 2.2). @throws Error for any other response */
 export function readAnswer(response: IncomingResponse): JsonObject {
   checkStatus(response)
   if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
@@ -84,7 +83,7 @@ export async function readSignedAnswer(
   )
 }
 
-/** True when the endpoint says that it does not know tokens of this kind. Other 400s are faults of the settings. */
+/** True when the endpoint does not know tokens of this kind. Other 400s are faults of the settings. */
 export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
   if (statusCode !== 400) return false
   const json = parseCheckedJson(body)
@@ -95,7 +94,7 @@ function mediaType({ headers }: IncomingResponse): string {
   return bareMediaType(String(headers['content-type'] ?? ''))
 }
 
-/** The members of an answer. Null stands for a member that is not there. */
+/** Null stands for a missing member. */
 function activeOrNot(answer: unknown): JsonObject {
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
     throw new Error('the answer is no JSON object')
@@ -104,7 +103,7 @@ function activeOrNot(answer: unknown): JsonObject {
   return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== null))
 }
 
-/** Finds why the token is no access token: `token_type` or the terms of the dialect must say that it is one. */
+/** `token_type` or the terms of the dialect must say that the token is an access token. */
 export function faultOfAnswer(
   answer: JsonObject,
   { tokens }: Pick<ClaimRules, 'tokens'>,
@@ -119,7 +118,6 @@ export function faultOfAnswer(
     : undefined
 }
 
-/** The claims of the token. Missing ones are replaced: `iss` by this issuer, `exp` by the longest lifetime, the user by the client, `sid` by `jti`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

@@ -8,8 +8,7 @@ const ASSERTION_SECONDS = 60
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
 /**
- * Makes the function that asks about a token (RFC 7662 section 2.1). It authenticates by a secret (RFC 6749 section 2.3.1), an
- * assertion (RFC 7523) or a certificate (RFC 8705), and reads the files of these for each question.
+ * Makes the function that asks about a token (RFC 7662 section 2.1). It reads the files of its credentials for each question.
  * @returns a function that throws SendFault, or an Error of node:fs or node:crypto
  */
 export function introspectionRequest(

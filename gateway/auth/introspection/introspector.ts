@@ -22,7 +22,7 @@ import {
 } from './answer.ts'
 import { introspectionRequest } from './introspection-request.ts'
 
-/** The outcome of one question. `breaker_open` and `too_many`: it was not asked. */
+/** `breaker_open` and `too_many`: the question was not asked. */
 export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
 
 export interface IntrospectorOptions {
@@ -30,9 +30,8 @@ export interface IntrospectorOptions {
   readonly clock: () => number
   readonly steadyClock?: () => number
   readonly count: (outcome: IntrospectionOutcome) => void
-  /** Reports why the endpoint cannot be asked: once, until it answers again. */
+  /** Reports once why the endpoint cannot be asked, until it answers again. */
   readonly onFault: (cause: string) => void
-  /** Default: by HTTP. */
   readonly ask?: ReturnType<typeof introspectionRequest>
 }
 
@@ -48,12 +47,12 @@ const CACHE_SIZE = 10_000
 const CACHE_WITHOUT_EXP_MS = 5_000
 /** A shorter token may occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
-/** The verdict on a token that the issuer has refused before. It does not count as a guess again. */
+/** A token that was refused before does not count as a guess again. */
 const REFUSED: Verification = {
   fault: tokenFault('inactive', 'the issuer refused it when it was last asked'),
 }
 
-/** Asks an issuer whether its opaque tokens are active (RFC 7662). Requests with the same token share one question. Answers are cached. */
+/** Asks an issuer whether its opaque tokens are active (RFC 7662). */
 export class Introspector {
   readonly #issuer: AskedIssuer
   readonly #rules: ClaimRules
@@ -94,7 +93,7 @@ export class Introspector {
     return undefined
   }
 
-  /** Verifies a token. Returns a promise only when the endpoint must be asked. Never throws or rejects. */
+  /** Returns a promise only when the endpoint must be asked. Never throws or rejects. */
   verify(token: string, caller: Caller): Verification | Promise<Verification> {
     const name = sha256(token)
     const known = this.#known(name)
@@ -168,7 +167,7 @@ export class Introspector {
   }
 }
 
-/** Adds the claim names of RFC 7662 section 2.2 to those of the issuer. No claim with an id is needed: the token itself is an id. */
+/** Adds the claim names of RFC 7662 section 2.2. No claim with an id is needed: the token itself is an id. */
 function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   const { tokens } = issuer
   const both = (names: readonly string[], name: string) => [...new Set([...names, name])]
@@ -184,7 +183,7 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   }
 }
 
-/** Removes the token, which some issuers repeat in an answer. It is a secret, so it must become neither a name nor a text in the log. */
+/** Removes the token, which some issuers repeat: a secret must not become a name, nor reach the log. */
 function withoutToken(answer: JsonObject, token: string): JsonObject {
   const holds = (text: string) => text === token || (token.length >= MIN_TOKEN_CHARS && text.includes(token))
   return JSON.parse(JSON.stringify(answer), (_name, value) =>

@@ -12,18 +12,17 @@ interface KeySetOptions {
   readonly steadyClock?: () => number
   /** How long keys stay in force when they cannot be fetched again. */
   readonly maxStaleMs?: () => number
-  /** Reports a problem with the document or its keys once while it lasts. A lasting failure of fetches is reported every 5 minutes. */
+  /** Reports a problem once while it lasts, and a lasting failure of fetches every 5 minutes. */
   readonly onFault: (cause: string) => void
-  /** Called when the keys have changed. */
   readonly onChange?: (before: Iterable<VerificationKey>, now: Iterable<VerificationKey>) => void
 }
 
-/** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
+/** `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
 type Refreshed = 'refreshed' | 'cooling' | 'failed'
 
 export interface LastGoodKeys {
   readonly uri: string
-  /** The JWK Set, as published. */
+  /** As published. */
   readonly document: unknown
   readonly ageMs: number
 }
@@ -36,7 +35,7 @@ const LAST_RETRY_MS = 10_000
 const MAX_KEYS = 64
 const MAX_STALE_MS = 24 * 60 * 60_000
 
-/** The issuer's public keys (RFC 7517), by `kid`. The last good ones outlive outages and bad documents for a limited time. */
+/** Public keys (RFC 7517) by `kid`. The last good ones outlive outages and bad documents for a limited time. */
 export class KeySet {
   readonly #options: KeySetOptions
   readonly #steadyClock: () => number
@@ -44,7 +43,6 @@ export class KeySet {
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
-  /** Time of the last successful refresh. */
   #publishedAtMs = Number.NEGATIVE_INFINITY
   #reported: ReadonlySet<string> = new Set()
   #triedAtMs = 0
@@ -60,12 +58,12 @@ export class KeySet {
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
   }
 
-  /** True while there are keys that have not expired. */
+  /** False before the first keys, and once they have expired. */
   get loaded(): boolean {
     return this.#keys.size > 0
   }
 
-  /** The key with this `kid`. It is the same object until the key changes. */
+  /** The object stays the same until the key changes. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
   }
@@ -74,7 +72,6 @@ export class KeySet {
     return this.#keys.values()
   }
 
-  /** The keys for a token without a `kid`. */
   fitting(algorithm: Algorithm): readonly VerificationKey[] {
     return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
   }
@@ -93,14 +90,14 @@ export class KeySet {
     return this.#options.uri
   }
 
-  /** Fetches every 5 minutes. After a failure it tries again in 250 ms, then in twice the time, up to 10 s. May be called again. */
+  /** Fetches every 5 minutes; after a failure in 250 ms, then in twice the time, up to 10 s. May be called again. */
   start(): void {
     if (this.#started) return
     this.#started = true
     void this.#keepLoading(FIRST_RETRY_MS, this.#round)
   }
 
-  /** Ends the regular fetches. `refresh` still works, for requests that verify by these keys. */
+  /** Ends the regular fetches. `refresh` still works, for requests in progress. */
   retire(): void {
     this.#started = false
     this.#round += 1
@@ -117,7 +114,7 @@ export class KeySet {
     this.#publishedAtMs = this.#steadyClock() - ageMs
   }
 
-  /** Aborts a running fetch and never fetches again. The keys stay. */
+  /** Aborts a running fetch and never fetches again. */
   stop(): void {
     this.#stopped.abort()
     this.retire()
@@ -169,7 +166,7 @@ export class KeySet {
     if (!isSame) this.#options.onChange?.(before.values(), keys.values())
   }
 
-  /** When the last fetch began, on the steady clock. */
+  /** On the steady clock. */
   get triedAtMs(): number {
     return this.#triedAtMs
   }
@@ -179,7 +176,6 @@ export class KeySet {
     return this.#steadyClock() - this.#publishedAtMs
   }
 
-  /** Faults of the last fetch; empty when there was none. */
   get fault(): string {
     return [...this.#reported].join('; ')
   }
@@ -219,7 +215,7 @@ export class KeySet {
   }
 }
 
-/** Reads the usable keys. Other keys, and all keys that share a `kid` (FAPI 2.0 section 5.4.3), are named in `faults`. @throws Error */
+/** Reads the usable keys and names the others in `faults`. Keys that share a `kid` are unusable (FAPI 2.0 section 5.4.3). @throws Error */
 export function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')

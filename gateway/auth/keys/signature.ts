@@ -1,9 +1,9 @@
 import { constants, type KeyObject, sign, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
-/** Algorithms of signatures (RFC 7518 section 3.1, RFC 8037). PS512 is for messages alone, as rsa-pss-sha512 (RFC 9421 section 3.3.1). */
+/** RFC 7518 section 3.1, RFC 8037. PS512 is for messages alone, as rsa-pss-sha512 (RFC 9421 section 3.3.1). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA' | 'PS512'
 
-/** Reads the `alg` of a token. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
+/** Reads the `alg` of a token. `Ed25519` (RFC 9864) is EdDSA here, because no other curve is accepted. */
 export function algorithmNamed(alg: unknown): Algorithm | undefined {
   if (alg === 'Ed25519') return 'EdDSA'
   return typeof alg === 'string' && alg !== 'PS512' && Object.hasOwn(FORMS, alg)
@@ -12,7 +12,7 @@ export function algorithmNamed(alg: unknown): Algorithm | undefined {
 }
 
 export interface Signed {
-  /** Header and payload, encoded. */
+  /** One octet a character. */
   readonly signed: string
   readonly signature: Buffer
 }
@@ -26,7 +26,7 @@ interface Form {
 
 const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
 
-/** OpenSSL's options for each algorithm: RFC 7518 sections 3.3 to 3.5, RFC 8037 section 3.1. */
+/** OpenSSL's options (RFC 7518 sections 3.3 to 3.5, RFC 8037 section 3.1). */
 const FORMS: Readonly<Record<Algorithm, Form>> = {
   ES256: { keyType: 'ec', hash: 'sha256', options: { dsaEncoding: 'ieee-p1363' } },
   PS256: { keyType: 'rsa', hash: 'sha256', options: PSS },
@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/** Prepares the check of signatures. With a key of another kind every signature is bad: OpenSSL would read null as the usual hash of RSA. */
+/** A key of another kind fits no signature: OpenSSL would take a null hash for the usual one of RSA. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false
@@ -46,7 +46,7 @@ export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureC
   const { modulusLength } = key.asymmetricKeyDetails ?? {}
   const bytes = modulusLength && Math.ceil(modulusLength / 8)
   return ({ signed, signature }) => {
-    // OpenSSL accepts a PSS signature without its leading zeros, so a replay would look new (RFC 8017 section 8.1.2, step 1).
+    // OpenSSL accepts a PSS signature without leading zeros, so a replay would look new (RFC 8017 section 8.1.2, step 1).
     if (bytes !== undefined && signature.length !== bytes) return false
     try {
       return verify(hash, Buffer.from(signed, 'latin1'), input, signature)
@@ -56,7 +56,7 @@ export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureC
   }
 }
 
-/** Prepares signing. @param key private, of the kind of the algorithm */
+/** @param key private, of the kind of the algorithm */
 export function signatureMaker(key: KeyObject, algorithm: Algorithm): (text: string) => Buffer {
   const { hash, options } = FORMS[algorithm]
   const input = { key, ...options }

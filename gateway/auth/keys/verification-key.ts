@@ -7,10 +7,10 @@ import { jwkThumbprint } from './thumbprint.ts'
 
 export interface VerificationKey {
   readonly kid: string
-  /** One algorithm. An RSA key whose JWK names no `alg` has all algorithms of RSA. */
+  /** One; all of RSA for an RSA key without `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
-  /** Thumbprint of the key as it is exported (RFC 7638). */
+  /** RFC 7638. */
   readonly thumbprint: string
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
   /** The first certificate of `x5c` (RFC 7517 section 4.7), if it is of this key. */
@@ -22,7 +22,7 @@ const MIN_MODULUS_BITS = 2048
 // Verification time grows with the square of the bits.
 const MAX_MODULUS_BITS = 8192
 const MIN_EXPONENT = 65_537n
-// Verification time also grows with the bits of the exponent: 3,072 bits take 13 ms, and OpenSSL allows them.
+// Verification time also grows with the bits of the exponent, of which OpenSSL allows 3,072.
 const END_OF_EXPONENTS = 2n ** 64n
 const COORDINATE_BYTES = 32
 // RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1, RFC 8037 section 2.
@@ -54,14 +54,14 @@ function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | u
   }
 }
 
-/** The `kid` of a JWK, of any type. A JWK without one is named by its thumbprint (RFC 7638). */
+/** The `kid` of a JWK, of any type; without one, its thumbprint (RFC 7638). */
 export function kidOf(jwk: unknown): unknown {
   if (typeof jwk !== 'object' || jwk === null) return undefined
   const members = jwk as JsonObject
   return members.kid === undefined ? jwkThumbprint(members) : members.kid
 }
 
-/** The algorithms that a JWK may verify, or why there are none. Does not import the key. */
+/** Finds the algorithms of a JWK without importing it. A text says why there are none. */
 export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))
   if (secret !== undefined) return `publishes the private member "${secret}"`
@@ -99,7 +99,7 @@ function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] |
   return undefined
 }
 
-/** Imports a JWK that `algorithmsOf` accepts, or says why that fails. Other members are ignored. */
+/** Imports a JWK that `algorithmsOf` accepts. A text says why that fails. */
 export function importKey({ kty, crv, x, y, n, e }: JsonObject): KeyObject | string {
   const numbers = kty === 'RSA' ? { n, e } : kty === 'EC' ? { x, y } : { x }
   for (const [name, text] of Object.entries(numbers)) {
@@ -130,7 +130,6 @@ function faultOfRsa(key: KeyObject, n: string): string | undefined {
   return isRocaModulus(modulus) ? 'has a modulus of the flawed generator of CVE-2017-15361' : undefined
 }
 
-/** The first odd primes. */
 const PRIMES = [
   3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107,
   109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167,
@@ -141,7 +140,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/** True for a modulus of ROCA's generator: modulo each small prime it is a power of 65537. One sound modulus in 2^28 is refused too. */
+/** A modulus of ROCA's generator is a power of 65537 modulo each small prime. One sound modulus in 2^28 is refused too. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -15,7 +15,7 @@ const MAX_JTI_CHARS = 256
 // Members that change what is signed (RFC 7515 section 4.1.11, RFC 7797).
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
-/** Makes every check of a DPoP proof (RFC 9449 section 4.2) that does not need the request. @returns the proof, or a fault */
+/** Makes the checks of a DPoP proof (RFC 9449 section 4.2) that do not need the request. */
 export function readProof(proof: string | undefined) {
   if (proof === undefined) return 'there is no DPoP header'
   if (proof.includes(',')) return 'there is more than one DPoP header'
@@ -51,7 +51,7 @@ function isTimeOrAbsent(value: unknown): value is number | undefined {
   return value === undefined || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/** An absolute URL without query and fragment, normalised. */
+/** A normalised URL. */
 export interface Htu {
   /** In lower case, without the scheme's default port. */
   readonly origin: string
@@ -60,7 +60,7 @@ export interface Htu {
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
 
-/** Reads `htu` for the comparison of RFC 9449 section 4.3. Its path is read like a request target. Undefined: no http or https URL. */
+/** Reads `htu` for the comparison of RFC 9449 section 4.3. Undefined: no http or https URL. */
 export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined

@@ -10,22 +10,20 @@ import { type Htu, type ParsedProof, readHtu, readProof } from './dpop-proof.ts'
 /** Why a good token is refused (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be good. */
 export interface ProofFault {
   readonly error: 'invalid_dpop_proof' | 'use_dpop_nonce' | 'invalid_token' | 'proofs_unavailable'
-  /** For `error_description`: only characters that RFC 6750 section 3 allows there. */
   readonly description: string
-  /** For the log. Text from the proof is shortened and quoted. */
+  /** For the log. */
   readonly cause: string
   /** The client's certificate is not accepted now, so the client has guessed nothing. */
   readonly ofRefusedCertificate?: true
 }
 
 export interface ProofVerifierOptions {
-  /** Epoch milliseconds. */
   readonly clock: () => number
   /** Remembers proofs and nothing else. Its lifetime must be `PROOF_LIFETIME_MS`, and its wall clock `clock`. */
   readonly replays: Pick<ReplayGuard, 'take'>
-  /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
+  /** Undefined: proofs need no nonce. */
   readonly nonces: Nonces | undefined
-  /** Our URLs as clients know them, from the configuration alone. */
+  /** As clients know them, from the configuration alone. */
   readonly publicUrls: readonly string[]
   readonly cacheSize?: number
 }
@@ -37,13 +35,13 @@ export interface ProvenRequest {
   readonly jkt: string
 }
 
-/** `htu` may have any path, because it is only compared with the checked path of the request. */
+/** `htu` may have any path: it is only compared with the checked path of the request. */
 const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const CACHE_SIZE = 10_000
 /** FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1. */
 const MAX_AGE_SECONDS = 60
 const MAX_AHEAD_SECONDS = 10
-/** Time from the first to the last moment at which a proof can be accepted, plus one second. */
+/** How long a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
 type CheckedProof = ParsedProof & { readonly jkt: string }
@@ -52,7 +50,7 @@ type CheckedProof = ParsedProof & { readonly jkt: string }
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  /** Checks of signatures, by the thumbprint of the key. The key determines the algorithm. */
+  /** By the thumbprint of the key, which determines the algorithm. */
   readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */
@@ -67,8 +65,8 @@ export class ProofVerifier {
   }
 
   /**
-   * Makes every check of RFC 9449 section 4.3, and remembers a good proof as used. Never throws. @param proof `DPoP` fields,
-   * joined by a comma @returns undefined when it is good; a promise, which never rejects, when the shared store is asked
+   * Checks a proof (RFC 9449 section 4.3) and remembers it as used. Never throws or rejects.
+   * @param proof `DPoP` fields, joined by a comma
    */
   verify(
     proof: string | undefined,
@@ -177,15 +175,15 @@ const WRONG_KEY: ProofFault = {
   cause: 'the jwk of the proof is not the key that the token is bound to',
 }
 
-// The description is the same for every fault: to name the failed check would help a forger.
+// One description: to name the failed check would help a forger.
 function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }
 
-/** Time after which there is a new nonce. A nonce is accepted for twice as long. */
+/** A nonce is accepted for twice as long. */
 export const NONCE_STEP_MS = 60_000
 
-/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with a good nonce is two minutes old at most. */
+/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. */
 export class Nonces {
   readonly #secret: () => Uint8Array
   readonly #clock: () => number

@@ -2,7 +2,7 @@ import type { Scheme } from '../tokens/authorization.ts'
 import { type Binding, isBoundToCertificate } from './binding.ts'
 import type { ProofFault, ProofVerifier } from './dpop.ts'
 
-/** The certificate of the connection, with its present verdict. */
+/** The certificate, with its present verdict. */
 interface ShownCertificate {
   readonly authorized: boolean
   /** For the log. */
@@ -13,7 +13,7 @@ interface ShownCertificate {
 export interface Presentation {
   readonly scheme: Scheme
   readonly token: string
-  /** The `DPoP` header field, several joined by a comma. */
+  /** `DPoP` fields, joined by a comma. */
   readonly proof: string | undefined
   readonly certificate: ShownCertificate | undefined
   readonly method: string
@@ -21,9 +21,8 @@ export interface Presentation {
 }
 
 /**
- * Checks that the caller possesses what the token is bound to: a key, by the scheme `DPoP` (RFC 9449 section 7), or the
- * certificate of the connection (RFC 8705 section 3). Never throws. @returns undefined when all is proved; a promise, which
- * never rejects, when the shared store is asked
+ * Checks that the caller possesses what the token is bound to: a key (RFC 9449 section 7) or the certificate of the connection
+ * (RFC 8705 section 3). Never throws or rejects.
  */
 export function provePossession(
   proofs: ProofVerifier,

@@ -13,11 +13,10 @@ import {
 } from './presented-signatures.ts'
 import { combinedValue } from './signature-fields.ts'
 
-/** Parameters of draft-cavage-http-signatures-12 section 2.1: quoted without escapes, or a number. */
+/** Quoted without escapes, or a number (draft-cavage-http-signatures-12 section 2.1). */
 const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y
-/** Headers that must be signed. Since 1.3 the guidelines do not demand `date`; without it a signature would be good for ever. */
+/** The guidelines do not demand `date`, but without it a signature would be good for ever. */
 const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
-/** Headers that must be signed where they are sent. */
 const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirect-uri']
 const TARGET = '(request-target)'
 /** One digest alone (RFC 3230 section 4.3.2): with two, readers could disagree which one counts. */
@@ -106,14 +105,14 @@ function verify(
   }
 }
 
-/** One line of the signed text (draft-cavage-http-signatures-12 section 2.3). Undefined: the request lacks the header. */
+/** A line of the signed text (draft-cavage-http-signatures-12 section 2.3). */
 function lineOf({ method, target, fields }: UnverifiedRequest, name: string): string | undefined {
   if (name === TARGET) return `${TARGET}: ${method.toLowerCase()} ${target}`
   const value = combinedValue(fields, name)
   return value === undefined ? undefined : `${name}: ${value}`
 }
 
-/** Compares the certificate with the one that the client publishes with the key. Its issuer is not checked. */
+/** Compares the certificate with the one published with the key. Its issuer is not checked. */
 function faultOfCertificate(
   fields: UnverifiedRequest['fields'],
   { keyid }: CavageSignature,

@@ -7,7 +7,6 @@ import { SIGNATURE_FORMS } from './signature-forms.ts'
 
 interface ClientKeysOptions {
   readonly clock: () => number
-  /** Reports a problem with a client's keys, once while it lasts. */
   readonly onFault: (client: string, uri: string, cause: string) => void
 }
 
@@ -15,12 +14,11 @@ const COOLING_MS = 10_000
 /** Most clients whose keys one `refresh` fetches. */
 const MAX_REFRESHED = 8
 
-/** The clients that sign requests, with their keys. */
 export class ClientKeys {
   readonly #options: ClientKeysOptions
   #signers: ReadonlyMap<string, Signer> = new Map()
   #all: readonly Signer[] = []
-  /** Clients by the names of their keys, as `namesOf` writes them. */
+  /** Clients by the `namesOf` their keys. */
   readonly #owners = new Map<string, Set<string>>()
   #forms: readonly SignatureForm[] = [SIGNATURE_FORMS['rfc-9421']]
   #refreshing: Promise<unknown> | undefined
@@ -31,7 +29,6 @@ export class ClientKeys {
     this.#options = options
   }
 
-  /** Undefined for a client that does not sign. */
   of(client: string | undefined): Signer | undefined {
     return client === undefined ? undefined : this.#signers.get(client)
   }
@@ -45,15 +42,12 @@ export class ClientKeys {
     return this.#all.length === 1 ? this.#all[0] : undefined
   }
 
-  /** The ways in which these clients sign; RFC 9421 alone where no client signs. */
+  /** RFC 9421 alone where no client signs. */
   get forms(): readonly SignatureForm[] {
     return this.#forms
   }
 
-  /**
-   * Clients with a key of this name, in the order in which their keys are tried: first the key whose thumbprint is the name, then by
-   * `rank`. There are several only when clients use the same name or the same key.
-   */
+  /** Finds owners in the order in which they are tried: first the one whose thumbprint is the name, then by `rank`. */
   ownersOf(kid: string): readonly KeyOwner[] {
     const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
       const signer = this.#signers.get(client)
@@ -72,8 +66,8 @@ export class ClientKeys {
   }
 
   /**
-   * Fetches keys again because a request names an unknown one. Names may be invented, so it fetches at most once in 10 s, for the 8
-   * clients whose last fetch is the longest ago. Never rejects.
+   * Fetches keys because a request names an unknown one. Names may be invented, so it fetches at most once in 10 s, for the 8 clients
+   * fetched longest ago. Never rejects.
    */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()
@@ -107,7 +101,7 @@ export class ClientKeys {
     if (this.#isFetching) this.start()
   }
 
-  /** Fetches the keys, now and again. May be repeated. */
+  /** May be called again. */
   start(): void {
     this.#isFetching = true
     for (const { keys } of this.all) keys.start()
@@ -151,7 +145,7 @@ function namesOf({ kid, thumbprint }: VerificationKey): readonly string[] {
   return [`kid ${kid}`, `key ${thumbprint}`]
 }
 
-/** Faults of files without a usable key. @param file clients.json */
+/** Finds files without a usable key. @param file clients.json */
 export function clientKeyFaults(file: string, { rows, signers }: ClientTable): Fault[] {
   return rows.flatMap(({ id }, index) => {
     const document = signers.get(id)?.keys.document

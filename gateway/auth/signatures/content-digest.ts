@@ -2,14 +2,12 @@ import { hash } from 'node:crypto'
 import { parseDictionary } from '../../edge/syntax/structured-field.ts'
 import type { OrFault } from '../tokens/verification.ts'
 
-/** Secure hashes (RFC 9530 section 5): nobody can find a second body with the same digest. Others in the field are ignored. */
+/** Secure hashes (RFC 9530 section 5). Others in the field are ignored. */
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
 /**
- * Compares Content-Digest (RFC 9530 section 2) with the body as it was transferred, in its content coding. Every digest by
- * one of `HASHES` must be right, and there must be at least one.
- *
- * @returns `digest`: the member sha-256, else sha-512, in canonical form
+ * Compares Content-Digest (RFC 9530 section 2) with the body as transferred. It must have a digest by `HASHES`, and all of them must be
+ * right. @returns `digest`: the member sha-256, else sha-512, in canonical form
  */
 export function compareDigest(field: string, body: Buffer): OrFault<{ readonly digest: string }, string> {
   const digests = parseDictionary(field)
@@ -26,7 +24,6 @@ export function compareDigest(field: string, body: Buffer): OrFault<{ readonly d
   return digest === undefined ? { fault: 'Content-Digest has neither sha-256 nor sha-512' } : { digest }
 }
 
-/** Compares as `compareDigest` does. @returns what is wrong */
 export function digestFault(field: string, body: Buffer): string | undefined {
   return compareDigest(field, body).fault
 }

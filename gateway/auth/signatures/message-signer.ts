@@ -7,7 +7,6 @@ import type { JsonObject } from '../tokens/jws.ts'
 import { REGISTERED } from './message-verifier.ts'
 import type { SignatureFacts } from './presented-signatures.ts'
 
-/** A component: its identifier as in Signature-Input, and its value. */
 export type Component = readonly [identifier: string, value: string]
 
 interface Made {
@@ -19,41 +18,38 @@ interface Made {
 
 export interface UnsignedResponse {
   readonly status: number
-  /** Body as it is transferred. Undefined: a response of this status, or to this method, has none. */
+  /** As transferred. Undefined: a response of this status, or to this method, has none. */
   readonly body: Buffer | undefined
-  /** X-Request-ID of the response. */
   readonly requestId: string
-  /** The request as it was received. */
+  /** As it was received. */
   readonly request: {
     readonly method: string
     readonly target: string
     readonly fields: readonly Field[]
-    /** URL before the target, as the client sees it. */
     readonly publicUrl: string
   }
   readonly nowMs: number
 }
 
 export interface SignedResponse {
-  /** Header lines to be added, each with its CR LF. */
+  /** Header lines to add, each with its CR LF. */
   readonly lines: string
-  /** Facts for the audit trail. Undefined in forms whose signatures the trail does not hold. */
   readonly signature?: SignatureFacts
 }
 
-/** Content-Digest of a body as it is transferred (RFC 9530 section 2). */
+/** Content-Digest (RFC 9530 section 2). */
 export function digestOf(body: Buffer): string {
   return `sha-256=:${hash('sha256', body, 'base64')}:`
 }
 
 /** Signs messages with the key of the gateway (RFC 9421 section 3.1). */
 export class MessageSigner {
-  /** Thumbprint of the key (RFC 7638). */
+  /** Thumbprint (RFC 7638). */
   readonly keyId: string
   readonly publicKey: KeyObject
-  /** Name of the algorithm in JOSE. */
+  /** As JOSE names it. */
   readonly algorithm: Algorithm
-  /** A JWK Set of the key and of `alsoPublish`. */
+  /** The key and those of `alsoPublish`. */
   readonly jwks: Buffer
   readonly #registered: string
   readonly #key: KeyObject
@@ -84,13 +80,13 @@ export class MessageSigner {
     return { input, value: this.#sign(`${lines}"@signature-params": ${input}`).toString('base64') }
   }
 
-  /** Signs a text by an algorithm that the form of the signature demands. Undefined when the key is not RSA. */
+  /** Signs by the algorithm that a form demands. Undefined: the key is not RSA. */
   signAs(algorithm: 'PS256' | 'RS256', text: string): Buffer | undefined {
     return this.#key.asymmetricKeyType === 'rsa' ? signatureMaker(this.#key, algorithm)(text) : undefined
   }
 }
 
-/** `alg` by key type. An RSA key has none: its algorithm depends on the form. */
+/** An RSA key has no `alg`: its algorithm depends on the form. */
 const JWK_ALGORITHMS: Readonly<Record<string, string>> = { EC: 'ES256', OKP: 'EdDSA' }
 
 /** A JWK whose `kid` is its thumbprint. */

@@ -19,7 +19,7 @@ import { combinedValue, type MessageSignature, readSignatures } from './signatur
 
 const DIGEST = '"content-digest"'
 const NO_DIGEST = 'The signature must cover "content-digest", because the request has a body'
-/** The values of `alg` that are supported (RFC 9421 section 6.2), with their algorithms. */
+/** Supported values of `alg` (RFC 9421 section 6.2). */
 export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
   ['ecdsa-p256-sha256', 'ES256'],
   ['ed25519', 'EdDSA'],
@@ -27,7 +27,7 @@ export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
 ])
 /** Algorithms for signatures without `alg` (RFC 9421 section 3.3.7). */
 const BY_KEY: readonly Algorithm[] = ['ES256', 'EdDSA', 'PS256']
-/** Length of the half r of an ECDSA signature (r, s). Anyone can make (r, −s) from it, which is as good. */
+/** Length of r in an ECDSA signature (r, s). Anyone can make (r, −s) from it, which is as good. */
 const ECDSA_R_BYTES = 32
 
 /** HTTP Message Signatures (RFC 9421). */

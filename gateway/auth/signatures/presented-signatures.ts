@@ -8,7 +8,6 @@ import { quote } from '../tokens/quote.ts'
 import type { OrFault } from '../tokens/verification.ts'
 import type { SignedRequest } from './signature-base.ts'
 
-/** A client that signs its requests. */
 export interface Signer {
   readonly principal: Principal
   readonly profile: SignatureProfile
@@ -17,33 +16,31 @@ export interface Signer {
   readonly rank: number
 }
 
-/** A client with one of its keys. */
 export interface KeyOwner {
   readonly signer: Signer
   readonly key: VerificationKey
-  /** Another client that publishes the same key, under any name. */
+  /** Another client that publishes the same key. */
   readonly rival: Signer | undefined
 }
 
-/** A request as it was received, before anything in it is normalised. */
+/** A request as it was received. */
 export interface UnverifiedRequest {
   readonly method: string
   /** Target of the request line, or `:path`. */
   readonly target: string
   readonly fields: readonly Field[]
-  /** Header of the row's idempotency key, in lower case. A request that has it must sign it. Undefined: the row has none. */
+  /** Header of the row's idempotency key, in lower case. A request that has it must sign it. */
   readonly keyHeader: string | undefined
   /** The request at each address by which clients may know this gateway. */
   readonly requests: readonly SignedRequest[]
 }
 
-/** One way to sign requests. */
 export interface SignatureForm {
-  /** Headers, in lower case. A request with one of them has a signature of this form. */
+  /** In lower case. One of them is enough to mark a signature of this form. */
   readonly headers: readonly string[]
   /** The status of refusals: 401, or what the standard wants instead. */
   readonly status: number
-  /** Reads the signatures, of which one must be good. @returns an empty list without a signature; a text when they are malformed */
+  /** Reads the signatures, of which one must be good. A text says what is malformed. */
   parse(request: UnverifiedRequest): readonly PresentedSignature[] | string
   /** Headers of a refusal that tell a client what it must sign. @param profile undefined when the client is not known */
   challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
@@ -53,14 +50,12 @@ interface Wanted extends Pick<UnverifiedRequest, 'fields' | 'keyHeader'> {
   readonly hasBody: boolean
 }
 
-/** A signature that is not verified yet. */
 export interface PresentedSignature {
   readonly keyid: string
   /** Verifies everything but the body. Never throws. */
   verify(terms: Terms): HeadVerification
 }
 
-/** A fault, or the head of a good signature, which checks the rest once the body is there. */
 export type HeadVerification = OrFault<{ readonly head: VerifiedHead }, SignatureFault>
 
 export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
@@ -71,12 +66,11 @@ export interface VerifiedHead {
   /** Differs between any two messages of one client. */
   readonly unique: string
   /**
-   * Finds what is wrong once the whole body is there. Never throws.
-   * @param body as it was transferred
+   * Never throws. @param body as it was transferred
    * @param nowMs checked again: after a slow body, the memory of accepted signatures may have forgotten this one
    */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
-  /** Facts for the audit trail, once there is no fault. Undefined in forms whose signatures the trail does not hold. */
+  /** Facts for the audit trail, once there is no fault. Undefined: the trail does not hold this form. */
   readonly signed?: (body: Buffer) => SignedBy
 }
 
@@ -85,18 +79,18 @@ export interface SignedBy {
   readonly key: KeyObject
 }
 
-/** A good signature, and what its base needs in addition to the message. The record has its members in this order. */
+/** A good signature, with what its base needs beside the message. The record has its members in this order. */
 export interface SignatureFacts {
   /** Label (RFC 9421), or the header of a detached JWS. */
   readonly label: string
   readonly keyId: string
-  /** SHA-256 thumbprint of the key (RFC 7638). */
+  /** Thumbprint of the key (RFC 7638). */
   readonly thumbprint: string
-  /** Name of the algorithm in JOSE. */
+  /** As JOSE names it. */
   readonly algorithm: string
-  /** URL before the target, as the client sees it: scheme, authority, and any prefix. Empty where the target is not signed. */
+  /** URL before the target, as the client sees it. Empty where the target is not signed. */
   readonly publicUrl: string
-  /** Digest of the body, as in Content-Digest. Undefined where there is no body. */
+  /** As in Content-Digest. Undefined: there is no body. */
   readonly digest: string | undefined
   /** `@signature-params`, canonical, or the encoded header of a JWS. */
   readonly input: string
@@ -118,17 +112,16 @@ export interface SignatureFault {
     | 'unknown_key'
     | 'mismatch'
     | 'digest_mismatch'
-  /** A sentence for the client, without a full stop. Undefined: the client learns only that the signature is not valid. */
+  /** A sentence for the client, without a full stop. Undefined: the client is not told. */
   readonly detail?: string
   /** For the log. */
   readonly cause: string
-  /** Undefined where no client is known. */
   readonly signer?: Signer | undefined
 }
 
 /** How far the clock of a client may be ahead. */
 const AHEAD_MS = 10_000
-/** Time from the first to the last moment at which a signature can be accepted, plus one second: `created` has no fractions. */
+/** How long a signature can be accepted, plus one second: `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
 /** Most keys of the same name that are tried for one signature. */
@@ -138,14 +131,14 @@ const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name:
 interface Presented {
   /** At least one. */
   readonly signatures: readonly PresentedSignature[]
-  /** The clients that have a key of this name, in the order in which they are tried. */
+  /** In the order in which they are tried. */
   readonly ownersOf: (keyid: string) => readonly KeyOwner[]
   /** The only client that may have signed. Undefined: any. */
   readonly known: Signer | undefined
   readonly nowMs: number
 }
 
-/** Verifies everything but the body. Tries every signature, because some may be meant for others. Never throws. */
+/** Tries every signature, because some may be meant for others. Never throws. */
 export function verifyMessage(
   presented: Presented,
 ): OrFault<{ readonly verified: readonly VerifiedSignature[] }, SignatureFault> {
@@ -194,13 +187,11 @@ export function plain(reason: SignatureFault['reason'], detail: string): Signatu
   return { reason, detail, cause: detail }
 }
 
-/** The fault of a signature in another form than the client's. */
 export const OTHER_FORM: SignatureFault = plain(
   'unsupported',
   'The client signs its requests in another form',
 )
 
-/** @param createdMs epoch milliseconds */
 export function faultOfAge(
   createdMs: number,
   { maxAgeMs }: SignatureProfile,

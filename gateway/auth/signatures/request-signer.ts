@@ -8,9 +8,7 @@ interface UnsignedRequest {
   readonly method: string
   /** URI as the service sees it. */
   readonly uri: string
-  /** Fields as they go to the service. */
   readonly fields: readonly Field[]
-  /** Undefined when the request has none. */
   readonly body: Buffer | undefined
   readonly nowMs: number
 }
@@ -27,7 +25,7 @@ const COVERED = [
 ]
 const LABEL = 'gateway'
 
-/** Signs a request to a service. @returns fields to add; those of the client stay as they are */
+/** @returns fields to add to those of the client */
 export function signRequest(
   signer: MessageSigner,
   { method, uri, fields, body, nowMs }: UnsignedRequest,

@@ -9,27 +9,23 @@ import {
 import type { OrFault } from '../tokens/verification.ts'
 import { combinedValue, type MessageSignature } from './signature-fields.ts'
 
-/** A request as it was received, before anything in it is normalised. */
 export interface SignedRequest {
   readonly method: string
-  /** The target of the request line, or `:path`. */
   readonly target: string
   /** Absolute, as its client knows it: scheme and authority in lower case, then path and query as received. */
   readonly uri: string
   readonly fields: readonly Field[]
 }
 
-/** A response, with the request that it responds to. */
 export interface SignedResponse {
   readonly status: number
   readonly fields: readonly Field[]
   readonly request: SignedRequest
 }
 
-/** Why a component has no value. */
 class NoValue extends Error {}
 
-/** Fields whose structure is known. Other fields cannot be serialised (RFC 9421 section 2.1.1). */
+/** Fields of known structure. Others cannot be serialised (RFC 9421 section 2.1.1). */
 const DICTIONARIES: ReadonlySet<string> = new Set([
   'accept-signature',
   'content-digest',
@@ -43,7 +39,7 @@ const DICTIONARIES: ReadonlySet<string> = new Set([
 const URI = /^([a-z]+):\/\/([^/?]*)([^?]*)(\?.*)?$/
 export const ASCII = /^[\t\x20-\x7e]*$/
 
-/** The signature base (RFC 9421 section 2.5), or what is wrong with a component. Never throws. */
+/** Makes the signature base (RFC 9421 section 2.5). Never throws. */
 export function signatureBase(
   message: SignedRequest | SignedResponse,
   { components, params }: Pick<MessageSignature, 'components' | 'params'>,
@@ -89,7 +85,7 @@ function componentValue(
   return fieldValue(message, name, value, parameters)
 }
 
-/** Parsed fields and queries of messages. A signature may name 64 members of one long field: parsing the field 64 times takes a second. */
+/** Parsed fields and queries. A signature may name 64 members of one long field: parsing it 64 times takes a second. */
 const READ = new WeakMap<object, Map<string, unknown>>()
 
 function readOnce<T>(message: object, name: string, read: () => T): T {

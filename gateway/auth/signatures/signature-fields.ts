@@ -23,7 +23,7 @@ export interface MessageSignature {
 /** Each may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
-/** Limit for label and parameters together, or for the header of a JWS: they are part of the record of a signature. */
+/** The label and parameters together, or the header of a JWS: the record of a signature holds them. */
 export const MAX_LABEL_AND_PARAMS_CHARS = 4096
 /** RFC 9421 section 2.3. */
 const PARAMETERS: ReadonlyMap<string, string> = new Map([
@@ -35,7 +35,7 @@ const PARAMETERS: ReadonlyMap<string, string> = new Map([
   ['tag', 'string'],
 ])
 
-/** The value of a field: its lines in order, joined (RFC 9421 section 2.1). Undefined: it is not there. */
+/** Joins the lines of a field in order (RFC 9421 section 2.1). */
 export function combinedValue(fields: readonly Field[], name: string): string | undefined {
   let combined: string | undefined
   for (const { lower, value } of fields)
@@ -49,7 +49,7 @@ export function identifierOf({ item, parameters }: FieldItem): string {
   return item.text + serializeParameters([...parameters].sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
-/** Reads Signature-Input and Signature. An empty list: neither is there. A text says what is wrong with them. */
+/** Reads Signature-Input and Signature. A text says what is wrong with them. */
 export function readSignatures(fields: readonly Field[]): readonly MessageSignature[] | string {
   const input = combinedValue(fields, 'signature-input')
   const signature = combinedValue(fields, 'signature')

@@ -16,7 +16,6 @@ import { combinedValue, MAX_LABEL_AND_PARAMS_CHARS } from './signature-fields.ts
 const HEADER = 'x-jws-signature'
 const CLAIMS = 'http://openbanking.org.uk/'
 const [IAT, ISS, TAN] = [`${CLAIMS}iat`, `${CLAIMS}iss`, `${CLAIMS}tan`] as const
-/** Members that a header may have. */
 const MEMBERS: ReadonlySet<string> = new Set(['alg', 'typ', 'cty', 'kid', 'crit', 'b64', IAT, ISS, TAN])
 
 /** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), also with the `b64` of v3.1.3. */
@@ -34,15 +33,15 @@ export const UK_JWS: SignatureForm = {
 }
 
 export interface DetachedJws {
-  /** Header as encoded. */
+  /** Encoded. */
   readonly protectedHeader: string
   readonly header: JsonObject
   readonly signature: Buffer
-  /** Epoch seconds, as the client has written them. */
+  /** Epoch seconds, not checked yet. */
   readonly iat: unknown
 }
 
-/** Reads the detached JWS of a message. Undefined: there is none. A text says what is wrong with it. */
+/** Undefined: the message has none. A text says what is wrong with it. */
 export function readDetachedJws(fields: UnverifiedRequest['fields']): DetachedJws | string | undefined {
   const text = combinedValue(fields, HEADER)
   if (text === undefined) return undefined
@@ -129,14 +128,14 @@ function faultOfClaims(
   return faultOfAge(iat * 1000, profile, nowMs)
 }
 
-/** Signs a response to a client of UK Open Banking. Undefined: there is no RSA key, or no `signing.iss`. */
+/** Undefined: there is no RSA key, or no `signing.iss`. */
 export function signUkResponse(
   signer: MessageSigner,
   { body, nowMs }: UnsignedResponse,
 ): SignedResponse | undefined {
   const { iss, tan = OPEN_BANKING } = signer.claims
   if (iss === undefined) return undefined
-  // Only a body is signed, and there is none.
+  // Only a body is signed.
   if (body === undefined) return { lines: '' }
   const claims = { [IAT]: Math.floor(nowMs / 1000), [ISS]: iss, [TAN]: tan, crit: [IAT, ISS, TAN] }
   const header = JSON.stringify({ alg: 'PS256', typ: 'JOSE', kid: signer.keyId, ...claims })

@@ -2,9 +2,8 @@ import { memberIn } from '../../edge/bodies/exact-json.ts'
 import type { JsonObject } from './jws.ts'
 
 /**
- * Replaces `authorization_details` (RFC 9396) by its JSON text. The text keeps numbers, such as amounts, as the issuer wrote them.
- *
- * @param json text that `parseCheckedJson` accepts, whose member `within` has the claims
+ * Replaces `authorization_details` (RFC 9396) by its JSON text, which keeps numbers as the issuer wrote them.
+ * @param json accepted by `parseCheckedJson`; its member `within` has the claims
  */
 export function withDetailsAsText(claims: JsonObject, json: () => Buffer, within?: string): JsonObject {
   if (claims.authorization_details === undefined) return claims

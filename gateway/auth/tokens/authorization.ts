@@ -2,7 +2,6 @@ import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
 
 export type Scheme = 'bearer' | 'dpop'
 
-/** `other`: credentials of another scheme. */
 export type AccessTokenReading =
   | { readonly scheme: Scheme; readonly token: string }
   | 'missing'
@@ -28,7 +27,7 @@ export function readAccessToken(value: string | undefined, maxChars: number): Ac
   return { scheme, token: ownText(token) }
 }
 
-/** The scheme, even if the rest is malformed; undefined for another scheme. */
+/** Reads the scheme, even if the rest is malformed. */
 export function schemeOf(value: string | undefined): Scheme | undefined {
   return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
 }
@@ -38,7 +37,7 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** A refusal in the terms of RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3 and draft-ietf-oauth-rar-metadata-remediation. */
+/** A refusal (RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3, draft-ietf-oauth-rar-metadata-remediation). */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'
@@ -62,7 +61,7 @@ const BEARER = 'Bearer realm="api"'
 const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
-/** Two `WWW-Authenticate` fields, flat: name, value, name, value (RFC 9449 section 7.2). @param refused undefined: no credentials */
+/** Two `WWW-Authenticate` fields (RFC 9449 section 7.2), flat. @param refused undefined: no credentials */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)
   const bearer = refused?.scheme === 'dpop' ? [] : attributes
@@ -88,7 +87,7 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
   )
 }
 
-/** Copies an ASCII text. V8 keeps a part of a text as a reference to the whole, so a token would keep the whole head of its request in memory. */
+/** Copies an ASCII text. A slice in V8 refers to the whole text, so a token would keep the head of its request in memory. */
 export function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
 }

@@ -9,20 +9,18 @@ import { type OrFault, type TokenFault, tokenFault, type VerifiedToken } from '.
 
 export interface ClaimRules {
   readonly issuer: string
-  /** A token must name one of them as its audience. */
   readonly audiences: readonly string[]
   readonly tokens: TokenDialect
-  /** For `exp`, `nbf` and `iat`. */
   readonly clockToleranceMs: number
-  /** True for our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
+  /** Our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
-  /** Names of the other issuers. Set for our own issuer alone: its ids must not look like ids of another. */
+  /** The other issuers, set for our own alone: its ids must not look like theirs. */
   readonly others?: readonly string[] | undefined
-  /** True when tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
+  /** Tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
   /** Scopes that the issuer may grant. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined
-  /** Makes the name of a session for the audit trail. Undefined: sessions have no names there. */
+  /** Makes the name of a session for the audit trail. */
   readonly nameSession?: ((session: string) => string) | undefined
 }
 
@@ -37,13 +35,10 @@ interface Ids {
 const HOUR_SECONDS = 3600
 /** A scope (RFC 6749 section 3.3), or the empty text between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
-/** The `client_id` of our own session tokens. They belong to users, not to machines. */
+/** The `client_id` of our own session tokens, which belong to users. */
 const SESSION_CLIENT = 'session'
 
-/**
- * Checks claims before the signature (RFC 9068 section 2.2, RFC 8725 section 3). Names are percent-encoded, so that they are
- * safe in headers. A session token of our own gets no client. Never throws. @param nowMs epoch milliseconds
- */
+/** Checks claims before the signature (RFC 9068 section 2.2, RFC 8725 section 3). Never throws. */
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
   const { tokens, clockToleranceMs } = rules
   const named = {
@@ -89,7 +84,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const granted = new Set(
     rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
   )
-  // `withDetailsAsText` has made a text of them.
+  // `withDetailsAsText` has made it a text.
   const { authorization_details: details } = claims
   const principal = Object.freeze({
     method: 'bearer',
@@ -117,7 +112,7 @@ interface NamedClaim {
   readonly value: unknown
 }
 
-/** The first of these claims that is there. If none is, its value is undefined and its name lists them all. */
+/** The first claim that is there. If none is, the name lists them all. */
 function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
   for (const name of names) if (claims[name] !== undefined) return { name, value: claims[name] }
   return { name: names.join(' or '), value: undefined }
@@ -183,7 +178,7 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
   return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
 }
 
-/** The fault of a token that lives too long. The caller is told, because only the issuer can mend it. */
+/** The caller is told of a token that lives too long, because only the issuer can mend it. */
 function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
   if (seconds <= maxSeconds) return undefined
   const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`
@@ -192,7 +187,6 @@ function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | unde
   return tokenFault('invalid', cause, `The access token lives for more than ${allowed}`)
 }
 
-/** Reads scopes from a text with spaces, or from a list. Undefined when the claim is anything else. */
 function scopesOf(claim: unknown): readonly string[] | undefined {
   const names = typeof claim === 'string' ? claim.split(' ') : (claim ?? [])
   if (!Array.isArray(names)) return undefined
@@ -205,7 +199,7 @@ function isNumericDate(value: unknown): value is number {
   return Number.isFinite(value)
 }
 
-/** Reads `auth_time` (RFC 9470 section 6). A value of another form counts as missing, because only some rows need the claim. */
+/** A malformed `auth_time` (RFC 9470 section 6) counts as missing, because only some rows need it. */
 function authenticatedAtMs(time: unknown, nowMs: number, clockToleranceMs: number): number | undefined {
   if (!isNumericDate(time) || time * 1000 > nowMs + clockToleranceMs) return undefined
   return time * 1000 + clockToleranceMs

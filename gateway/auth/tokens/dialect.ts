@@ -2,14 +2,11 @@ import type { ClaimTerm, TokenDialect } from '../../config/issuers/token-dialect
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 
-/** Claims of ID tokens. Access tokens hardly ever have them. */
+/** Access tokens hardly ever have these claims. */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
 const SAYS_ACCESS = /^(?:access(?:[ _-]?token)?|bearer|dpop)$/i
 
-/**
- * Finds why a token is no access token (RFC 8725 sections 3.11 and 3.12): its type is not in the dialect, it does not meet a
- * required term, or its type and claims could be those of an ID token. @param type as `typeName` makes it
- */
+/** Finds why a token is no access token (RFC 8725 sections 3.11 and 3.12). @param type as `typeName` makes it */
 export function faultOfKind(
   type: string,
   claims: JsonObject,

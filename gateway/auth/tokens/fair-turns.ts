@@ -11,7 +11,6 @@ interface Waiting {
   readonly run: () => void
 }
 
-/** Time for about 90 signatures by RS256, 25 by ES256 or 15 by EdDSA. */
 const MOST_MS = 2
 
 /** Bounds the time for new tokens in each turn of the event loop: a flood of them must not delay known tokens. Networks take turns. */
@@ -27,7 +26,7 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /** Does `work` at once while time is left in this turn. Otherwise it does `late` in a later turn, unless the caller has gone. */
+  /** Does `work` at once while time is left in this turn, else `late` in a later turn, unless the caller has gone. */
   take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
     const later = async () => this.#spend(late)

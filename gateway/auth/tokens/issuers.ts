@@ -16,7 +16,6 @@ export interface TrustedIssuer extends AskedIssuer {
 
 export interface TrustOptions {
   readonly clock: () => number
-  /** Reports a problem with an issuer, as often as `KeySet` and `Introspector` do. */
   readonly onFault: (uri: string, cause: string) => void
   readonly nameSession?: ((session: string) => string) | undefined
   readonly countIntrospection?: (issuer: string, outcome: IntrospectionOutcome) => void
@@ -27,13 +26,12 @@ export interface TrustOptions {
 interface KeySources {
   readonly upstream: readonly string[]
   readonly upstreams: Readonly<Record<string, { readonly targets?: readonly string[] | undefined }>>
-  /** How long keys stay in force when they cannot be fetched again. */
   readonly jwksMaxStaleMs: number
   /** Field that an upstream may require before it sends its keys. */
   readonly upstreamSecret: Field | undefined
 }
 
-/** The issuers in the settings, our own first. One that has not changed since `before` is the same object. */
+/** Our own issuer is first. An issuer that has not changed since `before` keeps its object. */
 export function trustedIssuers(
   settings: IssuerSettings & Pick<Settings, 'issuers'>,
   options: TrustOptions,
@@ -64,12 +62,12 @@ export function trustedIssuers(
   ]
 }
 
-/** True when keys of the issuer verify something: its tokens, or signed answers about them. */
+/** True when keys of the issuer verify its tokens, or signed answers about them. */
 export function usesKeys({ introspection }: TrustedIssuer): boolean {
   return introspection?.for !== 'all' || introspection.signed
 }
 
-/** The values that must be equal for an issuer to be unchanged. Of its key set, only the address counts. */
+/** The terms to compare. The key set counts by its address alone. */
 function termsOf(trusted: TrustedIssuer) {
   return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }
 }
@@ -85,7 +83,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** Fetches a key set. A target of an upstream gets the upstream secret; if it fails, the other targets are asked. @throws the first fault */
+/** A target of an upstream gets the upstream secret; if it fails, the other targets are asked. @throws the first fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]

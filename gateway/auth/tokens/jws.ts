@@ -3,16 +3,13 @@ import type { Signed } from '../keys/signature.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** A parsed token. Its signature is not verified yet. */
+/** Not verified yet. */
 export interface Jws extends Signed {
   readonly header: JsonObject
   readonly payload: JsonObject
 }
 
-/**
- * Reads a compact JWS (RFC 7515 section 7.1) whose payload is a JSON object, or says why it is none. Never throws.
- * @param readHeader may remember what it decoded
- */
+/** Reads a compact JWS (RFC 7515 section 7.1) with a JSON object as payload. A text says what is wrong. Never throws. */
 export function parseJws(text: string, readHeader = decodeObject): Jws | string {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
@@ -26,7 +23,7 @@ export function parseJws(text: string, readHeader = decodeObject): Jws | string 
   return { header, payload, signed: text.slice(0, last), signature }
 }
 
-/** The JSON object of a part, or why it is none: a member named twice is a fault (RFC 8725 section 2.4). */
+/** Reads a JSON object. A text says what is wrong, such as a member named twice (RFC 8725 section 2.4). */
 export function decodeObject(part: string): JsonObject | string {
   const bytes = decodeBase64url(part)
   if (bytes === undefined) return 'is not base64url'
@@ -37,9 +34,9 @@ export function decodeObject(part: string): JsonObject | string {
   return value as JsonObject
 }
 
-/** Decodes base64url as JOSE writes it (RFC 7515 section 2); undefined for anything else. */
+/** Decodes base64url as JOSE writes it (RFC 7515 section 2). */
 export function decodeBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
-  // Node's decoder accepts padding, other alphabets and stray bits; only a canonical text is the same when it is encoded again.
+  // Node's decoder also accepts padding, other alphabets and stray bits.
   return bytes.length > 0 && bytes.toString('base64url') === text ? bytes : undefined
 }

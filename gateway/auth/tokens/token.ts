@@ -9,7 +9,7 @@ import { type OrFault, tokenFault } from './verification.ts'
 export interface ParsedToken {
   readonly algorithm: Algorithm
   readonly kid: string | undefined
-  /** The `typ` as `typeName` makes it; empty when there is none. */
+  /** As `typeName` makes it; empty without `typ`. */
   readonly type: string
   readonly claims: JsonObject
   readonly jws: Jws
@@ -24,7 +24,7 @@ export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64'
 
 type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 
-/** Reads a JWT with an accepted algorithm. Faults are `malformed` or `invalid`. Never throws. */
+/** Reads a JWT with an accepted algorithm. Never throws. */
 export function parseToken(text: string): TokenParsing {
   const jws = parseJws(text, readHeader)
   if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
@@ -43,7 +43,7 @@ export function parseToken(text: string): TokenParsing {
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
 }
 
-/** Headers by their encoded text: tokens of one key have few different headers. A client can invent some, so their number is bounded. */
+/** Decoded headers by their text. Clients can invent headers, so the number is bounded. */
 const knownHeaders = new Map<string, JsonObject>()
 
 function readHeader(part: string): JsonObject | string {
@@ -56,7 +56,7 @@ function readHeader(part: string): JsonObject | string {
   return header
 }
 
-/** The `iss` of a JWT that is not verified; undefined for an opaque token. */
+/** The `iss` of an unverified JWT; undefined for an opaque token. */
 export function issuerNamed(text: string): unknown {
   const [, payload, signature] = text.split('.')
   if (payload === undefined || signature === undefined) return undefined

@@ -7,12 +7,11 @@ export interface VerifiedToken {
   readonly issuer: string
 }
 
-/** A value, or why there is none. */
 export type OrFault<Value, Fault = TokenFault> =
   | (Value & { readonly fault?: never })
   | ({ readonly fault: Fault } & { readonly [Member in keyof Value]?: never })
 
-/** A verdict for all uses of a token; immutable. `provePossession` checks a `binding` at each use. */
+/** A verdict for all uses of a token. `provePossession` checks the `binding` at each use. */
 export type Verification = OrFault<VerifiedToken>
 
 /** `…_unavailable` is 503; all others are `invalid_token` (RFC 6750 section 3.1). */
@@ -31,7 +30,6 @@ export interface TokenFault {
   readonly description: string
   /** For the log. Text from the token is shortened and quoted; never the token itself. */
   readonly cause: string
-  /** The client that the token names. */
   readonly client?: string | undefined
 }
 

@@ -16,7 +16,6 @@ interface TokenVerifierOptions {
   readonly revocations: Revocations
   readonly clock: () => number
   readonly turns?: FairTurns
-  /** Most tokens in the cache, which together have at most 16 Mi characters. */
   readonly cacheSize?: number
 }
 
@@ -58,7 +57,7 @@ export class TokenVerifier {
       sizeCalculation: (_verified, token) => token.length,
     })
     const isKept = ({ issuer }: Verified) => options.issuers.includes(issuer)
-    // The cache is copied: requests that still use the old verifier may add tokens of issuers that are no longer trusted.
+    // The cache is copied: requests that use the old verifier may add tokens of issuers no longer trusted.
     if (before !== undefined) {
       this.#verified.load(before.#verified.dump().filter(([, { value }]) => isKept(value)))
     }
@@ -69,8 +68,8 @@ export class TokenVerifier {
   }
 
   /**
-   * Verifies a token. Returns a promise only when it must wait for keys, an answer about an opaque token, or the caller's turn. Never throws.
-   * @param trust names of the issuers that may be asked about an opaque token; undefined: all
+   * Returns a promise only when it must wait for keys, an introspection or the caller's turn. Never throws.
+   * @param trust issuers that may be asked about an opaque token; undefined: all
    */
   verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
     const known = this.#verifyCached(token)
@@ -85,7 +84,7 @@ export class TokenVerifier {
     return this.turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
-  /** Finds a token that was verified before and is still good: such a token is no guess. */
+  /** Finds a verified token that is still good: such a token is no guess. */
   verifyKnown(token: string, trust?: ReadonlySet<string>): VerifiedToken | undefined {
     const known = this.#verifyCached(token)
     if (known !== undefined) return known instanceof Promise || known.fault !== undefined ? undefined : known
@@ -94,12 +93,12 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
-  /** Finds the introspector for a row. At most one of the issuers that a row trusts has an introspector. */
+  /** A row trusts at most one issuer with an introspector. */
   #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }
 
-  /** False for a JWT that is verified here, or is of another issuer: a token is shown to no issuer but its own. */
+  /** False for a JWT of another issuer: a token is shown to no issuer but its own. */
   #isAsked(introspector: Introspector, token: string): boolean {
     const named = this.#issuers.get(issuerNamed(token))
     return named === undefined || (named.introspector === introspector && isAskedForAll(named))
@@ -124,7 +123,7 @@ export class TokenVerifier {
     const known = this.#verified.get(token)
     if (known !== undefined) {
       if (known.issuer.keys.find(known.key.kid) === known.key) return this.#currentVerification(token, known)
-      // The issuer has removed the key, or given its `kid` to another.
+      // The issuer has removed or replaced the key.
       this.#verified.delete(token)
     }
     return this.#pending.size === 0 ? undefined : this.#pending.get(token)
@@ -194,7 +193,7 @@ export class TokenVerifier {
   }
 }
 
-/** The key that the token means; undefined when it is not known. A text says that several keys fit. */
+/** Undefined: the key is not known. A text says that several keys fit. */
 function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
   if (kid !== undefined) return keys.find(kid)
   const fitting = keys.fitting(algorithm)
