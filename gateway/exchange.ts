@@ -40,10 +40,7 @@ export interface OngoingForwarding {
   onEnd?: (() => void) | undefined
 }
 
-/**
- * One request and its response, as data only. A field's comment begins with the stages that write it. The fields are in the
- * order of the stages.
- */
+/** One request and its response, as data only. A field's comment begins with the stages that write it. */
 export class Exchange implements Slotted {
   /** open, close: its index in `load.inFlight`. */
   slot = -1
@@ -81,13 +78,13 @@ export class Exchange implements Slotted {
   principal: Principal | undefined = undefined
   /** authenticate: true when the caller would be refused without the client certificate. */
   needsCertificate = false
-  /** authenticate, validate, matchDetails, decide, idempotency: the whole body, when it had to be read before forwarding. */
+  /** authenticate, validate, receive, matchDetails, decide, idempotency: the whole body, read before forwarding. */
   bufferedBody: Buffer | undefined = undefined
   /** authenticate: what the client has signed, and by which key. */
   signed: SignedBy | undefined = undefined
   /** signResponse: how the gateway has signed the response. */
   responseSignature: SignedBy | undefined = undefined
-  /** authenticate: the delivery of a webhook, to be remembered once the service has taken it. */
+  /** authenticate: a webhook, to be remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined
   /** askStore. */
   pendingTake: PendingTake | undefined = undefined
@@ -95,13 +92,13 @@ export class Exchange implements Slotted {
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
-  /** record: true while the exchange goes on in the callback of its commit. The others of that commit follow in the same turn. */
+  /** record: true in the callback of its commit. The others of that commit follow in the same turn. */
   isAtTurnEnd = false
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
   /** decide: the decider's name for its decision. */
   decisionId: string | undefined = undefined
-  /** idempotency: the idempotency key that the request has begun. Forwarding takes it over when the client has gone. */
+  /** idempotency: the key that the request has begun. Forwarding takes it over when the client has gone. */
   keyed: KeyedExchange | undefined = undefined
   /** idempotency: the id of the request whose response is replayed. */
   replayOf: string | undefined = undefined
@@ -111,7 +108,7 @@ export class Exchange implements Slotted {
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
-  /** refuse: a client that the refused credential names but does not prove. */
+  /** refuse: a client that the refused credential names. */
   claimedClient: string | undefined = undefined
   /** forward, forwarding, refuse, open: undefined unless the request is a gRPC call. */
   grpcStatus: number | undefined = undefined

@@ -33,37 +33,37 @@ import type { UpstreamGroups } from './upstream/upstream-groups.ts'
 
 interface RefusalLogBudget {
   left: number
-  /** When `left` was last increased, on the steady clock. */
+  /** On the steady clock. */
   atMs: number
   unlogged: number
 }
 
-/** `draining`: new requests are still served, and each connection closes after its response. `over`: nothing more is admitted. */
+/** `draining`: requests are served, and each connection closes after its response. `over`: nothing more is admitted. */
 type Phase = 'serving' | 'draining' | 'over'
 
 export interface Load {
   /** Written by open and close. */
   readonly inFlight: Slots<Exchange>
-  /** Forwardings that go on without their client: the response may end sessions or belong to an idempotency key. Written by forward. */
+  /** Forwardings that go on without their client. Written by forward. */
   readonly orphans: Set<OngoingForwarding>
   /** Written by forward. */
   readonly tunnels: Tunnels
   /** Written by takePermit and close. */
   readonly permits: FairPermits
-  /** Bodies that wait for verification. Written by authenticate. */
+  /** Bodies that are held in memory. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
-  /** Budget of log lines by code; `undefined` is for what a browser refuses. Written by logRefusal and logBrowserRefusal. */
+  /** By code; `undefined` is for what a browser refuses. Written by logRefusal and logBrowserRefusal. */
   readonly refusalLog: Map<RefusalCode | undefined, RefusalLogBudget>
 }
 
-/** What gateway.json configures. An edit replaces all of it together. */
+/** An edit of gateway.json replaces all of it together. */
 export interface Configured {
   readonly settings: Settings
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
-  /** Masks paths of requests without a route; undefined: no row masks anything. */
+  /** For requests without a route; undefined: no row masks anything. */
   readonly maskUnrouted: ((path: string) => string) | undefined
   /** Empty unless requests are validated. */
   readonly requestRules: Pick<OperationRules, 'get'>
@@ -77,7 +77,6 @@ export interface Configured {
   readonly idempotency: KeyKeeper | undefined
   /** Undefined without `signing`. */
   readonly signer: MessageSigner | undefined
-  /** X-Gateway-Secret. */
   readonly upstreamSecret: Field | undefined
 }
 
@@ -86,7 +85,7 @@ type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
   ask(row: LimitRow, key: string, caller: Caller): PendingTake
 }
 
-/** What every stage gets. A request keeps one `Gateway` to its end; an edit of gateway.json makes another for later requests. */
+/** A request keeps one `Gateway` to its end; an edit of gateway.json makes another for later requests. */
 export interface Gateway extends Configured {
   /** Epoch milliseconds. */
   readonly clock: () => number
@@ -104,7 +103,7 @@ export interface Gateway extends Configured {
   readonly acceptedWebhooks: ReplayGuard
   /** Webhooks without a signed time. */
   readonly deliveries: Deliveries
-  /** Trust is undefined when clients are not asked for certificates. A reload swaps it. */
+  /** Trust is undefined when clients are not asked for certificates. */
   readonly tls: { trust: ClientTrust | undefined; readonly ocsp?: ClientOcsp | undefined }
   readonly limiter: CountedHere | CountedByStore
   readonly tracer: Tracer | undefined

@@ -22,7 +22,7 @@ import { screenRoute } from './stages/screening/screen-route.ts'
 import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
-/** A stage. `undefined` continues, and a refusal ends the exchange. The pipeline waits for a result that is pending. */
+/** `undefined` continues, a refusal ends the exchange, and the pipeline waits for any other result. */
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
@@ -46,10 +46,7 @@ const STAGES: readonly Stage[] = [
   limit,
 ]
 
-/**
- * Runs the stages. The code that sends the response calls `close`; a disconnect of the client does so, too. A request that
- * will never be complete gets `refused`, unless a stage before `route` refuses first.
- */
+/** Runs the stages. A request that will never be complete gets `refused`, unless a stage before `route` refuses first. */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
@@ -57,7 +54,7 @@ export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Ref
   return exchange
 }
 
-/** Opens and refuses an exchange whose head is malformed or late. */
+/** Refuses a request whose head is malformed or late. */
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)

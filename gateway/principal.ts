@@ -1,4 +1,4 @@
-/** A proved caller. All exchanges with one credential share it, so it holds nothing about a single request. Immutable. */
+/** A proved caller. All exchanges with one credential share it. Immutable. */
 export interface Principal {
   /** As in `auth` of a route, and `X-Auth-Method`. */
   readonly method: string
@@ -24,7 +24,7 @@ export interface Principal {
   readonly authorizationDetails?: string | undefined
   /** Unique across users and machines. */
   readonly key: string
-  /** The key that limits count by: `p:` and `key`, so that it equals no address. Made once, because each request looks it up. */
+  /** `p:` and `key`, so that it equals no address. Made once, because each request looks it up. */
   readonly limitKey: string
 }
 
@@ -32,10 +32,7 @@ export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
   return { key, limitKey: `p:${key}` }
 }
 
-/**
- * The first scope that is missing (RFC 6750 section 3.1); undefined when the caller holds one of the sets whole, or none is
- * needed.
- */
+/** The first missing scope (RFC 6750 section 3.1); undefined when the caller holds one of the sets whole. */
 export function missingScope(
   principal: Principal | undefined,
   sets: readonly (readonly string[])[] = [],

@@ -9,10 +9,7 @@ interface RefusalKind {
   readonly closes?: true
 }
 
-/**
- * The responses that the gateway makes itself, by their stable codes. `npm run schemas` writes them into
- * docs/reference/refusals.md and backend/gateway-problems.json.
- */
+/** Responses of the gateway itself, by their stable codes. `npm run schemas` makes docs/reference/refusals.md of them. */
 export const REFUSALS = {
   ...from('downstream', {
     method_unknown: { status: 501, detail: 'HTTP has no registered method of this name.' },
@@ -151,7 +148,7 @@ export interface Refusal {
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
-  /** For the log only: the configured client that a credential names, proved or not. */
+  /** For the log only: a client that a credential names, proved or not. */
   readonly client?: string
   /** Public: names of the policies of limits that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
   readonly violatedPolicies?: readonly string[]
@@ -168,7 +165,6 @@ function from<Code extends string>(
 
 const NO_HEADERS: readonly string[] = []
 
-/** Tells the caller the bound, which is no secret. */
 export function bodyTooLarge(maxBytes: number): Refusal {
   return refusal('body_too_large', {
     detail: `The request body is larger than ${maxBytes} bytes, which is the most that this path accepts.`,
@@ -176,7 +172,7 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** @param more `detail` replaces the public sentence, `status` the code's; `cause` and `client` are for the log */
+/** @param more `detail` and `status` replace those of the code; `cause` and `client` are for the log */
 export function refusal(
   code: RefusalCode,
   more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {

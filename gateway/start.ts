@@ -5,10 +5,9 @@ import { forProfile } from './runtime/startup/memory-profile.ts'
 import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresses.ts'
 
 /**
- * `npm start`: runs the backend and, when it is ready, the gateway. At a signal, or when the parent has ended, the gateway
- * drains first: admitted requests still need the backend. Only SIGTERM implies a load balancer, so only then the gateway
- * waits before it closes its listeners. A child that crashes after it was ready is restarted. When a child ends earlier, or
- * with 0, the other child and this process end too, with its code.
+ * `npm start`: runs the backend, then the gateway. At the end the gateway drains first: admitted requests still need the backend. Only
+ * SIGTERM implies a load balancer, for which the gateway waits before it closes its listeners. A child that crashes after it was ready
+ * is restarted. When a child ends earlier, or with 0, all end.
  */
 
 const RESTART_MS = 500
@@ -24,8 +23,7 @@ interface Child {
   child: ChildProcess | undefined
 }
 
-// Files are for this user only. An earlier version left the default directory open to others. A directory that the operator
-// named stays as it is.
+// Files are for this user only. An earlier version left the default directory open to others.
 process.umask(0o077)
 if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
   try {
@@ -38,7 +36,7 @@ if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Child = {
   name: 'backend',
-  // The embedded database is WebAssembly. Without a second compilation it starts in two thirds of the time.
+  // The embedded database is WebAssembly, which starts faster without a second compilation.
   flags: ['--liftoff-only'],
   script: `../backend/main.${extension}`,
   child: undefined,

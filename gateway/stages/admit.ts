@@ -30,7 +30,7 @@ const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
   headers: ['Allow', allowOf(undefined)],
 })
 
-/** Admits a request if framing and target are unambiguous and the gateway has room. Writes `path`, `query` and `host`. */
+/** Admits a request if framing and target are unambiguous and the gateway has room. */
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return (
     readTargetAndHost(gateway, exchange) ??
@@ -39,7 +39,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   )
 }
 
-/** Reads the target; writes `path` and `query`. @returns a text that says what is wrong; undefined when the target is too long */
+/** @returns a text that says what is wrong with the target; undefined when it is too long */
 export function readPath(gateway: Gateway, exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'

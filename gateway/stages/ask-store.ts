@@ -5,8 +5,8 @@ import { missingScope } from '../principal.ts'
 import { limitOf } from './limit.ts'
 
 /**
- * Asks the shared store to count the request while the audit record is written; `limit` waits for the reply. When a stage before
- * `limit` may still refuse the request or make it wait, `limit` itself asks. Writes `pendingTake`.
+ * Asks the shared store to count the request while the audit record is written. When a stage before `limit` may still refuse the request
+ * or make it wait, `limit` asks instead.
  */
 export function askStore(gateway: Gateway, exchange: Exchange): undefined {
   const { limiter } = gateway

@@ -40,8 +40,7 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 
 /**
  * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted.
- * A credential in the request takes precedence over the connection's certificate. Waits for keys, tokens, revocations, or the body of a
- * webhook or signed request. Writes `principal`, `needsCertificate`, `bufferedBody`, `signed` and `delivery`.
+ * A credential in the request takes precedence over the connection's certificate.
  */
 export function authenticate(
   gateway: Gateway,
@@ -91,7 +90,7 @@ function proveCaller(
 
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
 
-/** Reads the token. Most requests of a connection have the same one, and comparing is cheaper than parsing and hashing. */
+/** Most requests of a connection have the same token, and comparing is cheaper than parsing and hashing. */
 function presentedToken(
   { verifier }: Gateway,
   { req: { socket }, headers: { authorization: value } }: Exchange,

@@ -7,7 +7,7 @@ import { missingScope, type Principal } from '../principal.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 
-/** Checks scopes (RFC 6750 section 3.1) and the authentication of the user (RFC 9470). In shadow mode nobody is refused. */
+/** Checks scopes (RFC 6750 section 3.1) and the authentication of the user (RFC 9470). */
 export function authorize(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = refuseScope(exchange) ?? refuseAuthentication(gateway, exchange)
   if (refused === undefined || exchange.route?.isShadow !== true) return refused

@@ -8,7 +8,7 @@ import { releasePermit } from './take-permit.ts'
 
 /**
  * Ends an exchange once, before the last byte of a response is written: every response that a client has seen is in the trail.
- * The status is 499 when the client disconnected, and that of the refusal when a response that had begun was broken off.
+ * @param statusCode 499 when the client disconnected
  */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
@@ -33,8 +33,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
 }
 
 /**
- * Holds the response back until its record and the outcome of its idempotency key are written: a crash would lose them. Breaks
- * the response off when they cannot be written in time.
+ * Holds the response back until its record and the outcome of its idempotency key are written: a crash would lose them. Breaks it
+ * off when they cannot be written.
  */
 function holdBack(
   { trail }: Gateway,

@@ -7,10 +7,7 @@ import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
-/**
- * Asks a decider if the request may go on (AuthZEN Authorization API 1.0). Waits for the decision. Where members of the body are
- * sent, waits for the body first. Writes `bufferedBody` and `decisionId`.
- */
+/** Asks a decider if the request may go on (AuthZEN Authorization API 1.0). */
 export function decide(
   gateway: Gateway,
   exchange: Exchange,
@@ -47,7 +44,7 @@ function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   return Object.fromEntries(terms.parameters.map(({ name }, index) => [name, values[index]]))
 }
 
-/** An evaluation request (section 6.1). Numbers of the body are as written; a member that is not there is left out. */
+/** An evaluation request (section 6.1). Numbers of the body are as written. */
 function questionOf(
   { principal, method, route }: Exchange,
   { members }: DecisionTerms,

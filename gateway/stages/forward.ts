@@ -14,7 +14,7 @@ import { signForService } from './forwarding/sign-for-service.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 import { publishKeys } from './response/publish-keys.ts'
 
-/** Sends an admitted request upstream and the response back, streamed both ways. Answers requests for the gateway's own keys. */
+/** Sends an admitted request upstream and the response back, streamed both ways. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
@@ -69,7 +69,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   exchange.forwarding = forwarding
 }
 
-/** The buffered body; as a stream unless its length was announced, so that it is sent in chunks. */
+/** A stream unless the length was announced, so that the body is sent in chunks. */
 function bufferedBodyOf({ bufferedBody, headers }: Exchange): Readable | Buffer | null {
   if (bufferedBody === undefined) return null
   return bufferedBody.length === headers.contentLength ? bufferedBody : bodyOf(bufferedBody)

@@ -15,7 +15,7 @@ import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/** Counts the request in the windows of its row. Waits for the shared store, if there is one. Writes `limitHeaders`. */
+/** Counts the request in the windows of its row. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRefusal {
   const { limiter } = gateway
   const pending = exchange.pendingTake
@@ -27,7 +27,6 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   return decide(gateway, exchange, row, limiter.take(row, key, exchange))
 }
 
-/** The limit of a request, under the plan of its client. */
 export function limitOf(
   { limiter, clients }: Gateway,
   { path, method, principal }: Exchange,
@@ -46,7 +45,7 @@ function whenTaken(
   return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
 }
 
-/** Decides, and returns an error instead of throwing it, because other requests wait for the same reply. */
+/** Returns an error instead of throwing it, because other requests wait for the same reply. */
 function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
   try {
     return decide(gateway, exchange, pending.row, pending.take as Take)

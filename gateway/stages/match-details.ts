@@ -6,10 +6,7 @@ import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
-/**
- * Compares the body with what the user approved: one of the token's `authorization_details` (RFC 9396) must fit all the compared
- * members. Waits for the body. Writes `bufferedBody`.
- */
+/** One of the token's `authorization_details` (RFC 9396), which the user approved, must fit all compared members of the body. */
 export function matchDetails(
   gateway: Gateway,
   exchange: Exchange,
@@ -30,7 +27,7 @@ export function matchDetails(
   })
 }
 
-/** Tells why no detail fits; undefined when one does. @param values of the body, in the order of `terms.members` */
+/** Undefined when a detail fits. @param values of the body, in the order of `terms.members` */
 function misfitOf(
   { type, details, members }: DetailsTerms,
   text: string | undefined,

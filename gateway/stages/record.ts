@@ -35,10 +35,7 @@ export class PendingRecord implements PendingRefusal {
   }
 }
 
-/**
- * Writes API_REQUEST and waits until it is as durable as configured; without it a request is refused. Writes `recordedPath`,
- * `requestLine` and `isAtTurnEnd`.
- */
+/** Writes API_REQUEST and waits until it is as durable as configured; without it the request is refused. */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)
   if (outcome instanceof Error) return unavailable(outcome)
@@ -81,8 +78,8 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
 }
 
 /**
- * Adds a signature to a record. Writes the key of the signature first, once in each file of the trail, so that each file can be
- * verified without older ones. @param client undefined: the gateway has signed
+ * Adds a signature to a record. Writes its key first, once in each file of the trail, so that each file can be verified alone.
+ * @param client undefined: the gateway has signed
  */
 export function withSignature(
   { trail, clock }: Gateway,

@@ -13,7 +13,7 @@ const NOT_REWRITABLE = refusal('invalid_target', {
     'A part of the path is only a dot, is a piece of an octet, or is cut off by a semicolon or an encoded slash.',
 })
 
-/** What `route` needs of an exchange. `countersign explain route` makes one for a request that nobody has sent. */
+/** `countersign explain route` makes one for a request that nobody has sent. */
 export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
   readonly headers: Pick<Exchange['headers'], 'contentLength' | 'oddNames'>
   readonly req: Pick<Exchange['req'], 'fields' | 'target'>
@@ -22,8 +22,8 @@ export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
 type RoutingGateway = Pick<Gateway, 'routes'> & Parameters<typeof checkLeniency>[0]
 
 /**
- * Finds the row that governs the exchange. A path that differs from a more specific row only in letter case or a closing
- * slash is refused: an upstream may take both for the same. Writes `route`.
+ * Finds the row for an exchange. A path that differs from a more specific row only in letter case or a closing slash is refused: an
+ * upstream may take both for the same.
  */
 export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusal | undefined {
   const entry = gateway.routes.find(exchange.path)

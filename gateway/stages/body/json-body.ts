@@ -12,15 +12,12 @@ import { wholeBody } from './whole-body.ts'
 
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
 const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
-/** Longest text of one member. */
 const MAX_CHARS = 16_384
 const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
 
 /**
- * Waits for a JSON body and reads members of it. A missing member is undefined; an empty body has no members. Refuses a body
- * that a service may understand differently.
- *
- * @param decide gets the JSON text of each member, in the order of `members`, with numbers as they are written
+ * Reads members of a JSON body. Refuses a body that a service may understand differently.
+ * @param decide gets the JSON text of each member, in the order of `members`; undefined for a missing one
  */
 export function readMembers(
   gateway: Gateway,

@@ -10,10 +10,9 @@ import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 const MAX_BYTES = 16 * 1024
 
 /**
- * Waits for a short body before the request takes a permit or is counted, so that a slow client holds only its connection.
- * Longer bodies, those of unknown length and those with `Expect: 100-continue` are streamed. Over HTTP/2 it waits a moment for
- * the end of an empty GET: many services refuse a GET with a body. Where the gateway signs the request to the service, or signs
- * the response to a request with Content-Digest, it reads the whole body and writes `bufferedBody`.
+ * Waits for a short body before the request takes a permit or is counted, so that a slow client holds only its connection. Over HTTP/2
+ * it waits a moment for the end of an empty GET: many services refuse a GET with a body. Reads the whole body where the gateway signs
+ * the request to the service, or the response to a request with Content-Digest.
  */
 export function receive(
   gateway: Gateway,

@@ -15,7 +15,7 @@ interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 
-/** Finds a parameter in path, query or header that does not fit; undefined when all fit. @param fields as the service gets them */
+/** Undefined when all parameters fit. @param fields as the service gets them */
 export function parameterMisfit(
   { parameters }: RequestRules,
   { path, query }: Pick<Exchange, 'path' | 'query'>,
@@ -64,7 +64,7 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
   return fits(text) === undefined ? undefined : misfit
 }
 
-/** Checks a list. It reads each item as `singleMisfit` does. */
+/** Reads each item as `singleMisfit` does. */
 function listMisfit(
   texts: readonly string[],
   { types, fits, eachFits }: RequestParameter,

@@ -18,10 +18,7 @@ import { firstByteOrEnd, mayEndEmpty, readWholeBody } from './whole-body.ts'
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
 const UNSUPPORTED = refusal('unsupported_media_type')
 
-/**
- * Checks parameters and JSON body against the API's description, unless in shadow mode. Waits for the body, which is forwarded
- * byte for byte. Writes `bufferedBody`.
- */
+/** Checks parameters and JSON body against the API's description. The body is forwarded byte for byte. */
 export function validate(
   gateway: Gateway,
   exchange: Exchange,
@@ -80,7 +77,7 @@ function checkBody(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Finds what the description says about a type: under its name, else under the narrowest range. */
+/** Looks for a type under its name, else under the narrowest range. */
 function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,
@@ -103,7 +100,7 @@ function hasAll(parameters: MediaParameters, wanted: MediaParameters | undefined
   return wanted !== undefined && [...wanted].every(([name, value]) => parameters.get(name) === value)
 }
 
-/** The content with the most parameters; undefined when two have equally many, because a service may take either. */
+/** Undefined when two have equally many parameters, because a service may take either. */
 function narrowest(fitting: readonly RequestContent[]): RequestContent | undefined {
   const most = Math.max(...fitting.map(({ parameters }) => parameters?.size ?? 0))
   const [one, another] = fitting.filter(({ parameters }) => parameters?.size === most)

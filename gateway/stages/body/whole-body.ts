@@ -9,7 +9,7 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
 /** A body this small that came at once needs no room: the rest of its request takes more memory. */
 const SMALL_BYTES = 1024
-/** The most bytes of a body that is read whole, whatever its route allows. */
+/** Bound for a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
 const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', {
@@ -23,9 +23,8 @@ const GRPC_CALL = refusal('unsupported_media_type', {
 
 /**
  * Reads the whole body into memory, if there is room. Returns it at once when all of it has come.
- *
  * @param owner the room is shared fairly among owners
- * @param maxBytes a further bound, besides that of the route
+ * @param maxBytes a bound besides that of the route
  */
 export function readWholeBody(
   { load: { bodyRoom } }: Gateway,
@@ -60,7 +59,7 @@ export function readWholeBody(
   })
 }
 
-/** The whole body of a request, read unless it is in memory; empty without one. Writes `bufferedBody`. @param maxBytes bound for reading */
+/** Reads the body unless it is in memory. @param maxBytes bound for reading */
 export function wholeBody(
   gateway: Gateway,
   exchange: Exchange,
@@ -81,7 +80,7 @@ export function wholeBody(
 /** Time to wait for an empty last frame. It mostly comes with the head, or in the next packet. */
 const EMPTY_END_MS = 50
 
-/** True when an empty frame of HTTP/2 may end the request, whose length is unknown. */
+/** True when an empty frame of HTTP/2 may end a request of unknown length. */
 export function mayEndEmpty({ req, headers }: Exchange): boolean {
   return (
     req.version === '2' &&

@@ -26,17 +26,14 @@ const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
   'revocation_unavailable',
 ])
 
-/**
- * Reports a refusal in shadow mode instead of refusing. A credential that would be refused proves nothing, so its caller gets no
- * principal. Writes `principal`.
- */
+/** Reports a refusal instead of refusing. A credential that would be refused proves nothing, so its caller gets no principal. */
 export function overlook(
   gateway: Gateway,
   exchange: Exchange,
   refused: Refusal | undefined,
 ): Refusal | undefined {
   if (refused === undefined) return undefined
-  // These codes refuse a caller that is proved. The service is told the caller's scopes.
+  // These codes refuse a caller that is proved.
   const isProved =
     refused.code === 'insufficient_scope' || refused.code === 'insufficient_user_authentication'
   if (!isProved && !OVERLOOKED.has(refused.code)) return refused

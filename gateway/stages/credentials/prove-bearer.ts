@@ -26,10 +26,7 @@ const SESSIONS_UNKNOWN = refusal('sessions_unavailable', {
 type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>
 type Credential = Exclude<Presented, string>
 
-/**
- * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds what the token is bound to. An address that guesses
- * can use only tokens that were verified before. Writes `principal` and `needsCertificate`.
- */
+/** Verifies an access token and its binding. An address that guesses can use only tokens that were verified before. */
 export function proveBearer(
   gateway: Gateway,
   exchange: Exchange,

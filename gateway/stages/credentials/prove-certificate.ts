@@ -18,10 +18,7 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
   return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock()) !== undefined
 }
 
-/**
- * Finds the client of a certificate. The response does not tell which check failed. Writes `principal` and
- * `needsCertificate`.
- */
+/** Finds the client of a certificate. The response does not tell which check failed. */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = certificateOf(gateway, exchange)
   if (peer?.isUnchecked === true) return revocationUnavailable(gateway, 'mtls', peer)
@@ -42,7 +39,7 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   return countCredential(gateway, 'mtls', outcome, untrusted)
 }
 
-/** Names of the certificate, in the spelling of clients.json. */
+/** Names in the spelling of clients.json. */
 function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): string {
   const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
@@ -51,7 +48,7 @@ function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): stri
 type Finding =
   | { readonly principal: Principal; readonly outcome?: undefined; readonly cause?: undefined }
   | { readonly principal?: undefined; readonly outcome: string; readonly cause: string }
-/** Findings by certificate, for open connections. When authorities change, a connection gets another `PeerCertificate`. */
+/** Findings for open connections. When authorities change, a connection gets another `PeerCertificate`. */
 const FINDINGS = new WeakMap<PeerCertificate, { readonly table: ClientTable; readonly finding: Finding }>()
 
 function findingOf(gateway: Gateway, peer: PeerCertificate): Finding {
@@ -75,7 +72,7 @@ function withRoles(table: ClientTable, principal: Principal, peer: PeerCertifica
   return { principal: Object.freeze({ ...principal, scopes, scope: [...scopes].join(' ') }) }
 }
 
-/** Finds the client of a certificate, by the most exact name first. */
+/** Tries the most exact name first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
   const alone = gateway.tls.trust?.independent !== true
@@ -94,7 +91,7 @@ function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefine
   return named.find((principal) => principal && isFromItsIssuer(gateway, peer, { principal, alone }))
 }
 
-/** @param alone true when no other authority can issue such a certificate: the client's entry then need not name an issuer */
+/** @param alone true when no other authority can issue such a certificate: the client's entry need not name an issuer */
 function isFromItsIssuer(
   { clients }: Gateway,
   { authorities }: PeerCertificate,
@@ -104,7 +101,6 @@ function isFromItsIssuer(
   return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
 }
 
-/** Refuses a certificate because its revocation could not be checked (`isUnchecked`). */
 export function revocationUnavailable(
   gateway: Gateway,
   method: 'bearer' | 'mtls',
@@ -114,20 +110,19 @@ export function revocationUnavailable(
   return refusal('revocation_unavailable', { headers: ['Retry-After', '5'], cause: reason })
 }
 
-/** Resolves when it is known whether the certificate of the connection was revoked; undefined: nothing has to be waited for. */
+/** Resolves when it is known whether the certificate was revoked. Undefined: there is nothing to wait for. */
 export function whenChecked(gateway: Gateway, { secure }: Exchange): Promise<void> | undefined {
   const { ocsp, trust } = gateway.tls
   if (ocsp === undefined || secure === undefined) return undefined
   return ocsp.whenKnown(peerOf(secure, trust, gateway.clock()))
 }
 
-/** The certificate of a connection with its present verdict. */
 export function verdictOn({ tls, clock }: Gateway, secure: TLSSocket): PeerCertificate | undefined {
   const peer = peerOf(secure, tls.trust, clock())
   return peer === undefined || tls.ocsp === undefined ? peer : tls.ocsp.judge(peer)
 }
 
-/** The client certificate with its present verdict. Retires the connection when only a new one can prove the client. */
+/** Retires the connection when only a new one can prove the client. */
 export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
   const peer = secure && verdictOn(gateway, secure)
   if (peer?.mayPassAnew === true) res.retireConnection()

@@ -30,7 +30,7 @@ export function presentsSignature({ signers }: Gateway, { req }: Exchange): bool
   return signers.forms.some(({ headers }) => req.fields.some(({ lower }) => headers.includes(lower)))
 }
 
-/** Verifies that the client of the proved caller has signed the request, too. Writes `bufferedBody`. */
+/** Verifies that the proved caller's client has signed the request, too. */
 export function proveSigner(gateway: Gateway, exchange: Exchange): Outcome {
   const client = exchange.principal?.client
   const signer = gateway.signers.of(client)
@@ -39,11 +39,7 @@ export function proveSigner(gateway: Gateway, exchange: Exchange): Outcome {
   return unproved(gateway, exchange, { form: HTTP_MESSAGE, outcome: 'unknown_client', cause })
 }
 
-/**
- * Verifies a signature of the request, then its body. Writes `principal` and `bufferedBody`.
- *
- * @param known the client that must have signed; undefined: any
- */
+/** Verifies a signature of the request, then its body. @param known the client that must have signed; undefined: any */
 export function proveSignature(
   gateway: Gateway,
   exchange: Exchange,
@@ -63,7 +59,7 @@ export function proveSignature(
   }
   const ownersOf = (keyid: string) => {
     if (known === undefined) return signers.ownersOf(keyid)
-    // The token says who has sent the request, even when another client publishes the same key or `keyid`.
+    // The token says who has sent the request, even when another client has the same key or `keyid`.
     const key = known.keys.find(keyid)
     return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }
@@ -78,13 +74,13 @@ export function proveSignature(
   const verify = () => verifyMessage(presented)
   return inTurn(gateway, exchange, verify, (verdict) => {
     if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
-    // The client may have signed with a key that it published after the keys were fetched.
+    // The client may have signed with a key that it published after the last fetch.
     const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
     return refreshed.then(() => (exchange.closed ? undefined : inTurn(gateway, exchange, verify, settle)))
   })
 }
 
-/** Does the work when it is the caller's turn: signatures share the time of the event loop with new tokens. */
+/** Signatures share the time of the event loop with new tokens. */
 function inTurn<T>(
   { verifier }: Gateway,
   exchange: Exchange,
@@ -113,7 +109,7 @@ function presentedIn(
   return { form: forms[0] ?? HTTP_MESSAGE, ...malformed, signatures: [] }
 }
 
-/** Parsed addresses by the list `publicUrls`, which is one object while it is in force. */
+/** Parsed addresses of `publicUrls`, which is one object while it is in force. */
 const ADDRESSES = new WeakMap<readonly string[], ReturnType<typeof addressOf>[]>()
 
 function addressOf(url: string) {
@@ -156,7 +152,7 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
   const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
     exchange.bufferedBody = whole
-    // If it were accepted now, the client's next attempt would be refused as a replay.
+    // If it were accepted now, the client's retry would be refused as a replay.
     return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
   }
   return body instanceof Promise ? body.then(check) : check(body)
@@ -192,7 +188,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   })
 }
 
-/** Takes every good signature. Otherwise a replay could present only one that was not taken. */
+/** Takes every good signature. Otherwise a replay could present one that was not taken. */
 function take(
   { acceptedSignatures }: Gateway,
   good: readonly VerifiedSignature[],

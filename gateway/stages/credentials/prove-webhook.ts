@@ -21,9 +21,8 @@ import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
-/** The header that names the key of a webhook. */
 const API_KEY = 'x-api-key'
-/** For webhooks that cannot be remembered: the outcome in metrics, the seconds until another attempt, the cause. */
+/** The outcome in metrics, the seconds until another attempt, the cause. */
 const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
   full: ['full', 60, 'no more accepted webhooks can be remembered'],
   crowded: ['full', 60, 'no more accepted webhooks of this key can be remembered: it has used up its share'],
@@ -31,7 +30,7 @@ const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [s
   unwritable: ['unwritable', 5, 'accepted webhooks cannot be written'],
 }
 
-/** True for a request that names a key or, where the row names a client, has a signature header of the client's scheme. */
+/** True for a request that names a key or, where the row names a client, has the client's signature header. */
 export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boolean {
   const client = route?.webhookClient
   if (client === undefined) return valueIn(req.fields, API_KEY) !== undefined
@@ -40,10 +39,7 @@ export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boo
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
 }
 
-/**
- * Verifies a webhook: its headers, its body, then that it was not accepted before. The response does not tell which check
- * failed. Writes `principal`, `bufferedBody` and `delivery`.
- */
+/** Checks the headers, the body, then that the webhook was not accepted before. The response does not tell which check failed. */
 export function proveWebhook(
   gateway: Gateway,
   exchange: Exchange,
@@ -71,7 +67,7 @@ export function proveWebhook(
   const check = (buffered: Buffer | Refusal) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
-    // Checked again after a slow body: a webhook must not be older than the memory of accepted ones.
+    // Checked again after a slow body: the memory of accepted webhooks must not have forgotten this one.
     const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
     if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause, key))
     return accept(gateway, exchange, { key, message, body: buffered })
@@ -79,7 +75,7 @@ export function proveWebhook(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** The headers of a webhook; undefined where one is repeated: readers would differ about which counts. */
+/** Undefined where a header is repeated: readers would differ about which counts. */
 function headersOf(
   { req }: Exchange,
   { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
@@ -95,7 +91,7 @@ function headersOf(
 /** Characters of a signed URL. With others, the beginning of a JSON body could move into the URL under the same signature. */
 const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
-/** URLs that the sender may have signed. They come from `publicUrls`, because Host is not trusted. */
+/** URLs that the sender may have signed. Host is not trusted. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
   if (!signed.includes('{url}')) return NO_URL
   if (!URL_CHARACTERS.test(req.target)) return []
@@ -113,7 +109,7 @@ function accept(
     body,
   }: { readonly key: WebhookKey; readonly message: WebhookMessage; readonly body: Buffer },
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  // If it were accepted now, the client's next attempt would be refused as a replay.
+  // If it were accepted now, the client's retry would be refused as a replay.
   if (exchange.closed) return undefined
   const { scheme, secrets, name } = key
   const content = { scheme, secrets, body, urls: urlsOf(gateway, exchange, scheme) }

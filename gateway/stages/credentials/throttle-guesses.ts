@@ -4,7 +4,7 @@ import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { causeOf } from '../response/log-refusal.ts'
 
-/** Refuses an address that has presented too many bad credentials. @param client the one that the credential names */
+/** Refuses an address with too many bad credentials. @param client the one that the credential names */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange, client?: string): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
@@ -19,7 +19,7 @@ export function countGuess(gateway: Gateway, exchange: Exchange): void {
   gateway.throttle?.failed(addressKey(exchange))
 }
 
-/** Counts a credential that was looked at, and keeps the latest cause of each outcome for the console. */
+/** Counts a credential, and keeps the latest cause of each outcome for the console. */
 export function countCredential<R extends Refusal | undefined>(
   { metrics }: Gateway,
   method: 'bearer' | 'hmac' | 'mtls' | 'signature',
@@ -32,7 +32,7 @@ export function countCredential<R extends Refusal | undefined>(
   return refused
 }
 
-/** Key of the address. Guesses in shadow mode count apart, so that they do not block the address on enforced routes. */
+/** Guesses in shadow mode count apart, so that they do not block the address on enforced routes. */
 function addressKey({ address, route }: Exchange): string {
   const key = limitKey('address', undefined, address)
   return route?.isShadow === true ? `shadow ${key}` : key

@@ -31,9 +31,9 @@ const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 
 /** Methods that change nothing (RFC 9110 section 9.2.1): such requests can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
-/** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
+/** Wait for the head of a response after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
-/** Wait after which a client that leaves counts as unanswered. A client that leaves sooner has changed its mind. */
+/** A client that leaves sooner has changed its mind, and does not count as unanswered. */
 const UNANSWERED_AFTER_MS = 1000
 
 const LAPSE_CHECK_MS = 1000
@@ -67,19 +67,19 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   call: UpstreamCall | undefined = undefined
   #status = 0
   #bodiless = false
-  /** Undefined when the length is not announced. */
+  /** Undefined: the length is not announced. */
   #bytesLeft: number | undefined = undefined
   #isPaused = false
   #bodyBegan = false
   /** True when the response ends sessions: it is delivered even if it ends the caller's own. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** Set once the forwarding goes on without its client, for the response head or, with an idempotency key, the whole response. */
+  /** Set once the forwarding goes on without its client. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
-  /** The response while it waits for its signature; undefined: none waits. */
+  /** The response while it waits for its signature. */
   #held: HeldResponse | undefined = undefined
-  /** Keeps the response for its idempotency key, also when the client has gone. */
+  /** Stays when the client has gone, unlike `keyed` of the exchange. */
   readonly #keyed: KeyedExchange | undefined
   onEnd: (() => void) | undefined = undefined
 
@@ -203,7 +203,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.res.write(body)
   }
 
-  /** Sends a held response unsigned: it is too long to hold, or there is no room for it. */
   #sendUnsigned({ head, body }: HeldResponse): void {
     this.#held = undefined
     countUnsigned(this.#gateway, this.#exchange)
@@ -245,8 +244,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   /**
-   * Waits for the response head for a moment, because the service may have acted and the head may revoke sessions. Cancels a
-   * request that changes nothing. With an idempotency key waits for the whole response, because the client will ask for it.
+   * Waits for the response head for a moment, because the service may have acted and the head may revoke sessions. With an
+   * idempotency key waits for the whole response, because the client will ask for it.
    */
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
@@ -305,7 +304,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     return lapse === 'token_expired' && this.#bytesLeft !== undefined ? undefined : lapse
   }
 
-  /** Revokes the sessions that the response names. @returns false when a crash would undo that, so the client must not be told. */
+  /** @returns false when a crash would undo the revocation, so the client must not be told */
   #revoke(fields: readonly Field[]): boolean {
     let safe = true
     for (const session of revokedSessions(fields)) {
@@ -316,7 +315,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 }
 
-/** Sends the head, if the response is not over. */
 function flushHead({ res, closed }: Exchange): void {
   if (!closed) res.flushHead()
 }

@@ -11,11 +11,9 @@ interface RequestToService {
   /** The signature is added to this list itself, because a retry changes the trace in it. */
   readonly fields: Field[]
   readonly hasBody: boolean
-  /** Address of the service, as `signedTarget` of the row. */
   readonly signedTarget: string
 }
 
-/** Signs a request to the service. Adds the signature to `fields`. */
 export function signForService(
   { signer, clock }: Gateway,
   { route, method, bufferedBody }: Exchange,

@@ -19,10 +19,7 @@ export const NO_TUNNEL_FREE = refusal('overloaded', {
   headers: ['Retry-After', '1'],
 })
 
-/**
- * Opens a tunnel after a 101, unless too many are open. It begins when the record is committed, and lasts until either side
- * ends it or the caller's credential is no longer valid.
- */
+/** Opens a tunnel after a 101. It lasts until either side ends it or the caller's credential is no longer valid. */
 export function openTunnel(
   gateway: Gateway,
   exchange: Exchange,
@@ -63,18 +60,18 @@ export function openTunnel(
   return undefined
 }
 
-/** Checks that the authentication of the user is still recent enough while the tunnel is open. */
+/** The authentication of the user must stay recent enough while the tunnel is open. */
 function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expired' | undefined {
   const isGood = exchange.route?.isShadow === true || refuseAuthentication(gateway, exchange) === undefined
   return isGood ? undefined : 'token_expired'
 }
 
-/** Tells whether the caller is a proxy that names no client: it acts for many. */
+/** A proxy that names no client acts for many. */
 function isProxy({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange): boolean {
   return viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
 }
 
-/** Why the credential is no longer valid; undefined while it is. @param hadCertificate a good one, when the request came */
+/** Undefined while the credential is valid. @param hadCertificate a good one, when the request came */
 export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
   const { principal } = exchange
   if (principal !== undefined) {

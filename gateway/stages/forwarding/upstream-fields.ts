@@ -38,7 +38,7 @@ export function upstreamFields(
   return { common, fields }
 }
 
-/** Fields that mostly differ in each request, so they are not in `common`. The gateway writes X-Request-ID itself. */
+/** Fields that mostly differ in each request. The gateway writes X-Request-ID itself. */
 const VARYING: ReadonlySet<string> = new Set([
   'content-digest',
   'content-length',
@@ -48,7 +48,7 @@ const VARYING: ReadonlySet<string> = new Set([
   'x-request-id',
 ])
 
-/** Tells whether two heads of a connection differ in the values of varying fields only. */
+/** True when two heads of a connection differ in the values of varying fields only. */
 function differLittle(fields: readonly Field[], others: readonly Field[]): boolean {
   if (fields === others) return true
   return (
@@ -61,16 +61,16 @@ function differLittle(fields: readonly Field[], others: readonly Field[]): boole
 }
 
 /**
- * Fields for all requests of a connection whose received fields are the same, except varying ones. `fit` compares all that these
- * fields are made of, but not the client's address: that follows from the connection, the received fields and the configuration.
+ * Fields for requests of a connection whose received fields are the same, except varying ones. `fit` need not compare the client's
+ * address: it follows from the connection, the received fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
   /** A good traceparent with its tracestate, else empty. */
   readonly trace: readonly Field[]
-  /** Received Client-Cert fields. It is not checked yet who sent them. */
+  /** It is not checked yet who sent these Client-Cert fields. */
   readonly certificates: readonly Field[]
-  /** Names of fields, for the log, that do not go upstream and that the gateway does not write itself. */
+  /** Names for the log: fields that do not go upstream and that the gateway does not write itself. */
   readonly removed: string[] = []
   /** Places of the received fields that vary and go upstream. */
   readonly varying: readonly number[]
@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** Leaves out a Signature of another kind than RFC 9421, such as the Berlin Group's: beside it nobody could read the gateway's own. */
+/** Leaves out a Signature of another kind than RFC 9421: beside it nobody could read the gateway's own. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')
@@ -203,7 +203,6 @@ const FORWARDED_PROTO = new RepeatedField('X-Forwarded-Proto')
 const FORWARDED_HOST = new RepeatedField('X-Forwarded-Host')
 const LOOP = new RepeatedField('CDN-Loop')
 
-/** Every value of a field, joined by commas. */
 function joined(fields: readonly Field[], name: string): string | undefined {
   let all: string | undefined
   for (const { lower, value } of fields)
@@ -231,7 +230,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kep
   else if (via !== undefined) fields.push(new Field('Via', via))
 }
 
-/** Picks the trace fields to send: a tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
+/** A tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
 function goodTrace(kept: readonly Field[]): readonly Field[] {
   const [traceparent, another] = kept.filter(({ lower }) => lower === 'traceparent')
   if (traceparent === undefined || another !== undefined || !isTraceparent(traceparent.value)) return []
@@ -257,7 +256,7 @@ function addCaller(principal: Principal, fields: Field[]): void {
   for (const field of callers) fields.push(field)
 }
 
-/** Makes the fields about a caller. @throws TypeError for a value that is not valid in a field */
+/** @throws TypeError for a value that is not valid in a field */
 function callerFields({ subject, client, session, method, scope }: Principal): Field[] {
   const fields = [checkedField('X-Auth-Method', method), checkedField('X-Auth-Scope', scope)]
   if (session !== undefined) fields.unshift(checkedField('X-Auth-Session', session))

@@ -19,7 +19,6 @@ import { fieldsIn } from './kept-fields.ts'
 const METHODS: ReadonlySet<string> = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 const REPLAYED = new Field('Idempotency-Replayed', 'true')
 const PORT = /:\d*$/
-/** Names of callers, made once for each principal. */
 const CALLERS = new WeakMap<Principal, string>()
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')
@@ -28,10 +27,7 @@ const TOO_MANY = refusal('idempotency_too_many_keys')
 const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After', '1'] })
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
 
-/**
- * Begins the idempotency key of a request, or answers with its earlier outcome. Waits for the body, and until the
- * file, the disk or the shared store has the key. Writes `bufferedBody`, `keyed` and `replayOf`.
- */
+/** Begins the idempotency key of a request, or answers with its earlier outcome. */
 export function idempotency(
   gateway: Gateway,
   exchange: Exchange,
@@ -57,7 +53,7 @@ export function idempotency(
   })
 }
 
-/** The key; a refusal where it is missing or cannot be read; undefined where the request has none and needs none. */
+/** A refusal: the key is missing or cannot be read. Undefined: the request has none and needs none. */
 function keyOf({ req }: Exchange, { header, required, maxKeyLength }: IdempotencyTerms) {
   let value: string | undefined
   for (const field of req.fields) {
@@ -126,7 +122,7 @@ function begin(
   }
 }
 
-/** The outcome after a wait: the client may have gone meanwhile, and nobody else catches an error. */
+/** The client may have gone during the wait, and nobody else catches an error. */
 function lateOutcomeOf(
   gateway: Gateway,
   exchange: Exchange,
@@ -185,7 +181,7 @@ function outcomeOf(
   }
 }
 
-/** Refuses a key whose outcome is unknown. The cause names the first request and its caller as the trail does. */
+/** The cause names the first request and its caller as the trail does. */
 function unknown(
   { metrics }: Gateway,
   { principal, route }: Exchange,
@@ -210,7 +206,7 @@ function count({ metrics }: Gateway, { route }: Exchange, outcome: string): void
   metrics.gateway_idempotency_total.count(route?.path ?? '', outcome)
 }
 
-/** Ends an exchange with the response that is kept for its key. @param kept body of that response, latin1 */
+/** Ends an exchange with the kept response. @param kept its body, latin1 */
 function replay(
   gateway: Gateway,
   exchange: Exchange,

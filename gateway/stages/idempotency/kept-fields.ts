@@ -5,7 +5,7 @@ import { Field } from '../../edge/syntax/field.ts'
 /** Fields that are for the first request alone. */
 const OF_ONE_REQUEST = /^(?:set-cookie2?|dpop-nonce|x-rate-?limit.*|x-(?:correlation|trace)-id)$/
 
-/** The end-to-end fields of a service's response that a replay has too: each `name: value` with its CR LF, latin1. */
+/** The end-to-end fields that a replay has too: each `name: value` with its CR LF, latin1. */
 export function keptFields(fields: readonly Field[]): string {
   const nominated = nominatedBy(fields)
   let kept = ''

@@ -6,14 +6,14 @@ import { traceIdOf } from '../../tracing/trace.ts'
 
 /** Time between two lines of one code, after a burst. */
 const EVERY_MS = 1000
-/** Most lines of one code at once, by level. Those of `info` are enough to debug one caller's attempts. */
+/** Most lines of one code at once. Those of `info` are enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
-/** Limit for a whole cause. Untrusted text in it is already quoted and short. */
+/** Untrusted text in a cause is already quoted and short. */
 const MAX_CAUSE_LENGTH = 400
 
 /**
- * Logs a refusal at `warn` when the gateway or the upstream is the cause, at `info` when the response does not tell the
- * caller everything. The lines of each code are limited; the next line says how many were left out.
+ * Logs at `warn` when the gateway or the upstream is the cause, at `info` when the response does not tell the caller everything. The
+ * lines of each code are limited; the next line says how many were left out.
  */
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause, client } = refusal
@@ -30,7 +30,7 @@ export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: s
   writeLine(gateway, exchange, { code: undefined, cause, level: 'info', message: 'a browser refuses' })
 }
 
-/** The cause with the client that the credential names, as the console shows it. */
+/** The cause for the console, with the client that the credential names. */
 export function causeOf({ cause = '', client }: Refusal): string {
   return (client === undefined ? cause : `client ${quote(client)}: ${cause}`).slice(0, MAX_CAUSE_LENGTH)
 }

@@ -18,7 +18,7 @@ export function prefersHtml(fields: readonly Field[]): boolean {
   return html > 0 && html >= anything
 }
 
-/** Weights of media types, by name in lower case. */
+/** Weights by name in lower case. */
 function weightsOf(accept: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const range of accept.split(',')) {

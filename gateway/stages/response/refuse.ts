@@ -10,7 +10,7 @@ import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { signResponse } from './sign-response.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
-/** Ends an exchange with a refusal, or with a 503 instead when the request cannot be recorded. */
+/** Ends an exchange with a refusal, or with a 503 when the request cannot be recorded. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
@@ -51,7 +51,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
-/** False for a caller that had to prove itself and has not: it must not make the gateway sign. */
+/** A caller that had to prove itself and has not must not make the gateway sign. */
 function isProved({ principal, route }: Exchange): boolean {
   return principal !== undefined || route?.auth.has('none') === true
 }
@@ -77,10 +77,7 @@ const PAGE_LINES = linesOf([
   PAGE_POLICY,
 ])
 
-/**
- * Cancels the upstream side and refuses. A response that has begun is broken off, so that no client takes it for complete; a
- * call of gRPC ends with a status.
- */
+/** Cancels the upstream side and refuses. A response that has begun is broken off, so that no client takes it for complete. */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()
   if (exchange.closed) return

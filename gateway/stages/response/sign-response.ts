@@ -10,7 +10,7 @@ import { requestsOf } from '../credentials/prove-signature.ts'
 /** Limit for a signed body. The signature precedes the body, so a longer body is passed on unsigned. */
 const MAX_BYTES = 1024 * 1024
 
-/** Signs a response where its row asks for it. Writes `responseSignature`. @param body as it is transferred */
+/** Signs a response where its row asks for it. @param body as it is transferred */
 export function signResponse(
   gateway: Gateway,
   exchange: Exchange,
@@ -49,7 +49,7 @@ function publicUrlOf(gateway: Gateway, exchange: Exchange): string {
   return urls.find((url) => url.split('/', 3)[2] === host) ?? urls[0] ?? `${scheme}://${host}`
 }
 
-/** A response that is held back until it is whole, to be signed. */
+/** A response that is held until it is whole, to be signed. */
 export class HeldResponse {
   readonly head: FilteredHead
   readonly #gateway: Gateway
@@ -79,7 +79,7 @@ export class HeldResponse {
   }
 }
 
-/** Holds a response that can be signed. @returns undefined for one that is sent as it comes */
+/** Undefined for a response that is sent as it comes. */
 export function holdResponse(
   gateway: Gateway,
   exchange: Exchange,

@@ -6,7 +6,6 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { logBrowserRefusal } from './log-refusal.ts'
 
-/** Writes the head of a response, with the headers that every response must have. */
 export function writeHead(gateway: Gateway, exchange: Exchange, status: number, head: FilteredHead): void {
   const { contentLength, dated } = head
   exchange.res.writeHead({

@@ -25,7 +25,7 @@ const LEADS_ELSEWHERE = refusal('invalid_target', {
 })
 const UNDERSCORE_NAME = /^[a-z0-9_-]+$/
 
-/** The refusal of odd header names; undefined when they may pass. @param oddNames in lower case */
+/** Undefined when the names may pass. @param oddNames in lower case */
 export function refusalOfNames(
   { allowedFieldNames, leniency }: Pick<Settings, 'allowedFieldNames' | 'leniency'>,
   oddNames: readonly string[],
@@ -40,7 +40,7 @@ export function refusalOfNames(
   return undefined
 }
 
-/** Refuses a header that names another method: frameworks act on it, but row, scopes and limit fit the request's own method. */
+/** Frameworks act on such a header, but row, scopes and limit fit the request's own method. */
 function methodOverride(name: string): Refusal {
   return refusal('method_override', {
     detail: `The ${name} header asks for another method: send the request with that method.`,
@@ -63,10 +63,7 @@ interface Found {
   readonly row: Route
 }
 
-/**
- * Checks what only some routes let through. However the service reads an ambiguous path, this row and the same limit must
- * govern it.
- */
+/** A service may read an ambiguous path in several ways: this row and the same limit must govern all of them. */
 export function checkLeniency(
   { settings, routes, limiter }: Lookups,
   { path, method, headers: { oddNames }, req }: Asked,

@@ -8,9 +8,8 @@ import { readPath } from '../admit.ts'
 export const ADDRESS_REFUSED = refusal('address_refused')
 
 /**
- * Refuses addresses that the whole gateway is closed to, and those that send more than `addressRate` allows. It is the first
- * stage, so that refused requests cost least and bad requests count, too. Unreadable requests do not count: they end their
- * connection, and do not tell which client behind a proxy sent them.
+ * Refuses addresses that the gateway is closed to, or that exceed `addressRate`. It is the first stage, so that refused requests cost
+ * least and bad requests count, too. Unreadable requests do not count: they do not tell which client behind a proxy sent them.
  */
 export function screenAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = refuseAddress(gateway, exchange.address)

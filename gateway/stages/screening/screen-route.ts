@@ -11,10 +11,7 @@ import { logBrowserRefusal } from '../response/log-refusal.ts'
 import { writeHead } from '../response/write-response.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
 
-/**
- * Applies the rules of the route that need no caller: addresses, pages of other origins, maintenance. Answers preflights, which have
- * no credentials, and OPTIONS requests that may not be forwarded.
- */
+/** Applies the rules of the route that need no caller. Answers preflights, and OPTIONS requests that may not be forwarded. */
 export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = screen(gateway, exchange)
   if (refused !== undefined || exchange.closed || exchange.method !== 'OPTIONS') return refused
@@ -41,7 +38,7 @@ function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return passes !== undefined && isTrusted(address, passes) ? undefined : closed
 }
 
-/** Ends an exchange with a 204, unless it cannot be recorded. @param lines each with its CR LF */
+/** Ends an exchange with a 204, unless it cannot be recorded. @param lines each with CR LF */
 function answer(gateway: Gateway, exchange: Exchange, lines: string): Refusal | undefined {
   const refused = recordAtEnd(gateway, exchange)
   if (refused !== undefined) return refused
