@@ -18,11 +18,11 @@ export interface ServedRoute extends Route {
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
   /** Undefined: the group has no bound of its own. */
   readonly permits: FairPermits | undefined
-  /** Masks paths for records and spans; undefined: paths are recorded unmasked. */
+  /** For records and spans; undefined: paths are recorded unmasked. */
   readonly maskPath: ((path: string) => string) | undefined
-  /** The gateway's public keys, if the route publishes them: it then forwards no requests. */
+  /** Set where the route publishes the gateway's keys: it then forwards no requests. */
   readonly jwks: Buffer | undefined
-  /** URL of the upstream, for signatures of requests to it; undefined: they are not signed. */
+  /** URL of the upstream, for signatures; undefined: requests are not signed. */
   readonly signedTarget: string | undefined
 }
 
@@ -50,17 +50,16 @@ export class Exchange implements Slotted {
   readonly upgrade: ReceivedRequest['upgrade']
   readonly headers: RequestHeaders
   readonly requestId: string
-  /** Our own id of the request in its audit records. Set only when `requestId` came from the client. */
+  /** Our own id in the audit records. Set only when `requestId` came from the client. */
   readonly gatewayId: string | undefined
   readonly interactionId: string | undefined
-  /** Start on the steady clock. */
   readonly startedSteadyMs: number
   /** ISO 8601; the same in both audit records. */
   readonly timestamp: string
   readonly method: string
-  /** The client's address, by the rules for trusted proxies. */
+  /** By the rules for trusted proxies. */
   readonly address: string
-  /** The other end of the connection, which may be a proxy. */
+  /** The other end of the connection: maybe a proxy. */
   readonly peer: string
   readonly viaTrustedProxy: boolean
   readonly secure: TLSSocket | undefined
@@ -80,9 +79,9 @@ export class Exchange implements Slotted {
   needsCertificate = false
   /** authenticate, validate, receive, matchDetails, decide, idempotency: the whole body, read before forwarding. */
   bufferedBody: Buffer | undefined = undefined
-  /** authenticate: what the client has signed, and by which key. */
+  /** authenticate. */
   signed: SignedBy | undefined = undefined
-  /** signResponse: how the gateway has signed the response. */
+  /** signResponse. */
   responseSignature: SignedBy | undefined = undefined
   /** authenticate: a webhook, to be remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined
@@ -96,7 +95,7 @@ export class Exchange implements Slotted {
   isAtTurnEnd = false
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
-  /** decide: the decider's name for its decision. */
+  /** decide. */
   decisionId: string | undefined = undefined
   /** idempotency: the key that the request has begun. Forwarding takes it over when the client has gone. */
   keyed: KeyedExchange | undefined = undefined
@@ -116,7 +115,7 @@ export class Exchange implements Slotted {
   traceparent: string | undefined = undefined
   /** forward. */
   forwarding: OngoingForwarding | undefined = undefined
-  /** forwarding: the forwarding, once it goes on without the client. */
+  /** forwarding: set once it goes on without the client. */
   orphan: Pick<OngoingForwarding, 'onEnd'> | undefined = undefined
   /** close. */
   closed = false

@@ -97,7 +97,6 @@ export interface Gateway extends Configured {
   readonly revocations: Revocations
   /** A reload swaps the table. */
   readonly clients: { table: ClientTable }
-  /** A reload swaps its table, too. */
   readonly signers: ClientKeys
   readonly acceptedSignatures: ReplayGuard
   readonly acceptedWebhooks: ReplayGuard

@@ -8,7 +8,7 @@ export interface Principal {
   readonly client: string | undefined
   /** The session that a logout revokes. */
   readonly session: string | undefined
-  /** Name of the session in the audit trail. */
+  /** Its name in the audit trail. */
   readonly sessionName: string | undefined
   /** Epoch milliseconds. Undefined when the credential does not say. */
   readonly expiresAtMs: number | undefined
@@ -16,9 +16,8 @@ export interface Principal {
   readonly scopes: ReadonlySet<string>
   /** Space-separated, as it goes upstream. */
   readonly scope: string
-  /** How the user was authenticated. */
   readonly acr?: string | undefined
-  /** `auth_time` plus the issuer's clock tolerance, epoch milliseconds. Undefined when `auth_time` is in the future. */
+  /** `auth_time` plus the issuer's clock tolerance. Undefined when `auth_time` is missing, malformed or in the future. */
   readonly authenticatedAtMs?: number | undefined
   /** RFC 9396: a JSON text without repeated members, with numbers as the issuer wrote them. */
   readonly authorizationDetails?: string | undefined

@@ -150,7 +150,7 @@ export interface Refusal {
   readonly cause: string | undefined
   /** For the log only: a client that a credential names, proved or not. */
   readonly client?: string
-  /** Public: names of the policies of limits that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
+  /** Public: names of the limits that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
   readonly violatedPolicies?: readonly string[]
 }
 

@@ -11,7 +11,7 @@ import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresse
  */
 
 const RESTART_MS = 500
-/** Flags for V8: a young generation so large that most objects of a request are dead before the collector copies them. */
+/** A young generation so large that most objects of a request are dead before V8's collector copies them. */
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
 type Stopping = 'SIGTERM' | 'SIGINT'
@@ -104,7 +104,7 @@ async function stop(exitCode: number, signal: Stopping): Promise<void> {
   process.exit(Math.max(worst, await end(backend, signal)))
 }
 
-/** Ends a part. @returns 0 if it ended before or by the signal. */
+/** @returns 0 if the part ended before or by the signal */
 function end(part: Child, asked: Stopping): Promise<number> {
   const { child } = part
   if (child === undefined) return Promise.resolve(0)

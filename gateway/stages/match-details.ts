@@ -47,7 +47,6 @@ function misfitOf(
   return misfit
 }
 
-/** Indexes of the details of this type. */
 function placesOf(type: string, text = '[]'): readonly string[] {
   const details: unknown = JSON.parse(text)
   if (!Array.isArray(details)) return []

@@ -30,7 +30,7 @@ export function releasePermit({ load }: Gateway, { route }: Exchange, holder: st
   route?.permits?.release(holder)
 }
 
-/** The network of the client that a trusted proxy names; undefined when none does. */
+/** Undefined when no trusted proxy names the client. */
 function namedNetwork(
   { settings }: Gateway,
   { address, peer, viaTrustedProxy }: Exchange,

@@ -39,7 +39,6 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   return countCredential(gateway, 'mtls', outcome, untrusted)
 }
 
-/** Names in the spelling of clients.json. */
 function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): string {
   const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`

@@ -39,7 +39,7 @@ export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boo
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
 }
 
-/** Checks the headers, the body, then that the webhook was not accepted before. The response does not tell which check failed. */
+/** The response does not tell which check failed. */
 export function proveWebhook(
   gateway: Gateway,
   exchange: Exchange,

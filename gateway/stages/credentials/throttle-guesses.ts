@@ -19,7 +19,7 @@ export function countGuess(gateway: Gateway, exchange: Exchange): void {
   gateway.throttle?.failed(addressKey(exchange))
 }
 
-/** Counts a credential, and keeps the latest cause of each outcome for the console. */
+/** Keeps the latest cause of each outcome for the console. */
 export function countCredential<R extends Refusal | undefined>(
   { metrics }: Gateway,
   method: 'bearer' | 'hmac' | 'mtls' | 'signature',

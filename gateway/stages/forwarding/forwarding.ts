@@ -95,7 +95,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     return this.call?.sent === true
   }
 
-  /** Passes an interim response on (RFC 9110 section 15.2). A client of HTTP/1.0 gets none. */
+  /** Passes on an interim response (RFC 9110 section 15.2), unless the client is of HTTP/1.0. */
   information(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
@@ -259,7 +259,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     else this.abort()
   }
 
-  /** Goes on without the client. */
   #orphan(): void {
     const { load } = this.#gateway
     const { permitHolder } = this.#exchange

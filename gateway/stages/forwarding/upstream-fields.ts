@@ -13,7 +13,7 @@ import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certific
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/prove-certificate.ts'
 
-/** Makes the fields for the service. Those about connection and caller are the gateway's own: no Connection field removes them. */
+/** No Connection field removes the fields about connection and caller: the gateway makes them. */
 export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
@@ -48,7 +48,7 @@ const VARYING: ReadonlySet<string> = new Set([
   'x-request-id',
 ])
 
-/** True when two heads of a connection differ in the values of varying fields only. */
+/** True when two heads differ in the values of varying fields only. */
 function differLittle(fields: readonly Field[], others: readonly Field[]): boolean {
   if (fields === others) return true
   return (
@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** Leaves out a Signature of another kind than RFC 9421: beside it nobody could read the gateway's own. */
+/** Leaves out a Signature of another form than RFC 9421: beside it nobody could read the gateway's own. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')
@@ -286,7 +286,6 @@ function addCertificate(
 /** Headers whose removal was logged, by route. There are few, because invented names count as their family. */
 const TOLD = new WeakMap<object, Set<string>>()
 
-/** Logs the first removal of each header by each route. */
 function tellRemoved(
   { log }: Pick<Gateway, 'log'>,
   { requestId, route }: Pick<Exchange, 'requestId' | 'route'>,

@@ -5,7 +5,7 @@ import type { Refusal } from '../../refusals.ts'
 
 const MAX_ACCEPT_CHARACTERS = 1024
 
-/** True when Accept prefers HTML (RFC 9110 section 12.5.1), as browsers do for navigation. Clients that accept anything get JSON. */
+/** True when Accept prefers HTML (RFC 9110 section 12.5.1), as in browsers. Clients that accept anything get JSON. */
 export function prefersHtml(fields: readonly Field[]): boolean {
   let accept = ''
   for (const { lower, value } of fields) if (lower === 'accept') accept += `${value},`
@@ -18,7 +18,6 @@ export function prefersHtml(fields: readonly Field[]): boolean {
   return html > 0 && html >= anything
 }
 
-/** Weights by name in lower case. */
 function weightsOf(accept: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const range of accept.split(',')) {
@@ -46,7 +45,7 @@ span { display: inline-block; }
 }
 `
 
-/** The Content-Security-Policy of the page: no scripts, no external resources, no forms, no framing. */
+/** No scripts, external resources, forms or framing. */
 export const PAGE_POLICY =
   `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -10,7 +10,7 @@ import { requestsOf } from '../credentials/prove-signature.ts'
 /** Limit for a signed body. The signature precedes the body, so a longer body is passed on unsigned. */
 const MAX_BYTES = 1024 * 1024
 
-/** Signs a response where its row asks for it. @param body as it is transferred */
+/** @param body as it is transferred */
 export function signResponse(
   gateway: Gateway,
   exchange: Exchange,

@@ -27,7 +27,7 @@ export function withMandatory(gateway: Gateway, exchange: Exchange, lines: strin
   return `${lines}${limits}${cors}${own}${interaction}X-Request-ID: ${requestId}\r\n`
 }
 
-/** Logs an origin that is not allowed, unless it is the gateway's own: that needs no permission. */
+/** The gateway's own origin needs no permission. */
 function logForeignOrigin(gateway: Gateway, exchange: Exchange): void {
   const { route, req, host } = exchange
   const origin = valueIn(req.fields, 'origin')

@@ -3,10 +3,10 @@ import { fieldsOf } from '../../asn1/certificate.ts'
 import { membersIn, oidOf, TAG } from '../../asn1/der.ts'
 
 const NO_NAMES = { dns: [], uri: [] }
-/** One name, as Node writes it. Node quotes it like JSON when it holds characters that could look like its end (CVE-2021-44532). */
+/** One name. Node quotes it like JSON when it holds characters that could look like its end (CVE-2021-44532). */
 const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 
-/** The subject as an RFC 4514 string, such as `CN=bank-b,O=Bank B,C=DE`; empty without one. Characters beyond ASCII stay. */
+/** An RFC 4514 string, such as `CN=bank-b,O=Bank B,C=DE`. Characters beyond ASCII stay. */
 export function subjectOf(certificate: X509Certificate): string {
   // Node gives one line per name, least specific first, and escapes line breaks and plus signs in values.
   return (certificate.subject ?? '').split('\n').reverse().join(',').replaceAll(' + ', '+')
@@ -14,7 +14,7 @@ export function subjectOf(certificate: X509Certificate): string {
 
 const ORGANIZATION_IDENTIFIER = '2.5.4.97'
 
-/** The one organizationIdentifier of the subject (ETSI EN 319 412-1 section 5.1.4), in ASCII; undefined: none, or several. */
+/** The one organizationIdentifier (ETSI EN 319 412-1 section 5.1.4); undefined: none, or several. */
 export function organizationIdentifierOf(certificate: { readonly raw: Buffer }): string | undefined {
   const { subject } = fieldsOf(certificate)
   const found = subject
@@ -27,7 +27,7 @@ export function organizationIdentifierOf(certificate: { readonly raw: Buffer }):
   return isText && found.length === 1 ? value.content.toString('latin1') : undefined
 }
 
-/** The DNS names in lower case, and the URIs; none when the extension cannot be parsed completely. */
+/** No names when the extension cannot be parsed completely. */
 export function alternativeNamesOf(certificate: X509Certificate): {
   readonly dns: readonly string[]
   readonly uri: readonly string[]
@@ -57,12 +57,11 @@ function unquoted(quoted: string): string | undefined {
 
 const BYTE_SEQUENCE = /^:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?:$/
 
-/** Value of the `Client-Cert` header (RFC 9440 section 2.2): the DER as a byte sequence (RFC 8941 section 3.3.5). */
+/** Value of `Client-Cert` (RFC 9440 section 2.2). */
 export function clientCertHeader(der: Buffer): string {
   return `:${der.toString('base64')}:`
 }
 
-/** True when a value is a non-empty byte sequence as `clientCertHeader` makes it. */
 export function isClientCertHeader(value: string): boolean {
   return value !== '::' && BYTE_SEQUENCE.test(value)
 }

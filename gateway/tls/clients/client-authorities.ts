@@ -69,7 +69,7 @@ function readList(der: Buffer): RevocationList | string {
   }
 }
 
-/** Checks that every authority has a list: once there is any list, OpenSSL refuses every certificate whose authority has none. */
+/** Once there is any list, OpenSSL refuses every certificate whose authority has none. */
 function checkSigners(lists: readonly RevocationList[], { file, findings, authorities }: ListCheck): void {
   const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
   for (const [index, row] of ties.entries()) {
@@ -88,7 +88,7 @@ function checkSigners(lists: readonly RevocationList[], { file, findings, author
       findings.fault({ file, path: '$', reason: `has no list that covers the certificate of ${refused}` })
   }
 
-  /** @param row the tie of a list to each of the authorities */
+  /** @param row the tie of a list to each authority */
   function isOfIssuer(row: readonly string[], authority: X509Certificate): boolean {
     return authorities.some((issuer, at) => row[at] !== 'none' && isIssuer(issuer, authority))
   }

@@ -6,8 +6,8 @@ import { subjectOf } from './certificate-names.ts'
 import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
- * True when the authorities do not form one line, in which each is issued by the one above it. Then several could issue certificates
- * with the same name, and a name alone does not identify a client. Certificates with the same key are one authority.
+ * True when the authorities do not form one line, in which each is issued by the one above it. Then several could issue the same name,
+ * and a name alone does not identify a client. Certificates with the same key are one authority.
  */
 export function areIndependent(certificates: readonly X509Certificate[]): boolean {
   const keyOf = ({ publicKey }: X509Certificate) =>
@@ -32,7 +32,7 @@ function issuersOf(authority: Authority, authorities: readonly Authority[]): Rea
   return found
 }
 
-/** True when a client's entry names one of the authorities, by thumbprint or canonical subject. */
+/** Compares thumbprints and canonical subjects. */
 export function isIssuedBy(issuers: readonly string[], authorities: readonly X509Certificate[]): boolean {
   return authorities.some((authority) => {
     const subject = canonicalName(subjectOf(authority))

@@ -8,16 +8,16 @@ type Outcome = 'good' | 'revoked' | 'unknown' | 'unavailable' | 'no_responder'
 
 interface Answer {
   readonly outcome: Outcome
-  /** End of a sentence about the certificate, such as `it was revoked (OCSP)`. */
+  /** End of a sentence about the certificate. */
   readonly reason: string
   /** Time from which a request waits for another answer. */
   readonly untilMs: number
-  /** The thisUpdate of a good or revoking answer. */
+  /** `thisUpdate` of a good or revoking answer. */
   readonly thisUpdateMs?: number
 }
 
 interface Known extends Answer {
-  /** Time from which a request asks the responder again, but does not wait for it. */
+  /** Time from which a request asks again, but does not wait. */
   readonly againMs: number
 }
 
@@ -33,7 +33,7 @@ interface ClientOcspOptions {
   /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
   readonly clock: () => number
-  /** Called with each answer, and each failure to get one. */
+  /** Called with each answer and each failure. */
   readonly onAnswer: (outcome: Outcome, thumbprintHex: string, reason: string) => void
   readonly sendTo?: (url: string) => Send
 }
@@ -64,14 +64,14 @@ export class ClientOcsp {
     this.#options = options
   }
 
-  /** Resolves once the responder has answered or failed. Undefined when nobody need wait. */
+  /** Undefined when nobody need wait. */
   whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
     if (peer?.authorized !== true) return undefined
     const known = this.#known.get(peer.thumbprintHex)
     return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
   }
 
-  /** Adds the last answer to the verdict about a certificate. Asks the responder again in time. */
+  /** Adds the last answer to the verdict. Asks the responder again in time. */
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
     const nowMs = this.#options.clock()
@@ -89,7 +89,7 @@ export class ClientOcsp {
     }
   }
 
-  /** Asks the responder; undefined while it has a pause. */
+  /** Undefined while the responder has a pause. */
   #ask({ thumbprintHex: key, der, authorities: [issuer] }: PeerCertificate): Promise<void> | undefined {
     const asked = this.#asking.get(key)
     if (asked !== undefined) return asked
@@ -108,7 +108,7 @@ export class ClientOcsp {
     return asking
   }
 
-  /** Merges an answer with the previous one. After a failure, a good answer counts to its end, and a refusal until the next answer. */
+  /** After a failure, a good answer counts to its end, and a refusal until the next answer. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
     const { thisUpdateMs: sinceMs = nowMs } = answer
@@ -158,7 +158,7 @@ export class ClientOcsp {
     }
   }
 
-  /** True while nobody must wait for a responder that is silent. One question tries it again every 10 s. */
+  /** Nobody waits for a silent responder. One question tries it again every 10 s. */
   #hasPause(responder: Responder): boolean {
     const nowMs = this.#options.clock()
     if (responder.silences < MAX_SILENCES) return false

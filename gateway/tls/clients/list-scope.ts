@@ -6,13 +6,13 @@ import { type Der, membersIn, TAG } from '../../asn1/der.ts'
 export interface ListScope {
   /** The extension in hex; lists of one scope replace one another. */
   readonly key: string
-  /** Distribution points, as DER in hex. A certificate must name one of them. Undefined: it need not name any. */
+  /** DER in hex. A certificate must name one of them. Undefined: it need not name any. */
   readonly points: ReadonlySet<string> | undefined
   readonly only: 'users' | 'authorities' | undefined
 }
 
 const CRL_DISTRIBUTION_POINTS = '2.5.29.31'
-/** Implicit tags of an IssuingDistributionPoint. Its other tags limit a list to some reasons, other issuers or attribute certificates. */
+/** Implicit tags of an IssuingDistributionPoint. Other tags are not supported. */
 const [POINT, USERS, AUTHORITIES] = [0xa0, 0x81, 0x82]
 /** cRLIssuer of a DistributionPoint: another authority signs the list. */
 const OTHER_ISSUER = 0xa2
@@ -44,7 +44,7 @@ export function covers({ scope }: { readonly scope: ListScope | undefined }, cer
 /** Points of each certificate, read once: there may be a thousand lists. */
 const POINTS = new WeakMap<X509Certificate, readonly string[]>()
 
-/** Reads the points of a certificate; none when they are not well-formed. */
+/** No points when they are not well-formed. */
 function readPoints(certificate: X509Certificate): string[] {
   try {
     const points = extensionOf(certificate, CRL_DISTRIBUTION_POINTS)

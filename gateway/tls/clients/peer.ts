@@ -9,17 +9,17 @@ export interface PeerCertificate {
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
-  /** Refused only because `tls.clientOcsp` is hard and the responder of the certificate gives no good answer. */
+  /** Refused only because `tls.clientOcsp` is hard and the responder gives no good answer. */
   readonly isUnchecked?: true
-  /** SHA-256 of the DER, 64 hex digits in lower case. */
+  /** SHA-256 of the DER, in lower case. */
   readonly thumbprintHex: string
-  /** The thumbprint in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
+  /** As `x5t#S256` (RFC 8705 section 3.1). */
   readonly thumbprintBase64url: string
   readonly subject: string
   readonly sanDns: readonly string[]
   readonly sanUri: readonly string[]
   readonly der: Buffer
-  /** The path to a trusted root, nearest authority first. */
+  /** Up to a trusted root, nearest first. */
   readonly authorities: readonly X509Certificate[]
 }
 
@@ -46,7 +46,7 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
-/** Faults that pass by themselves: a list is renewed, or the time comes from which a certificate or a list is valid. */
+/** Faults that pass by themselves: a list is renewed, or its time comes. */
 const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
 /** No honest client sends more. */
 const MAX_INTERMEDIATES = 10
@@ -62,13 +62,13 @@ interface CachedPeer {
   readonly trust: ClientTrust
 }
 
-/** Verdicts by connection. Null when the client sent no certificate: none can come later. */
+/** Verdicts by connection. Null: the client sent no certificate, and none can come later. */
 const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The client certificate of a connection; undefined when the client sent none. The verdict is renewed when authorities or lists were
- * reloaded, or when one on the path has expired. A refusal is final for the connection, except one for a list that went out of date later.
- * @param trust in force now; undefined: client certificates are not requested
+ * The verdict on a client certificate is renewed when authorities or lists were reloaded, or when one on the path has expired. A refusal
+ * is final for the connection, except one for a list that went out of date later.
+ * @param trust undefined: client certificates are not requested
  */
 export function peerOf(
   socket: TLSSocket,
@@ -136,7 +136,7 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   return found
 }
 
-/** @param code a code of OpenSSL, though Node's types say Error */
+/** @param code of OpenSSL, though Node's types say Error */
 function refusalReason(code: string): string {
   return REASONS.get(code) ?? `the handshake did not take it (${code})`
 }

@@ -3,7 +3,7 @@ import { type Der, expectTag, membersIn, oidOf, TAG } from '../../asn1/der.ts'
 
 const QC_STATEMENTS = '1.3.6.1.5.5.7.1.3'
 const PSD2 = '0.4.0.19495.2'
-/** The roles of ETSI TS 119 495 V1.8.1, by the content of their object identifiers: 0.4.0.19495.1 and a number. */
+/** Roles (ETSI TS 119 495 V1.8.1) by the content of their object identifiers: 0.4.0.19495.1 and a number. */
 const ROLES: ReadonlyMap<string, string> = new Map([
   ['04008198270101', 'PSP_AS'],
   ['04008198270102', 'PSP_PI'],
@@ -14,13 +14,10 @@ const ROLES: ReadonlyMap<string, string> = new Map([
   ['04008198270133', 'VOP_RS'],
   ['04008198270134', 'VOP_VS'],
 ])
-/** Limit for nCAName and nCAId, name and id of the competent authority: 256 characters. */
+/** nCAName and nCAId, name and id of the competent authority, have at most 256 characters. */
 const MAX_TEXT_BYTES = 4 * 256
 
-/**
- * Reads the roles in the PSD2 statement of a certificate (ETSI TS 119 495 section 5.1). Ignores unknown roles. Never throws.
- * @returns the roles, or why there are none
- */
+/** Reads the roles (ETSI TS 119 495 section 5.1). Ignores unknown ones. A text says why there are none. Never throws. */
 export function psd2RolesOf(certificate: { readonly raw: Buffer }): readonly string[] | string {
   try {
     const statements = extensionOf(certificate, QC_STATEMENTS)

@@ -6,12 +6,12 @@ import { type ListScope, readScope } from './list-scope.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
-  /** The name of its authority, as DER in hex. */
+  /** DER in hex. */
   readonly issuer: string
   readonly thisUpdateMs: number
-  /** After this time OpenSSL accepts no certificate of its authority. Undefined: the list sets no end. */
+  /** OpenSSL accepts no certificate of the authority afterwards. Undefined: the list sets no end. */
   readonly nextUpdateMs: number | undefined
-  /** Serial numbers of revoked certificates, as `X509Certificate.serialNumber` writes them. */
+  /** As `X509Certificate.serialNumber` writes them. */
   readonly serials: ReadonlySet<string>
   /** Undefined: it covers all certificates of its authority. */
   readonly scope: ListScope | undefined
@@ -20,16 +20,15 @@ export interface RevocationList {
 
 const DELTA = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
-/** An extension that may be critical, because OpenSSL knows it. */
+/** May be critical, because OpenSSL knows it. */
 const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 
-/** A list that must not be used; its message is the rest of a sentence about the list. */
+/** The message is the rest of a sentence about the list. */
 export class UnusableList extends Error {}
 
 /**
- * Parses one list, which covers all certificates of its authority or a part of them. OpenSSL uses lists in handshakes, the
- * gateway for open connections. @throws UnusableList when it is a delta list, or has an unknown scope or critical extension
- * @throws Error when it is not a list
+ * Parses one list. OpenSSL uses lists in handshakes, the gateway for open connections. @throws Error when it is not a list
+ * @throws UnusableList when it is a delta list, or has an unknown scope or critical extension
  */
 export function readRevocationList(der: Buffer): RevocationList {
   const [signed, algorithm, signature, ...rest] = membersIn(readDer(der), TAG.sequence)
@@ -83,7 +82,7 @@ function serialOf(entry: Der): string {
   return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
 
-/** Refuses critical extensions: they change what an entry means, for example to a certificate of another issuer. */
+/** Refuses critical extensions, because they change what an entry means. */
 function checkEntryExtensions(extensions: Der): void {
   for (const extension of membersIn(extensions, TAG.sequence)) {
     const [oid, critical] = extension.members()
@@ -132,7 +131,7 @@ export function listsOf(authority: X509Certificate, lists: readonly RevocationLi
   return { proved, named }
 }
 
-/** Most remembered ties of one list. A list may be long, so its signature is verified once per authority, not per connection. */
+/** A list may be long, so its signature is verified once per authority, not per connection. */
 const MAX_TIES = 256
 const TIES = new WeakMap<RevocationList, Map<string, Tie>>()
 

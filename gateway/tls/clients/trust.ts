@@ -2,11 +2,11 @@ import type { X509Certificate } from 'node:crypto'
 import { covers } from './list-scope.ts'
 import { listsOf, type RevocationList, tieOf } from './revocation-list.ts'
 
-/** Which client certificates are accepted. Immutable; replaced at a reload. */
+/** Immutable; replaced at a reload. */
 export interface ClientTrust {
   readonly authorities: readonly X509Certificate[]
   readonly lists: readonly RevocationList[]
-  /** True when there are independent authorities, so that it matters which one issued a certificate. */
+  /** There are independent authorities, so that it matters which one issued a certificate. */
   readonly independent: boolean
 }
 
@@ -22,7 +22,7 @@ interface TrustedPath {
   readonly goodUntilMs: number
 }
 
-/** Finds a path of valid, unrevoked certificates to a self-signed authority. @returns the path, or why there is none */
+/** Finds a path of valid, unrevoked certificates to a self-signed authority. A text says why there is none. */
 export function trustedPath(
   { leaf, intermediates }: SentChain,
   { authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>,
@@ -75,7 +75,7 @@ export function trustedPath(
   }
 }
 
-/** When the first authority expires, and when the first scope has no list in date; epoch milliseconds, Infinity: never. */
+/** When the first authority expires, and when the first scope has no list in date; Infinity: never. */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
   const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
   const bySigner = [...Map.groupBy(ofSent, ({ issuer }) => issuer).values()]
@@ -91,7 +91,6 @@ export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'auth
   }
 }
 
-/** When the first scope of an authority has no list in date any more. */
 function firstScopeEndMs(lists: readonly RevocationList[]): number {
   const byScope = Map.groupBy(lists, ({ scope }) => scope?.key)
   return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))

@@ -10,7 +10,7 @@ import {
   SERVER_AUTH,
 } from './throw-away-ca.ts'
 
-/** Writes certificates for trying mutual TLS locally. Without `force`, writes nothing if some are there, and names them in `present`. */
+/** Writes nothing if some files are `present`, unless forced. */
 export async function makeDemoCertificates(
   directory: string,
   force: boolean,
@@ -27,7 +27,7 @@ export async function makeDemoCertificates(
   return { present, instructions: instructions(directory, client) }
 }
 
-/** Makes the files, without the authority's key: nobody can issue more certificates. */
+/** Keeps no key of the authority: nobody can issue more certificates. */
 async function makeFiles(): Promise<{
   readonly files: ReadonlyMap<string, string>
   readonly client: Issued
@@ -86,7 +86,6 @@ The running gateway accepts revoked.pem until you revoke it:
   cp ${at('crl-revoking.pem')} ${at('crl.pem')}`
 }
 
-/** SHA-256 of the DER, in hex. */
 function thumbprint({ certificate }: Issued): string {
   return hash('sha256', Buffer.from(certificate.rawData), 'hex')
 }

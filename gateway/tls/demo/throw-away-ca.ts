@@ -20,7 +20,7 @@ import {
 
 /** Certificates for demos and tests, with unencrypted keys. The gateway itself does not use this file. */
 
-/** Extended key usages (RFC 5280 section 4.2.1.12). */
+/** RFC 5280 section 4.2.1.12. */
 export const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 export const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
 const DAY_MS = 86_400_000
@@ -37,7 +37,7 @@ export interface Authority extends Issued {
 }
 
 export interface CertificateOptions {
-  /** An RFC 4514 string, most specific first: `CN=bank-b,O=Bank B`. */
+  /** RFC 4514, most specific first. */
   readonly subject: string
   /** Undefined: self-signed. */
   readonly issuer?: Authority | undefined
@@ -47,7 +47,7 @@ export interface CertificateOptions {
   readonly san?: readonly JsonGeneralName[]
   /** Default: none, so valid for any usage. */
   readonly extendedKeyUsages?: readonly string[]
-  /** The values of other extensions, in DER, by their OIDs. */
+  /** Values in DER, by OID. */
   readonly extensions?: Readonly<Record<string, Buffer>>
   /** OIDs of critical extensions that no verifier supports. */
   readonly criticalOids?: readonly string[]
@@ -109,14 +109,14 @@ async function make(options: CertificateOptions, extensions: readonly Extension[
   return { certificate, certPem: pem('CERTIFICATE', certificate.rawData), keyPem, keys }
 }
 
-/** A revocation list of the authority, in PEM; by default valid from an hour ago, for 30 days. */
+/** PEM, by default valid from an hour ago, for 30 days. */
 export async function makeRevocationList(
   authority: Authority,
   options: {
     readonly revoked?: readonly Issued[]
     readonly fromDays?: number
     readonly untilDays?: number
-    /** The value of the IssuingDistributionPoint, in DER. Default: it covers all certificates. */
+    /** IssuingDistributionPoint, in DER. Default: the list covers all certificates. */
     readonly scope?: Buffer
   } = {},
 ): Promise<string> {

@@ -2,7 +2,7 @@
 export interface PemBlock {
   /** `CERTIFICATE`, `PRIVATE KEY`, `X509 CRL` … */
   readonly label: string
-  /** The block itself, from its BEGIN to its END line. */
+  /** With its BEGIN and END lines. */
   readonly text: string
   readonly der: Buffer
 }
@@ -10,7 +10,7 @@ export interface PemBlock {
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$/
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 
-/** The blocks of a PEM file (RFC 7468), or what is wrong with it. An encrypted key of the old kind gets an empty `der`. */
+/** A text says what is wrong with the file (RFC 7468). An encrypted key of the old kind gets an empty `der`. */
 export function readPem(file: string): readonly PemBlock[] | string {
   const lines = file.replaceAll('\r\n', '\n').split('\n')
   const blocks: PemBlock[] = []
@@ -34,7 +34,7 @@ export function readPem(file: string): readonly PemBlock[] | string {
   return blocks
 }
 
-/** @param lines from its BEGIN to its END line. @returns undefined when it is not base64 */
+/** Undefined when the block is not base64. */
 function blockOf(label: string, lines: readonly string[]): PemBlock | undefined {
   const text = `${lines.join('\n')}\n`
   const body = lines.slice(1, -1)

@@ -3,7 +3,7 @@ import type { Fault } from '../../config/faults.ts'
 import { type Dated, faultAt, timeFault } from '../../config/rules/certificate-times.ts'
 import { type PemBlock, readPem } from './pem.ts'
 
-/** The warning about a certificate that is not valid now. It is no fault: the clock may be wrong. */
+/** A certificate that is not valid now is no fault: the clock may be wrong. */
 export function timeWarning({ file, path, reason }: Fault): string {
   return `${file}: ${path} ${reason}`
 }
@@ -38,7 +38,7 @@ const MIN_RSA_BITS = 2048
 const CURVES: ReadonlySet<string | undefined> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 
-/** The certificates of a PEM file in order; undefined after a fault, which is added to `findings`. */
+/** Undefined after a fault, which is added to `findings`. */
 export function readCertificates(
   text: string,
   { file, findings }: { readonly file: string; readonly findings: Findings },
@@ -101,7 +101,7 @@ function keyFault({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: Ke
   return `must be on the curve P-256, P-384 or P-521, but is on ${details?.namedCurve}`
 }
 
-/** Checks that certificate, chain and key fit each other. A key that does not fit is a fault, all else a warning. */
+/** A key that does not fit is a fault, all else a warning. */
 export function checkServerCertificate(
   chain: readonly [X509Certificate, ...X509Certificate[]],
   check: {

@@ -7,22 +7,21 @@ export interface DayKey {
 }
 
 const DAY_MS = 86_400_000
-/** The day of the first key that is made from a file's secret: 2026-01-01. */
+/** 2026-01-01, the day of the first key of a shared secret. */
 const FIRST_DAY = 20_454
-/** 2126-01-01. A later clock is wrong, and to hash day by day up to it would take too long. */
+/** 2126-01-01. A later clock is wrong, and hashing up to it would take too long. */
 const LAST_DAY = FIRST_DAY + 36_524
-/** Days that the clock may go back without effect: it may be corrected by a little at midnight. */
+/** Days that the clock may go back without effect, for corrections at midnight. */
 const AHEAD_DAYS = 1
 const KEY_BYTES = 32
 /** Name, HMAC key and AES key, as Node wants them. */
 const TICKET_KEY_BYTES = 48
 
-/** A key that nobody else has, for a process without a file. */
+/** For a process without a file. */
 export function randomDayKey(nowMs: number): DayKey {
   return { day: dayOf(nowMs), key: randomBytes(KEY_BYTES).toString('hex') }
 }
 
-/** The first day's key of a secret that several gateways share. */
 export function firstDayKey(secret: string): DayKey {
   const key = Buffer.from(hkdfSync('sha256', secret, '', 'countersign session tickets', KEY_BYTES))
   return { day: FIRST_DAY, key: key.toString('hex') }
@@ -34,14 +33,14 @@ export class TicketKeys {
   #day: number
   #key: Buffer
 
-  /** @param options `ofSecret`: `start` is the first key of a secret that other gateways have too */
+  /** @param options `ofSecret`: other gateways have the secret of `start` too */
   constructor(start: DayKey, { ofSecret = false }: { readonly ofSecret?: boolean } = {}) {
     this.#first = ofSecret ? start : undefined
     this.#day = start.day
     this.#key = Buffer.from(start.key, 'hex')
   }
 
-  /** Goes on to the present day. @returns its key, for another process */
+  /** @returns the present day's key, for another process */
   dayKey(nowMs: number): DayKey {
     const today = Math.min(dayOf(nowMs), LAST_DAY)
     if (today < this.#day - AHEAD_DAYS) this.#setBack(today)
@@ -66,7 +65,7 @@ export class TicketKeys {
     this.#key = next
   }
 
-  /** The key for `server.setTicketKeys`. @param certificate thumbprint: a session does not outlive the server's certificate */
+  /** @param certificate thumbprint: a session does not outlive the server's certificate */
   at(nowMs: number, certificate: string): Buffer {
     const { key } = this.dayKey(nowMs)
     return Buffer.from(hkdfSync('sha256', Buffer.from(key, 'hex'), '', certificate, TICKET_KEY_BYTES))

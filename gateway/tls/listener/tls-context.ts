@@ -24,17 +24,17 @@ export interface TlsTexts {
   readonly ticketKey?: string | undefined
 }
 
-/** Everything the HTTPS listener needs. Immutable; replaced at a reload. */
+/** Immutable; replaced at a reload. */
 export interface TlsMaterial {
   /** For `server.setSecureContext`. Holds the private key: never log it. */
   readonly secure: SecureContextOptions
-  /** For `peerOf`; undefined when client certificates are not requested. */
+  /** Undefined: client certificates are not requested. */
   readonly trust: ClientTrust | undefined
-  /** The secret from which the keys of session tickets follow, if other gateways share it. */
+  /** Set when other gateways share the keys of session tickets. */
   readonly sharedTickets: DayKey | undefined
   readonly chain: Chain
   readonly summary: TlsSummary
-  /** Probable mistakes that do not prevent serving, one sentence each. */
+  /** One sentence each. */
   readonly warnings: readonly string[]
   readonly dated: readonly Dated[]
 }
@@ -44,12 +44,11 @@ interface TlsSummary {
     readonly subject: string
     /** SHA-256 of the DER, in hex. */
     readonly thumbprint: string
-    /** The value of `gateway_tls_certificate_expiry_timestamp_seconds`. */
     readonly notAfterSeconds: number
   }
   readonly clientAuthorities: readonly string[]
   readonly revoked: number
-  /** Tells whether two gateways have the same secret for session tickets; missing when this one has none. */
+  /** Equal in gateways that share the keys of session tickets. */
   readonly ticketKeyId?: string
 }
 
@@ -67,10 +66,10 @@ const CIPHERS = [
 
 /** A post-quantum hybrid first, then the groups of RFC 9325 section 4.2.1. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
-/** How long after its full handshake a session can be resumed, but not beyond its day. A resumption gives no new ticket. */
+/** Life of a session after its full handshake, but not beyond its day. A resumption gives no new ticket. */
 const SESSION_SECONDS = 7200
 
-/** Makes the listener's material from the files, or reports all faults of all files together. */
+/** Reports all faults of all files together. */
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {
   const findings = new Findings()
   const server = readServer(files, texts, { nowMs, findings })
@@ -156,7 +155,7 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
   return options
 }
 
-/** Splits a file into its blocks: Node reads only one revocation list per string. */
+/** Node reads only one revocation list per string. */
 function blocksOf(pem: string): string[] {
   const blocks = readPem(pem)
   return typeof blocks === 'string' ? [] : blocks.map(({ text }) => text)
@@ -179,7 +178,7 @@ function summaryOf(
   }
 }
 
-/** The listener's options. Client certificates are not required: `peerOf` judges them, so that a bad one gets an HTTP response. */
+/** Client certificates are not required: `peerOf` judges them, so that a bad one gets an HTTP response. */
 export function listenerOptions(
   { secure, trust }: TlsMaterial,
   { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: Settings['http2'] },
@@ -190,7 +189,7 @@ export function listenerOptions(
     rejectUnauthorized: false,
     ALPNProtocols: http2 === false ? ['http/1.1'] : ['h2', 'http/1.1'],
     handshakeTimeout: handshakeMs,
-    // As in a plain HTTP server: a client may close its half after the request and still gets the response.
+    // A client may close its half after the request and still gets the response.
     allowHalfOpen: true,
   }
 }

@@ -23,7 +23,7 @@ const FILE_OF = {
 } as const satisfies Record<Part, keyof TlsFiles>
 const PARTS = Object.keys(FILE_OF) as Part[]
 
-/** Reads the files synchronously, for the start. Reports all faults together. */
+/** Reads the files for the start. Reports all faults together. */
 export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
   const texts: { [Key in Part]?: string | undefined } = {}
   const faults: Fault[] = []

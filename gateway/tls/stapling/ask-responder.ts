@@ -1,7 +1,7 @@
 import type { Send } from '../../outgoing/sender.ts'
 import { type IssuedCertificate, ocspRequest, responderOf } from './ocsp-response.ts'
 
-/** Asks the responder that a certificate names (RFC 6960 appendix A). @throws Error that says why there is no response */
+/** Asks the responder (RFC 6960 appendix A). @throws Error that says why there is no response */
 export async function askResponder(
   certificate: IssuedCertificate,
   send: Send,

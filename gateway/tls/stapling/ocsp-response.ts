@@ -8,7 +8,6 @@ export interface IssuedCertificate {
   readonly issuer: X509Certificate
 }
 
-/** The authority says that the certificate must not be used any more. */
 export class Revoked extends Error {
   readonly thisUpdateMs: number
 
@@ -17,11 +16,11 @@ export class Revoked extends Error {
     this.thisUpdateMs = thisUpdateMs
   }
 }
-/** The authority says that it has issued no such certificate. */
+/** The authority has issued no such certificate. */
 export class Unknown extends Error {}
-/** Most bytes of a response. A longer one would slow every handshake; a usual one has one or two kilobytes. */
+/** A longer response would slow every handshake. */
 export const MAX_RESPONSE_BYTES = 64 * 1024
-/** How far the clock of the authority may be ahead of ours. */
+/** How far the authority's clock may be ahead. */
 const MAX_SKEW_MS = 300_000
 const MAX_CERTIFICATES = 10
 const ENUMERATED = 0x0a
@@ -41,9 +40,8 @@ const STATUS: ReadonlyMap<number, string> = new Map([
 ])
 
 /**
- * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now.
- * @param lifeMs how long a response holds that does not say so itself
- * @throws Revoked @throws Unknown @throws Error
+ * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now. @throws Revoked @throws Unknown @throws Error
+ * @param lifeMs how long a response without nextUpdate holds
  */
 export function checkOcspResponse(
   response: Buffer,
@@ -86,7 +84,7 @@ function basicResponse(response: Buffer): Der {
 
 function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der[] {
   const members = data.members()
-  // Before the responses stand the version (optional), the responder's name or key, and the time.
+  // Before the responses stand the version (optional), the responder and the time.
   const responses = members[members[0]?.tag === VERSION ? 3 : 2]
   for (const response of membersIn(responses, TAG.sequence)) {
     const single = membersIn(response, TAG.sequence)
@@ -110,7 +108,7 @@ function keyBytes(key: KeyObject): Buffer {
   return bitsOf(bits)
 }
 
-/** The content of a BIT STRING. Its first byte must say that it has whole bytes only. */
+/** The first byte must say that the BIT STRING has whole bytes only. */
 function bitsOf(bits: Der | undefined): Buffer {
   const { content } = expectTag(bits, TAG.bits)
   if (content[0] !== 0)
@@ -136,7 +134,7 @@ function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): v
   }
 }
 
-/** The certificates that may sign in the name of the issuer (RFC 6960 section 4.2.2.2). */
+/** Certificates that may sign for the issuer (RFC 6960 section 4.2.2.2). */
 function delegates(certificates: Der | undefined, issuer: X509Certificate, nowMs: number): X509Certificate[] {
   if (certificates === undefined) return []
   const [list] = membersIn(certificates, CERTIFICATES)
@@ -155,7 +153,7 @@ function delegates(certificates: Der | undefined, issuer: X509Certificate, nowMs
 
 const RESPONDER = /^OCSP - URI:(.+)$/m
 
-/** An OCSPRequest (RFC 6960 section 4.1.1) about one certificate. Names are hashed by SHA-1, which every responder knows. */
+/** An OCSPRequest (RFC 6960 section 4.1.1). Names are hashed by SHA-1, which every responder knows. */
 export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
   const names = fieldsOf(leaf)
   const id = der(
@@ -169,7 +167,7 @@ export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
   return der(TAG.sequence, der(TAG.sequence, requests))
 }
 
-/** The http URL of the responder that the certificate names; undefined: none. */
+/** Undefined: the certificate names no responder with an http URL. */
 export function responderOf({ infoAccess }: X509Certificate): string | undefined {
   const written = RESPONDER.exec(infoAccess ?? '')?.[1]
   // Node quotes what could be misread; authorities have no need for that.

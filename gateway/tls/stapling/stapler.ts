@@ -13,15 +13,15 @@ export type Chain = readonly [X509Certificate, ...X509Certificate[]]
 interface StaplerOptions {
   readonly chain: Chain
   readonly clock: () => number
-  /** Called when another response is to be sent from now on; undefined: none. */
+  /** Undefined: no response is to be sent from now on. */
   readonly onStaple: (staple: Staple | undefined) => void
-  /** Called with the reason why the last offered response cannot be sent; undefined when it can. */
+  /** Undefined: the last offered response can be sent. */
   readonly onVerdict: (fault: string | undefined) => void
 }
 
 /**
- * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good response while that one
- * is valid, unless the authority has revoked the certificate.
+ * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good one while it is valid, unless
+ * the authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions
