@@ -93,7 +93,7 @@ export class Exchange implements Slotted {
   requestLine: string | undefined = undefined
   /** record: true in the callback of its commit. The others of that commit follow in the same turn. */
   isAtTurnEnd = false
-  /** record: true once recording has failed. It is not tried again. */
+  /** record: recording has failed and is not tried again. */
   recordFailed = false
   /** decide. */
   decisionId: string | undefined = undefined
@@ -111,7 +111,7 @@ export class Exchange implements Slotted {
   claimedClient: string | undefined = undefined
   /** forward, forwarding, refuse, open: undefined unless the request is a gRPC call. */
   grpcStatus: number | undefined = undefined
-  /** forward: the value that went upstream. */
+  /** forward. */
   traceparent: string | undefined = undefined
   /** forward. */
   forwarding: OngoingForwarding | undefined = undefined

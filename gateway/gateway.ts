@@ -85,7 +85,7 @@ type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
   ask(row: LimitRow, key: string, caller: Caller): PendingTake
 }
 
-/** A request keeps one `Gateway` to its end; an edit of gateway.json makes another for later requests. */
+/** A request keeps one `Gateway` to its end. */
 export interface Gateway extends Configured {
   /** Epoch milliseconds. */
   readonly clock: () => number

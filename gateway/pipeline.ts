@@ -58,7 +58,7 @@ export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Ref
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)
-  // A client that ends its half of the connection within a head gets a pair of audit records. One that resets there has sent no request.
+  // A client that has left within a head gets its audit records, but no response.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange

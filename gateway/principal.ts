@@ -4,11 +4,9 @@ export interface Principal {
   readonly method: string
   /** The user. Undefined for a machine client. */
   readonly subject: string | undefined
-  /** Undefined when the credential names no client. */
   readonly client: string | undefined
-  /** The session that a logout revokes. */
   readonly session: string | undefined
-  /** Its name in the audit trail. */
+  /** Name of the session in the audit trail. */
   readonly sessionName: string | undefined
   /** Epoch milliseconds. Undefined when the credential does not say. */
   readonly expiresAtMs: number | undefined

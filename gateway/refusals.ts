@@ -194,7 +194,7 @@ export function refusal(
   }
 }
 
-/** A stage's outcome that is not known yet. Cheaper than a promise for each request. */
+/** Cheaper than a promise for each request. */
 export interface PendingRefusal {
   /** @param run called once */
   whenKnown(run: (outcome: Refusal | Error | undefined) => void): void

@@ -46,7 +46,6 @@ const FORM: KeyForm = {
   contents: 'revoked sessions',
 }
 
-/** Sessions that ended before their tokens expired. */
 export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
   readonly #group: SessionGroup | undefined

@@ -26,7 +26,7 @@ export interface ThrottleOptions {
 
 const MAX_BLOCKED = 65_536
 
-/** Blocks a caller with too many failures until the oldest failure expires. A success resets nothing: a guesser may own one good credential. */
+/** Blocks a caller with too many failures until the oldest expires. A success resets nothing: a guesser may own one good credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
   /** When each block ends. Undefined before the first block, to save 2 MB. */

@@ -3,7 +3,6 @@ import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/clients/webhook
 import { quote } from './tokens/quote.ts'
 import type { OrFault } from './tokens/verification.ts'
 
-/** Undefined where the request lacks one. */
 export interface WebhookHeaders {
   readonly id: string | undefined
   readonly timestamp: string | undefined
@@ -22,7 +21,7 @@ export interface WebhookMessage {
 /** `unsupported`: no signature has the scheme's form. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
-  /** One text for every reason: to name the failed check would help a forger. */
+  /** One text for every reason. */
   readonly description: string
   /** For the log. */
   readonly cause: string
@@ -81,7 +80,6 @@ export function readWebhookHeaders(
 
 interface SignedContent {
   readonly scheme: WebhookScheme
-  /** As it was received. */
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]

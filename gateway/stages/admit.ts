@@ -30,7 +30,6 @@ const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
   headers: ['Allow', allowOf(undefined)],
 })
 
-/** Admits a request if framing and target are unambiguous and the gateway has room. */
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return (
     readTargetAndHost(gateway, exchange) ??
@@ -74,7 +73,7 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   return undefined
 }
 
-/** Tells the operator which setting could let the target through. */
+/** Names a setting that could let the target through. */
 function causeOf(target: string): string | undefined {
   const [path = ''] = target.split('?')
   if (/%2f/i.test(path)) return 'encodedSlashes of a route can let %2F through'

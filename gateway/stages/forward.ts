@@ -14,7 +14,7 @@ import { signForService } from './forwarding/sign-for-service.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 import { publishKeys } from './response/publish-keys.ts'
 
-/** Sends an admitted request upstream and the response back, streamed both ways. */
+/** Streams the request upstream and the response back. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
@@ -82,7 +82,7 @@ function targetOf({ path, query, route, req }: Exchange): string {
   return (sending.rewrite === undefined ? path : rewrittenPath(sending.rewrite, path)) + query
 }
 
-/** True when an empty HTTP/2 frame or chunk ended the request: many services refuse a GET with a body. Trailers need a body. */
+/** True when an empty HTTP/2 frame or chunk ended the request. Trailers need a body. */
 function isEndedEmpty({ req }: Exchange): boolean {
   return req.complete && req.body?.isEmpty === true && req.trailers.length === 0
 }

@@ -15,7 +15,6 @@ import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/** Counts the request in the windows of its row. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRefusal {
   const { limiter } = gateway
   const pending = exchange.pendingTake

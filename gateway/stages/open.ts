@@ -9,7 +9,6 @@ import { close } from './close.ts'
 
 const CLIENT_GONE = 499
 
-/** Begins an exchange, and ends it when the client disconnects. */
 export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req

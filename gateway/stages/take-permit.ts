@@ -10,7 +10,6 @@ const GROUP_OVERLOADED = refusal('overloaded', {
   cause: 'maxInFlight of the upstream group',
 })
 
-/** Takes an upstream permit, and one of the group if it has a bound. */
 export function takePermit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const { network } = exchange.req
   const named = namedNetwork(gateway, exchange)

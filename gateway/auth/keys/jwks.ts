@@ -76,7 +76,7 @@ export class KeySet {
     return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
   }
 
-  /** Fetches again because a token names an unknown key: at most once in 10 s, as names may be invented. Never throws. */
+  /** Fetches again for unknown keys at most once in 10 s, as their names may be invented. Never throws. */
   refresh(): Promise<Refreshed> {
     if (this.#refreshing !== undefined) return this.#refreshing
     const sinceMs = this.#options.clock() - this.#askedAtMs

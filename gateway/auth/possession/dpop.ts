@@ -64,10 +64,7 @@ export class ProofVerifier {
     return this.#options.nonces?.current()
   }
 
-  /**
-   * Checks a proof (RFC 9449 section 4.3) and remembers it as used. Never throws or rejects.
-   * @param proof `DPoP` fields, joined by a comma
-   */
+  /** Checks a proof (RFC 9449 section 4.3) and remembers it as used. Never throws or rejects. */
   verify(
     proof: string | undefined,
     request: ProvenRequest,

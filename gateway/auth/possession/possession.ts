@@ -2,7 +2,6 @@ import type { Scheme } from '../tokens/authorization.ts'
 import { type Binding, isBoundToCertificate } from './binding.ts'
 import type { ProofFault, ProofVerifier } from './dpop.ts'
 
-/** The certificate, with its present verdict. */
 interface ShownCertificate {
   readonly authorized: boolean
   /** For the log. */
@@ -20,10 +19,7 @@ export interface Presentation {
   readonly path: string
 }
 
-/**
- * Checks that the caller possesses what the token is bound to: a key (RFC 9449 section 7) or the certificate of the connection
- * (RFC 8705 section 3). Never throws or rejects.
- */
+/** Checks possession of the key (RFC 9449 section 7) and certificate (RFC 8705 section 3) of a token. Never throws or rejects. */
 export function provePossession(
   proofs: ProofVerifier,
   binding: Binding | undefined,

@@ -18,7 +18,7 @@ export class ClientKeys {
   readonly #options: ClientKeysOptions
   #signers: ReadonlyMap<string, Signer> = new Map()
   #all: readonly Signer[] = []
-  /** Clients by the `namesOf` their keys. */
+  /** Clients by what `namesOf` gives for their keys. */
   readonly #owners = new Map<string, Set<string>>()
   #forms: readonly SignatureForm[] = [SIGNATURE_FORMS['rfc-9421']]
   #refreshing: Promise<unknown> | undefined
@@ -65,10 +65,7 @@ export class ClientKeys {
     return undefined
   }
 
-  /**
-   * Fetches keys because a request names an unknown one. Names may be invented, so it fetches at most once in 10 s, for the 8 clients
-   * fetched longest ago. Never rejects.
-   */
+  /** Names may be invented, so it fetches at most once in 10 s, for the 8 clients fetched longest ago. Never rejects. */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()
     if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)
@@ -101,7 +98,6 @@ export class ClientKeys {
     if (this.#isFetching) this.start()
   }
 
-  /** May be called again. */
   start(): void {
     this.#isFetching = true
     for (const { keys } of this.all) keys.start()

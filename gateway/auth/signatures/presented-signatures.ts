@@ -12,7 +12,7 @@ export interface Signer {
   readonly principal: Principal
   readonly profile: SignatureProfile
   readonly keys: KeySet
-  /** Order among clients whose keys have the same name: clients with a file of keys first, then the order of clients.json. */
+  /** Order for keys of the same name: clients with a file of keys first, then as in clients.json. */
   readonly rank: number
 }
 
@@ -42,7 +42,7 @@ export interface SignatureForm {
   readonly status: number
   /** Reads the signatures, of which one must be good. A text says what is malformed. */
   parse(request: UnverifiedRequest): readonly PresentedSignature[] | string
-  /** Headers of a refusal that tell a client what it must sign. @param profile undefined when the client is not known */
+  /** Headers that tell a client what it must sign. @param profile undefined: the client is not known */
   challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
 }
 
@@ -65,10 +65,7 @@ export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
 export interface VerifiedHead {
   /** Differs between any two messages of one client. */
   readonly unique: string
-  /**
-   * Never throws. @param body as it was transferred
-   * @param nowMs checked again: after a slow body, the memory of accepted signatures may have forgotten this one
-   */
+  /** Never throws. @param nowMs checked again: during a slow body, the memory may have forgotten this signature */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
   /** Facts for the audit trail, once there is no fault. Undefined: the trail does not hold this form. */
   readonly signed?: (body: Buffer) => SignedBy
@@ -131,7 +128,6 @@ const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name:
 interface Presented {
   /** At least one. */
   readonly signatures: readonly PresentedSignature[]
-  /** In the order in which they are tried. */
   readonly ownersOf: (keyid: string) => readonly KeyOwner[]
   /** The only client that may have signed. Undefined: any. */
   readonly known: Signer | undefined

@@ -95,7 +95,6 @@ function readOnce<T>(message: object, name: string, read: () => T): T {
   return known.get(name) as T
 }
 
-/** @throws NoValue */
 function fieldValue(
   message: Pick<SignedRequest, 'fields'>,
   name: string,
@@ -117,7 +116,6 @@ function fieldValue(
   return member.text
 }
 
-/** @throws NoValue */
 function derivedValue(message: SignedRequest, name: string, parameter: unknown): string {
   const { method, target, uri } = message
   if (name === '@method') return method

@@ -33,7 +33,6 @@ export const UK_JWS: SignatureForm = {
 }
 
 export interface DetachedJws {
-  /** Encoded. */
   readonly protectedHeader: string
   readonly header: JsonObject
   readonly signature: Buffer

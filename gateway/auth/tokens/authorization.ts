@@ -87,7 +87,7 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
   )
 }
 
-/** Copies an ASCII text. A slice in V8 refers to the whole text, so a token would keep the head of its request in memory. */
+/** Copies an ASCII text. A slice in V8 keeps the whole text in memory, such as the head of a request. */
 export function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
 }

@@ -15,7 +15,7 @@ interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 
-/** Undefined when all parameters fit. @param fields as the service gets them */
+/** @param fields as the service gets them */
 export function parameterMisfit(
   { parameters }: RequestRules,
   { path, query }: Pick<Exchange, 'path' | 'query'>,

@@ -40,13 +40,12 @@ export function validate(
   return mayEndEmpty(exchange) ? firstByteOrEnd(exchange.req).then(check) : check()
 }
 
-/** True without a body, or when the body was only an empty last frame (HTTP/2) or chunk (HTTP/1.1). */
+/** A body may be only an empty last frame (HTTP/2) or chunk (HTTP/1.1). */
 function isEmpty({ req, headers }: Exchange): boolean {
   if (!headers.hasBody || headers.contentLength === 0) return true
   return req.complete && req.body?.isEmpty === true
 }
 
-/** @param fields as the service gets them */
 function checkBody(
   gateway: Gateway,
   exchange: Exchange,

@@ -59,7 +59,7 @@ export function readWholeBody(
   })
 }
 
-/** Reads the body unless it is in memory. @param maxBytes bound for reading */
+/** Reads the body unless it is in memory. */
 export function wholeBody(
   gateway: Gateway,
   exchange: Exchange,
@@ -91,7 +91,7 @@ export function mayEndEmpty({ req, headers }: Exchange): boolean {
   )
 }
 
-/** Resolves at the first byte or the end of the body, after `EMPTY_END_MS` at the latest. Only one call for a request may wait. */
+/** Resolves at the first byte or the end of the body, or after `EMPTY_END_MS`. Only one call for a request may wait. */
 export function firstByteOrEnd(req: IncomingRequest): Promise<undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), EMPTY_END_MS)

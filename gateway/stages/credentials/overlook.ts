@@ -33,7 +33,6 @@ export function overlook(
   refused: Refusal | undefined,
 ): Refusal | undefined {
   if (refused === undefined) return undefined
-  // These codes refuse a caller that is proved.
   const isProved =
     refused.code === 'insufficient_scope' || refused.code === 'insufficient_user_authentication'
   if (!isProved && !OVERLOOKED.has(refused.code)) return refused

@@ -18,7 +18,7 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
   return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock()) !== undefined
 }
 
-/** Finds the client of a certificate. The response does not tell which check failed. */
+/** The response does not tell which check failed. */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = certificateOf(gateway, exchange)
   if (peer?.isUnchecked === true) return revocationUnavailable(gateway, 'mtls', peer)

@@ -80,7 +80,6 @@ export function proveSignature(
   })
 }
 
-/** Signatures share the time of the event loop with new tokens. */
 function inTurn<T>(
   { verifier }: Gateway,
   exchange: Exchange,
@@ -91,7 +90,6 @@ function inTurn<T>(
   return result instanceof Promise ? result.then(then) : then(result)
 }
 
-/** Reads the signatures of the first form in which the request has any. */
 function presentedIn(
   received: UnverifiedRequest,
   forms: readonly SignatureForm[],
@@ -234,7 +232,6 @@ interface Unproved extends Pick<SignatureFault, 'detail' | 'cause' | 'signer'> {
   readonly outcome: string
 }
 
-/** Refuses, and tells a known client what its signature must have. */
 function unproved(
   gateway: Gateway,
   { req, route }: Exchange,

@@ -4,7 +4,7 @@ import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { causeOf } from '../response/log-refusal.ts'
 
-/** Refuses an address with too many bad credentials. @param client the one that the credential names */
+/** @param client the one that the credential names */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange, client?: string): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined

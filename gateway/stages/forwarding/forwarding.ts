@@ -77,7 +77,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   /** Set once the forwarding goes on without its client. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
-  /** The response while it waits for its signature. */
   #held: HeldResponse | undefined = undefined
   /** Stays when the client has gone, unlike `keyed` of the exchange. */
   readonly #keyed: KeyedExchange | undefined
@@ -237,7 +236,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.onEnd?.()
   }
 
-  /** Ends the exchange with a whole response. */
   #close(): void {
     this.#keyed?.complete()
     close(this.#gateway, this.#exchange, this.#status)

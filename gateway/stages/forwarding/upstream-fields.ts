@@ -61,8 +61,8 @@ function differLittle(fields: readonly Field[], others: readonly Field[]): boole
 }
 
 /**
- * Fields for requests of a connection whose received fields are the same, except varying ones. `fit` need not compare the client's
- * address: it follows from the connection, the received fields and the configuration.
+ * Fields for requests of a connection that differ in varying fields only. `fit` need not compare the client's address: it follows
+ * from the connection, the received fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
@@ -72,7 +72,7 @@ class RepeatedFields {
   readonly certificates: readonly Field[]
   /** Names for the log: fields that do not go upstream and that the gateway does not write itself. */
   readonly removed: string[] = []
-  /** Places of the received fields that vary and go upstream. */
+  /** Indexes of the received fields that vary and go upstream. */
   readonly varying: readonly number[]
   readonly #received: readonly Field[]
   readonly #version: HttpVersion
@@ -181,7 +181,6 @@ function changed({ removed, added }: SendingPolicy, fields: readonly Field[]): F
   return [...fields.filter(({ lower }) => !removed.has(foldedName(lower))), ...added]
 }
 
-/** Reuses the field object while its value stays the same. */
 class RepeatedField {
   #last: Field
 

@@ -148,7 +148,6 @@ function outcomeOf(
       if (gateway.idempotency === undefined) return UNAVAILABLE
       count(gateway, exchange, 'begun')
       exchange.keyed = new KeyedExchange(gateway.idempotency, begun.held, maxResponseBytes)
-      // The client left during the wait for disk or store.
       if (exchange.closed) exchange.keyed.settle(false)
       return undefined
     case 'done': {
@@ -206,7 +205,7 @@ function count({ metrics }: Gateway, { route }: Exchange, outcome: string): void
   metrics.gateway_idempotency_total.count(route?.path ?? '', outcome)
 }
 
-/** Ends an exchange with the kept response. @param kept its body, latin1 */
+/** @param kept body of the response, latin1 */
 function replay(
   gateway: Gateway,
   exchange: Exchange,

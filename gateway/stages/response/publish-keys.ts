@@ -7,7 +7,7 @@ import { linesOf, writeHead } from './write-response.ts'
 
 const NOT_ALLOWED = refusal('method_not_allowed', { headers: ['Allow', 'GET, HEAD'] })
 
-/** Ends an exchange with the gateway's own keys (RFC 7517 section 5). */
+/** RFC 7517 section 5. */
 export function publishKeys(gateway: Gateway, exchange: Exchange, jwks: Buffer): void {
   const { method, req, res } = exchange
   if (method !== 'GET' && method !== 'HEAD') {

@@ -38,7 +38,7 @@ function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return passes !== undefined && isTrusted(address, passes) ? undefined : closed
 }
 
-/** Ends an exchange with a 204, unless it cannot be recorded. @param lines each with CR LF */
+/** @param lines each with CR LF */
 function answer(gateway: Gateway, exchange: Exchange, lines: string): Refusal | undefined {
   const refused = recordAtEnd(gateway, exchange)
   if (refused !== undefined) return refused

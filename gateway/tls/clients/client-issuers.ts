@@ -32,7 +32,6 @@ function issuersOf(authority: Authority, authorities: readonly Authority[]): Rea
   return found
 }
 
-/** Compares thumbprints and canonical subjects. */
 export function isIssuedBy(issuers: readonly string[], authorities: readonly X509Certificate[]): boolean {
   return authorities.some((authority) => {
     const subject = canonicalName(subjectOf(authority))

@@ -25,7 +25,7 @@ interface Responder {
   readonly send: Send
   /** Unanswered questions since the last response. */
   silences: number
-  /** Time until which nobody waits for it, once it was silent too often. */
+  /** Nobody waits for the responder until then. */
   pausedUntilMs: number
 }
 
@@ -33,7 +33,6 @@ interface ClientOcspOptions {
   /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
   readonly clock: () => number
-  /** Called with each answer and each failure. */
   readonly onAnswer: (outcome: Outcome, thumbprintHex: string, reason: string) => void
   readonly sendTo?: (url: string) => Send
 }
@@ -44,7 +43,7 @@ const DEADLINE_MS = 3000
 const CONNECTIONS = 4
 const MAX_RESPONDERS = 64
 const MAX_CERTIFICATES = 10_000
-/** Longest age of an answer without nextUpdate. Responders make such answers anew each time, so an older one may be a replay. */
+/** Responders make answers without nextUpdate anew each time, so an older one may be a replay. */
 const MAX_AGE_WITHOUT_END_MS = 10 * MINUTE_MS
 const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
 const MAX_PAUSE_MS = 60 * MINUTE_MS
@@ -71,7 +70,6 @@ export class ClientOcsp {
     return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
   }
 
-  /** Adds the last answer to the verdict. Asks the responder again in time. */
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
     const nowMs = this.#options.clock()

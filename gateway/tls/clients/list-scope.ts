@@ -17,7 +17,7 @@ const [POINT, USERS, AUTHORITIES] = [0xa0, 0x81, 0x82]
 /** cRLIssuer of a DistributionPoint: another authority signs the list. */
 const OTHER_ISSUER = 0xa2
 
-/** @returns undefined when the scope is one that is not supported */
+/** Undefined: the scope is not supported. */
 export function readScope(issuingPoint: Der): ListScope | undefined {
   let points: ReadonlySet<string> | undefined
   let only: ListScope['only']
@@ -57,7 +57,7 @@ function readPoints(certificate: X509Certificate): string[] {
   }
 }
 
-/** The full names of a DistributionPointName; none when it has a name relative to its issuer. */
+/** No names when the point has one relative to its issuer. */
 function namesIn(point: Der): string[] {
   const [name] = point.members()
   return name?.tag === TAG.explicit0 ? name.members().map(({ bytes }) => bytes.toString('hex')) : []

@@ -4,7 +4,7 @@ import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
 export interface PeerCertificate {
-  /** True when it may identify a client. When not, nothing below may be trusted. */
+  /** When false, nothing below may be trusted. */
   readonly authorized: boolean
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
@@ -57,7 +57,6 @@ interface CachedPeer {
   readonly base: PeerCertificate
   readonly peer: PeerCertificate
   readonly chain: SentChain
-  /** When the trusted path must be checked again. */
   readonly goodUntilMs: number
   readonly trust: ClientTrust
 }
@@ -68,7 +67,6 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 /**
  * The verdict on a client certificate is renewed when authorities or lists were reloaded, or when one on the path has expired. A refusal
  * is final for the connection, except one for a list that went out of date later.
- * @param trust undefined: client certificates are not requested
  */
 export function peerOf(
   socket: TLSSocket,

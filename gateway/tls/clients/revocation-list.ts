@@ -4,7 +4,7 @@ import { type Der, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../
 import { readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 import { type ListScope, readScope } from './list-scope.ts'
 
-/** A certificate revocation list (RFC 5280 section 5). */
+/** RFC 5280 section 5. */
 export interface RevocationList {
   /** DER in hex. */
   readonly issuer: string

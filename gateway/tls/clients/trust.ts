@@ -18,7 +18,6 @@ export interface SentChain {
 interface TrustedPath {
   /** Nearest first. */
   readonly authorities: readonly X509Certificate[]
-  /** When the first certificate or revocation list on the path expires. */
   readonly goodUntilMs: number
 }
 

@@ -53,9 +53,8 @@ export interface CertificateOptions {
   readonly criticalOids?: readonly string[]
   /** Default: true, as RFC 5280 section 4.2.1.1 requires. */
   readonly keyIdentifiers?: boolean
-  /** Default: ECDSA on P-256. */
   readonly rsaBits?: number
-  /** Keys of a certificate that this one renews; default: new ones. */
+  /** Default: new ones. */
   readonly keys?: webcrypto.CryptoKeyPair
 }
 

@@ -1,4 +1,3 @@
-/** One block of a PEM file (RFC 7468). */
 export interface PemBlock {
   /** `CERTIFICATE`, `PRIVATE KEY`, `X509 CRL` … */
   readonly label: string

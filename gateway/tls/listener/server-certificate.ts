@@ -23,7 +23,6 @@ export class Findings {
     this.warnings.push(warning)
   }
 
-  /** @param one.path where it stands in its file */
   date({ path, ...one }: Omit<Dated, 'place'> & { readonly path: string }, nowMs: number): void {
     const dated = { ...one, place: { file: one.file, path } }
     this.dated.push(dated)

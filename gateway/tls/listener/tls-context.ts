@@ -34,7 +34,6 @@ export interface TlsMaterial {
   readonly sharedTickets: DayKey | undefined
   readonly chain: Chain
   readonly summary: TlsSummary
-  /** One sentence each. */
   readonly warnings: readonly string[]
   readonly dated: readonly Dated[]
 }
@@ -69,7 +68,6 @@ const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
 /** Life of a session after its full handshake, but not beyond its day. A resumption gives no new ticket. */
 const SESSION_SECONDS = 7200
 
-/** Reports all faults of all files together. */
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {
   const findings = new Findings()
   const server = readServer(files, texts, { nowMs, findings })

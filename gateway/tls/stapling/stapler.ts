@@ -110,7 +110,7 @@ export function issuedCertificate([leaf, ...others]: Chain): IssuedCertificate |
 /** id-pe-tlsfeature (RFC 7633), whose only use is to demand a response of OCSP. */
 const TLS_FEATURE = Buffer.from('06082b06010505070118', 'hex')
 
-/** True when clients are told to refuse the certificate without a response (Must-Staple). */
+/** Must-Staple: clients must refuse the certificate without a response. */
 export function mustStaple({ raw }: X509Certificate): boolean {
   return raw.includes(TLS_FEATURE)
 }
