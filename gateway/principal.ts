@@ -8,7 +8,7 @@ export interface Principal {
   readonly session: string | undefined
   /** Name of the session in the audit trail. */
   readonly sessionName: string | undefined
-  /** Epoch milliseconds. Undefined when the credential does not say. */
+  /** Undefined when the credential does not say. */
   readonly expiresAtMs: number | undefined
   /** RFC 6749 section 3.3. */
   readonly scopes: ReadonlySet<string>

@@ -6,8 +6,7 @@ import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresse
 
 /**
  * `npm start`: runs the backend, then the gateway. At the end the gateway drains first: admitted requests still need the backend. Only
- * SIGTERM implies a load balancer, for which the gateway waits before it closes its listeners. A child that crashes after it was ready
- * is restarted. When a child ends earlier, or with 0, all end.
+ * SIGTERM implies a load balancer, for which the gateway waits before it closes its listeners. A child that crashes once ready is restarted.
  */
 
 const RESTART_MS = 500

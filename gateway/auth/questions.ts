@@ -41,7 +41,7 @@ const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
-/** By these an endpoint may refuse one question, such as a very long one. The endpoint works, so it gets no pause. */
+/** Statuses by which an endpoint may refuse one question, such as a very long one. It works, so it gets no pause. */
 const REFUSES_ONE: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 
 export function refusesOne(statusCode: number): boolean {

@@ -23,7 +23,7 @@ export interface MessageSignature {
 /** Each may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
-/** The label and parameters together, or the header of a JWS: the record of a signature holds them. */
+/** The record of a signature holds label and parameters, or the header of a JWS. */
 export const MAX_LABEL_AND_PARAMS_CHARS = 4096
 /** RFC 9421 section 2.3. */
 const PARAMETERS: ReadonlyMap<string, string> = new Map([

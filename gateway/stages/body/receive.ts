@@ -11,8 +11,8 @@ const MAX_BYTES = 16 * 1024
 
 /**
  * Waits for a short body before the request takes a permit or is counted, so that a slow client holds only its connection. Over HTTP/2
- * it waits a moment for the end of an empty GET: many services refuse a GET with a body. Reads the whole body where the gateway signs
- * the request to the service, or the response to a request with Content-Digest.
+ * waits a moment for the end of an empty GET: many services refuse a GET with a body. Reads any body that a signature of the gateway
+ * covers.
  */
 export function receive(
   gateway: Gateway,

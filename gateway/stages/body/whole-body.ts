@@ -22,7 +22,7 @@ const GRPC_CALL = refusal('unsupported_media_type', {
 })
 
 /**
- * Reads the whole body into memory, if there is room. Returns it at once when all of it has come.
+ * Reads the whole body into memory, if there is room.
  * @param owner the room is shared fairly among owners
  * @param maxBytes a bound besides that of the route
  */

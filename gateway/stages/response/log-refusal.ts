@@ -63,7 +63,7 @@ function writeLine(
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }
 
-/** @returns how many lines were left out since the last one; undefined when this line must be left out, too */
+/** @returns how many lines were left out; undefined: this one must be, too */
 function takeLine(
   { load, steadyClock }: Gateway,
   code: RefusalCode | undefined,

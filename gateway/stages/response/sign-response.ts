@@ -69,7 +69,7 @@ export class HeldResponse {
     return Buffer.concat(this.#pieces)
   }
 
-  /** @param piece may change afterwards. @returns false when the body is too long to hold, or there is no room for it */
+  /** @param piece may change afterwards. @returns false when the body is too long or finds no room */
   add(piece: Buffer): boolean {
     const fits =
       this.#room.bytes + piece.length <= MAX_BYTES &&

@@ -51,7 +51,7 @@ const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
 const MAX_SILENCES = 3
 
-/** Asks whether client certificates were revoked (RFC 6960): only about the leaf, only the responder that it names, without a nonce. */
+/** Asks whether client certificates were revoked (RFC 6960): only the leaf, at the responder that it names, without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
   /** Answers by thumbprint, the oldest first. */
