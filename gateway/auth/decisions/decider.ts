@@ -98,7 +98,7 @@ export class Decider {
   }
 }
 
-/** X-Request-ID must be that of the question (section 10.1.3). @throws Error for a response without a decision */
+/** An X-Request-ID must be that of the question (section 10.1.3). @throws Error for a response without a decision */
 function readDecision({ statusCode, headers, body }: IncomingResponse, requestId: string): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
   if ([headers['x-request-id'] ?? []].flat().some((id) => id !== requestId))

@@ -10,7 +10,7 @@ import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isSessionId } from '../visible-id.ts'
 
-/** RFC 9701 section 5, without `application/`. */
+/** Media type (RFC 9701 section 5), without `application/`. */
 const SIGNED = 'token-introspection+jwt'
 /** Limit for `iat` of a signed answer, in addition to the clock tolerance of the issuer. */
 const FRESH_MS = 60_000

@@ -12,7 +12,7 @@ export function algorithmNamed(alg: unknown): Algorithm | undefined {
 }
 
 export interface Signed {
-  /** One octet a character. */
+  /** One character for each octet. */
   readonly signed: string
   readonly signature: Buffer
 }

@@ -7,7 +7,7 @@ import { jwkThumbprint } from './thumbprint.ts'
 
 export interface VerificationKey {
   readonly kid: string
-  /** One; all of RSA for an RSA key without `alg`. */
+  /** One algorithm, but all of RSA for an RSA key without `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
   /** RFC 7638. */

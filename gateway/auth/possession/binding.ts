@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { isThumbprint } from '../keys/thumbprint.ts'
 import { quote } from '../tokens/quote.ts'
 
-/** The caller must prove possession of each. */
+/** The caller must prove possession of each that is set. */
 export interface Binding {
   /** RFC 9449 section 6.1. */
   readonly jkt: string | undefined

@@ -109,7 +109,7 @@ export interface SignatureFault {
     | 'unknown_key'
     | 'mismatch'
     | 'digest_mismatch'
-  /** A sentence for the client, without a full stop. Undefined: the client is not told. */
+  /** A sentence for the client, without a full stop. Undefined: the client learns only that the signature is not valid. */
   readonly detail?: string
   /** For the log. */
   readonly cause: string

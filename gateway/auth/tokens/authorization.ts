@@ -61,7 +61,7 @@ const BEARER = 'Bearer realm="api"'
 const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
-/** Two `WWW-Authenticate` fields (RFC 9449 section 7.2), flat. @param refused undefined: no credentials */
+/** Two `WWW-Authenticate` fields (RFC 9449 section 7.2), names and values in turn. @param refused undefined: no credentials */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)
   const bearer = refused?.scheme === 'dpop' ? [] : attributes

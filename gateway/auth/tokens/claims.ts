@@ -12,9 +12,9 @@ export interface ClaimRules {
   readonly audiences: readonly string[]
   readonly tokens: TokenDialect
   readonly clockToleranceMs: number
-  /** Our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
+  /** True for our own issuer. Ids of others become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
-  /** The other issuers, set for our own alone: its ids must not look like theirs. */
+  /** The other issuers. Set for our own issuer alone, whose ids must not look like theirs. */
   readonly others?: readonly string[] | undefined
   /** Tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean

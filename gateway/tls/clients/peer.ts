@@ -46,7 +46,7 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
-/** Faults that pass by themselves: a list is renewed, or its time comes. */
+/** Faults that pass by themselves: a list is renewed, or something becomes valid. */
 const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
 /** No honest client sends more. */
 const MAX_INTERMEDIATES = 10

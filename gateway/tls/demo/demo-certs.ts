@@ -10,7 +10,7 @@ import {
   SERVER_AUTH,
 } from './throw-away-ca.ts'
 
-/** Writes nothing if some files are `present`, unless forced. */
+/** Without `force`, writes nothing if some files are there, and names them in `present`. */
 export async function makeDemoCertificates(
   directory: string,
   force: boolean,

@@ -17,7 +17,7 @@ const KEY_BYTES = 32
 /** Name, HMAC key and AES key, as Node wants them. */
 const TICKET_KEY_BYTES = 48
 
-/** For a process without a file. */
+/** For a process without a ticket key file. */
 export function randomDayKey(nowMs: number): DayKey {
   return { day: dayOf(nowMs), key: randomBytes(KEY_BYTES).toString('hex') }
 }
