@@ -34,7 +34,7 @@ export const NAMES = {
   upstreamSecretFile: '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)',
 } as const
 
-/** The files that the environment names, or the default ones. Relative to the working directory. */
+/** Names of files, relative to the working directory. */
 export function configFiles(env: Environment): Record<'configFile' | 'limitsFile' | 'clientsFile', string> {
   return {
     configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
@@ -44,8 +44,8 @@ export function configFiles(env: Environment): Record<'configFile' | 'limitsFile
 }
 
 /**
- * Reads the variables whose names begin with `GATEWAY_`. The schema checks values for keys later. An unknown name is a fault,
- * because a typo would be ignored silently. A name that Kubernetes sets for a Service is ignored.
+ * Reads the variables `GATEWAY_…`. The schema checks the values of keys later. An unknown name is a fault: a typo would be
+ * ignored silently.
  */
 export function parseEnvironment(env: Environment): {
   readonly overrides: Overrides
@@ -85,7 +85,7 @@ function unknownFault(name: string): string {
     : `is not a variable that the gateway knows; did you mean ${meant}?`
 }
 
-/** Reads a text as the type of its key. A text that does not fit is returned as it is, and the schema refuses it. */
+/** Reads a text as the type of its key. A text that does not fit stays, and the schema refuses it. */
 function read({ type, items }: Schema, text: string): unknown {
   if (type === 'integer') return /^-?\d{1,15}$/.test(text) ? Number(text) : text
   if (type === 'boolean') return text === 'true' || (text === 'false' ? false : text)

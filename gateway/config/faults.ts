@@ -3,11 +3,11 @@ import { printable } from '../terminal/printable.ts'
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
 
-/** A fault in a configuration file or in the environment, in words an operator can act on. */
+/** A fault in a configuration file or in the environment. */
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
-  /** The place: a JSON path such as `$.limits[2].window`, a variable such as `GATEWAY_UPSTREAM[1]` (its second entry), or `line 3 column 7`. */
+  /** `$.limits[2].window`, `GATEWAY_UPSTREAM[1]` (the second entry of a variable), or `line 3 column 7`. */
   readonly path: string
   readonly reason: string
   readonly at?: FaultPlace
@@ -28,7 +28,7 @@ export function describeFault({ file, path, reason, at }: Fault): string {
   return `${file}: ${path}: ${reason}${line}`
 }
 
-/** Shows a fault with its line and a caret below: `config/limits.json:17:7: $.limits[2].window: must be …`. Editors open the place. */
+/** Shows a fault with its line and a caret below: `config/limits.json:17:7: $.limits[2].window: must be …`. */
 export function showFault(fault: Fault): string {
   const { file, path, reason, at } = fault
   if (at === undefined) return printable(describeFault(fault))

@@ -33,7 +33,6 @@ export type GatewayFile = ReturnType<typeof gatewayFile>
 /** A row of the file, or one made of an operation of `openapi`. */
 type WrittenRoute = WrittenGateway['routes'][number] & Partial<Pick<Route, 'documentedAt' | 'laidAt'>>
 
-/** The defaults of a row. */
 const ROUTE_DEFAULTS = Object.fromEntries(
   Object.entries(schema.properties.routes.items.properties).flatMap(([key, property]) =>
     'default' in property ? [[key, property.default]] : [],
@@ -44,7 +43,7 @@ const checkSchema = schemaCheck(schema)
 const NEVER = Number.POSITIVE_INFINITY
 const windowFault = windowAtMost('24h')
 
-/** Parses config/gateway.json. @param file its name, for the faults @param readFile reads the API's description that it names */
+/** Parses config/gateway.json. @param readFile reads the OpenAPI document */
 export function parseGatewayFile(
   file: string,
   text: string,
@@ -57,7 +56,7 @@ export function parseGatewayFile(
   checkTexts(json, written)
   checkTerms(json, '$', written)
   checkIssuers(json, written.issuers)
-  // The rules of an issuer: no query, no fragment, no credentials.
+  // As for an issuer: no query, fragment or credentials.
   json.checkEach('$.dpop.publicUrls', written.dpop?.publicUrls, issuerFault)
   json.check('$.authThrottle.window', written.authThrottle?.window, windowFault)
   json.check('$.addressRate.window', written.addressRate?.window, windowFault)

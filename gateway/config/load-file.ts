@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { readFileSync, type Stats, statSync } from 'node:fs'
 import type { Fault, Parsed } from './faults.ts'
 
-/** No configuration file needs more. Protects the memory from a wrong file. */
+/** Protects the memory from a wrong file. */
 const MAX_FILE_BYTES = 32 * 1024 * 1024
 const REPLACEMENT = Buffer.from('\uFFFD')
 /** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word that does not look like a path. */
@@ -15,7 +15,6 @@ export type ReadFile = (file: string) => string
 
 export type ParseFile<T> = (file: string, text: string) => Parsed<T>
 
-/** The text of a file and the value parsed from it. */
 export interface LoadedFile<T> {
   readonly text: string
   readonly value: T
@@ -23,11 +22,11 @@ export interface LoadedFile<T> {
 
 interface LoadOptions {
   readonly readFile?: ReadFile | undefined
-  /** The key or variable that names the file. The fault of an unreadable file repeats it. */
+  /** The key or variable that names the file, for faults. */
   readonly namedBy?: string
 }
 
-/** Reads and parses one file synchronously, at startup. An unreadable file is a fault. */
+/** Reads and parses one file. An unreadable file is a fault. */
 export function loadFile<T>(
   file: string,
   parse: ParseFile<T>,
@@ -45,7 +44,7 @@ export function loadFile<T>(
 
 type LoadedText = { readonly text?: string | undefined; readonly reason?: string | undefined }
 
-/** Reads a text, or says why it cannot be used. @param faultOf says what is wrong with a text, without repeating it */
+/** Reads a text, or says why it cannot be used. @param faultOf must not repeat the text */
 export function loadText(
   file: string,
   faultOf: (text: string) => string | undefined,
@@ -69,22 +68,21 @@ export function unreadable(file: string, error: unknown, namedBy?: string): Faul
   return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}${where}` }
 }
 
-/** The message of an error, without the name of the file that messages of the system repeat at their end. */
+/** The message of an error, without the file name at its end. */
 export function whyUnreadable(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
 }
 
-/** Shows the name of a file. One that looks like a secret is cut: somebody may have written the secret in place of a name. */
+/** The name of a file, cut if it looks like a secret: somebody may have written the secret itself. */
 export function shownName(file: string): string {
   return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
 }
 
-/** @throws Error for a file that is too large to be configuration */
 export function checkSize(bytes: number | bigint): void {
   if (bytes > MAX_FILE_BYTES) throw new Error(`it has ${bytes} bytes, more than ${MAX_FILE_BYTES}`)
 }
 
-/** @throws Error for what may have no end, such as a pipe or a device, and for a file that is too large */
+/** @throws Error for a large file, and for what may have no end, such as a pipe or a device */
 function checkFile(stats: Stats): void {
   if (!stats.isFile()) throw new Error('it is not a regular file')
   checkSize(stats.size)
@@ -102,7 +100,7 @@ export function readPrivate(file: string): string {
   return readLenient(file)
 }
 
-/** @throws Error when others can read or write the file. The group may read a file that root owns. */
+/** @throws Error when others can read or write the file */
 export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
   // A secret that Kubernetes mounts belongs to root, and is readable by the group of the pod.
   const forbidden = uid === 0 ? 0o037 : 0o077

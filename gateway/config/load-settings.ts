@@ -38,7 +38,7 @@ type Named = keyof GatewayFile | `audit.${keyof GatewayFile['audit']}` | 'tls.po
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 
-/** Loads all settings. Relative paths start at the working directory. Faults of environment and file are reported together. */
+/** Loads all settings. Faults of environment and file are reported together. */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
@@ -102,7 +102,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   }
 }
 
-/** Finds conflicts between the keys of an edited file and those that stay as they are until a restart. */
+/** Finds conflicts between edited keys and keys that wait for a restart. */
 export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile, store } = settings
   return [
@@ -144,7 +144,7 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
   return Object.values(others).flatMap((one) => one?.faults ?? [])
 }
 
-/** Finds the faults for which the whole settings are not needed: of variables, and of files that keys or variables name. */
+/** Finds faults of variables, and of the files that keys or variables name. */
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))
@@ -153,7 +153,7 @@ export function otherFaults(sources: OtherSources): Fault[] {
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
 }
 
-/** Finds faults of variables when faults of the file hide them, for example when it cannot be read. */
+/** Finds faults of variables that faults of the file hide. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)
@@ -167,12 +167,10 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
   return env.GATEWAY_CLIENTS !== undefined || routes.some(isOfClients)
 }
 
-/** True when only programs of this machine reach a listener at this address. */
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
-/** The fault of an admin listener that others reach without a token, unless the operator allows it. */
 function adminFaults(
   { adminHost, adminTokenFile, adminOpen }: Pick<Settings, 'adminHost' | 'adminTokenFile' | 'adminOpen'>,
   place: Pick<Fault, 'file' | 'path'>,
@@ -243,7 +241,6 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
   ]
 }
 
-/** Finds groups that lead back to a listener of the gateway. */
 function groupLoops(file: string, merged: Pick<Merged, 'upstreams' | 'host' | 'port' | 'tls'>): Fault[] {
   return Object.entries(merged.upstreams).flatMap(([name, { targets = [] }]) =>
     targets.flatMap((target, index) => {
@@ -257,7 +254,6 @@ function loopReason(upstream: string): string {
   return `the upstream ${upstream} is the gateway's own listener: requests would loop`
 }
 
-/** The fault of an endpoint for spans that is the gateway itself: each batch of spans would make new spans. */
 function spanLoops(
   place: Pick<Fault, 'file' | 'path'>,
   merged: Pick<Merged, 'host' | 'port' | 'tls'>,
@@ -274,7 +270,6 @@ function endpointPlace(configFile: string, env: Environment): Pick<Fault, 'file'
     : { file: ENVIRONMENT, path: variable }
 }
 
-/** Faults of routes with `mtls` alone, which no client can use unless a listener asks for certificates. */
 function certificateConflicts(file: string, routes: readonly Route[], tls: Merged['tls']): Fault[] {
   if (tls?.clientCaFile !== undefined) return []
   const reason =
@@ -286,7 +281,6 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: Merge
   })
 }
 
-/** Conflicts of our own issuer with other issuers and with its profile. */
 function issuerConflicts(merged: Merged, configFile: string, place: Place): Fault[] {
   const { issuer, profile, issuers, jwksUri = defaultJwksUri(merged) } = merged
   const faults: Fault[] = []
@@ -320,7 +314,7 @@ function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }
 
-/** The key of the listener of the gateway that a URL leads to. */
+/** The key of our own listener that a URL leads to. */
 function ownListener(
   url: string,
   { host, port, tls }: Pick<Merged, 'host' | 'port' | 'tls'>,

@@ -8,16 +8,13 @@ import type { Settings } from './settings.ts'
 /** Too long to guess, and valid in a header field. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
 
-/** The secret that the gateway proves itself with to the upstreams. */
 export const parseUpstreamSecret = secretLine('the secret of gateway and service')
-/** The secret from which the keys of TLS session tickets are made. */
 export const parseTicketSecret = secretLine('the secret of the session tickets')
 export const parseAdminToken = secretLine('the token of the admin listener')
 
-/** The key of the pseudonyms in the audit trail. */
 const parseMaskKey = secretLine('the key of masked parameters')
 
-/** Parses the keys that protect idempotency records: the first line is in force, earlier keys stand below it. */
+/** Parses the keys of idempotency: the first line is in force, earlier keys follow. */
 export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
   const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }
@@ -32,7 +29,6 @@ const SHARED_KEYS = [
   ['idempotency', 'idempotencyKeyFile', parseIdempotencyKeys, 'need one key for "idempotency" of rows'],
 ] as const
 
-/** Faults of the keys that rows with `mask` or `idempotency` need. */
 export function keyFileFaults(
   settings: Pick<Settings, 'maskKeyFile' | 'idempotencyKeyFile' | 'routes' | 'configFile'>,
   hasStore: boolean,
@@ -72,7 +68,7 @@ function readKey<T>(file: string, parse: ParseFile<T>): T {
   return value.value
 }
 
-/** Parses the file of a secret: one line, which may end with a line end. The fault does not repeat it. */
+/** Parses one line, which may end with a line end. The fault does not repeat it. */
 function secretLine(what: string): ParseFile<string> {
   return (file, text) => {
     const secret = text.replace(/\r?\n$/, '')

@@ -15,10 +15,10 @@ import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { AttestationSettings } from './witness-settings.ts'
 
-/** A credential that a route accepts. `none` admits anyone, also where other kinds are listed. */
+/** A credential that a route accepts. `none` admits anyone, also beside others. */
 export type RouteAuth = WrittenGateway['routes'][number]['auth'][number]
 
-/** Rules of a route that are applied before authentication. Immutable. */
+/** Rules of a route before authentication. Immutable. */
 export interface Screening {
   readonly addresses: AddressList | undefined
   /** The answer to preflights. */
@@ -26,28 +26,27 @@ export interface Screening {
   readonly maintenance: Maintenance | undefined
 }
 
-/** The terms of a route that is closed for the time being. */
 export interface Maintenance {
   readonly refusal: Refusal
   /** Addresses that are served all the same; undefined: none. */
   readonly passes: BlockList | undefined
 }
 
-/** Terms of step-up authentication (RFC 9470). */
+/** Step-up authentication (RFC 9470). */
 export interface StepUp {
-  /** `acr` of the token must be one of these; undefined: any, or none. */
+  /** `acr` of the token must be one of these. */
   readonly acr: readonly string[] | undefined
-  /** The greatest age of `auth_time`; undefined: any age. */
+  /** The greatest age of `auth_time`. */
   readonly maxAgeMs: number | undefined
 }
 
-/** Terms of idempotency keys: a request with one reaches the service once. Immutable. */
+/** Terms of idempotency keys. Immutable. */
 export interface IdempotencyTerms
   extends Omit<WrittenIdempotency, 'header' | 'keep' | 'maxKeysPerCaller' | 'onUnknown'> {
   /** In lower case. */
   readonly header: string
   readonly keepMs: number
-  /** The most keys of one caller that are kept at a time. */
+  /** For one caller, at a time. */
   readonly maxKeys: number
   /** True when the service resolves a key whose outcome is unknown. */
   readonly resolves: boolean
@@ -64,7 +63,7 @@ export interface JsonMember {
 /** What the `authorization_details` of a token (RFC 9396) must say of the body. Immutable. */
 export interface DetailsTerms {
   readonly type: string
-  /** Members of the detail; each belongs to the one of `members` at the same index. */
+  /** Members of the detail. Each must equal the one of `members` at its index. */
   readonly details: readonly JsonMember[]
   readonly members: readonly JsonMember[]
 }
@@ -77,11 +76,10 @@ export interface DeciderTerms {
   readonly cacheMs: number
 }
 
-/** How a decider decides about requests of a row. Immutable. */
+/** The decider of a row. Immutable. */
 export interface DecisionTerms extends DeciderTerms {
   /** Rows that share a decider have one key. */
   readonly key: string
-  /** Parameters of the row's template. */
   readonly parameters: readonly ParameterPlace[]
   /** Members of the body that are sent. */
   readonly members: readonly JsonMember[]
@@ -94,15 +92,12 @@ export interface Route {
   /** Undefined: every registered method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
   readonly auth: ReadonlySet<RouteAuth>
-  /** The caller must hold one of these sets whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: no scope is asked for. */
+  /** The caller must hold one of these sets whole. Empty: no scope is needed. */
   readonly scopes: readonly (readonly string[])[]
-  /** Undefined: the user may have been authenticated in any way, at any time. */
   readonly stepUp: StepUp | undefined
-  /** Undefined: `authorization_details` of tokens are not looked at. */
   readonly authorizationDetails: DetailsTerms | undefined
-  /** Undefined: no decider is asked. */
   readonly decision: DecisionTerms | undefined
-  /** Parameters of its path that are masked in records and spans; undefined: none. */
+  /** Parameters of its path that are masked in records and spans. */
   readonly mask: readonly string[] | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */
   readonly trustIssuers: ReadonlySet<string> | undefined
@@ -113,16 +108,15 @@ export interface Route {
   /** True when the gateway signs responses, in the client's form. */
   readonly signsResponses: boolean
   readonly signsRequests: boolean
-  /** Name of the group that its requests go to. */
+  /** Name of its group. */
   readonly upstream: string
-  /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */
+  /** Whole exchange upstream, to the last byte of the response; undefined: no limit. */
   readonly timeoutMs: number | undefined
   /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
   readonly maxBodyBytes: number
   /** True when an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
   readonly clientCert: boolean
-  /** Undefined: nothing is screened. */
   readonly screening: Screening | undefined
   /** True when authentication and authorization are decided, counted and logged, but refuse nobody. */
   readonly isShadow: boolean
@@ -137,13 +131,13 @@ export interface Route {
   readonly forwarded: ForwardedPolicy | undefined
   /** Header lines of every response: the mandatory ones and what the route adds. */
   readonly responseLines: string
-  /** The operations of the API's description that requests are validated by, by method; undefined: none. */
+  /** Operations that validate requests, by method. */
   readonly operations:
     | Readonly<Record<string, { readonly path: string; readonly pointer: string }>>
     | undefined
-  /** File and pointer of the operation that the row stands for; undefined: gateway.json has the row. */
+  /** File and pointer of the row's operation; undefined: gateway.json has the row. */
   readonly documentedAt: string | undefined
-  /** By key: the index of the row of `openapi.rows` that lays the key over that operation. */
+  /** Key → index of the row of `openapi.rows` that sets it. */
   readonly laidAt: Readonly<Record<string, number>> | undefined
 }
 
@@ -154,7 +148,7 @@ export interface OpenApiSettings {
   readonly hash: string
   /** With schemas of JSON Schema 2020-12; undefined: requests are not validated. */
   readonly document: object | undefined
-  /** A sentence for each pattern of its schemas that is not checked. */
+  /** A sentence for each pattern that is not checked. */
   readonly skippedPatterns: readonly string[]
 }
 
@@ -180,7 +174,7 @@ export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache
   readonly negativeCacheMs: number
 }
 
-/** An issuer whose tokens are accepted, with every default filled in. Immutable. */
+/** An issuer whose tokens are accepted. Immutable. */
 export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
 /** Terms of DPoP proofs (RFC 9449). */
@@ -189,7 +183,7 @@ interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
   readonly publicUrls: readonly string[]
 }
 
-/** The keys of the HTTPS listener that either the file or the environment sets. */
+/** Keys of the HTTPS listener, from file and environment. */
 export type TlsKeys = NonNullable<WrittenGateway['tls']>
 
 /** The public HTTPS listener. Files are relative to the working directory. Immutable. */
@@ -205,10 +199,8 @@ type WrittenAudit = WrittenGateway['audit']
 /** The durability that an audit record must have before its request continues. */
 export type Durability = WrittenAudit['durability']
 
-/** Terms on which closed audit files are removed. */
 export type AuditRetention = NonNullable<WrittenAudit['retention']>
 
-/** A bucket of a server that speaks the S3 protocol. */
 export type AuditBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
 /** `audit` of the file, with the keys and certificates that it names. Immutable. */
@@ -227,49 +219,47 @@ interface OwnSettings extends IssuerSettings {
   readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
   readonly upstream: readonly string[]
-  /** The contents of the files of TLS with upstreams. Never shown. */
+  /** Never shown. */
   readonly upstreamTls: UpstreamTlsFiles
   /** The keys of `signing` in PEM, the private one first. Never shown. */
   readonly signingKeys: readonly string[]
-  /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
+  /** `X-Gateway-Secret` of requests upstream. Never logged. */
   readonly upstreamSecret: string | undefined
-  /** The lines of `idempotencyKeyFile`. Undefined: it is not named. Never logged. */
+  /** Lines of `idempotencyKeyFile`. Never logged. */
   readonly idempotencyKeys: readonly string[] | undefined
-  /** The text of `maskKeyFile`. Undefined: it is not named. Never logged. */
+  /** Text of `maskKeyFile`. Never logged. */
   readonly maskKey: string | undefined
-  /** Issuers besides our own. The terms of our own are in these settings themselves. */
+  /** Issuers besides our own. */
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`: it is the demo's. */
   readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
   /** An address is blocked after `failures` bad credentials in the window; 0: never. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
-  /** The requests that one address may send. Undefined: any number. */
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   /** True when every exchange has an `x-fapi-interaction-id`. */
   readonly interactionId: boolean
   readonly audit: AuditSettings
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
-  /** Undefined: no request is traced. */
   readonly tracing: TracingSettings | undefined
-  /** Addresses whose forwarded headers are trusted; undefined: none. */
+  /** Addresses whose forwarded headers are trusted. */
   readonly trustedProxies: BlockList | undefined
-  /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
+  /** Addresses whose Client-Cert goes upstream on routes with `clientCert`. */
   readonly clientCertProxies: BlockList | undefined
-  /** Names of request fields, in lower case, that pass although they hold other characters than letters, digits and hyphens. */
+  /** In lower case. */
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
   /** True when other gateways of this machine listen on the public ports too. */
   readonly reusePort: boolean
   /** The addresses that may send requests; undefined: all. */
   readonly addresses: AddressList | undefined
-  /** Exceptions that at least one route makes; undefined: the edge rules hold everywhere. */
+  /** Exceptions of at least one route from the edge rules. */
   readonly leniency: Leniency | undefined
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string
   readonly routes: readonly Route[]
-  /** The API's description that some of the routes are made of; undefined: none. */
+  /** The document that some of the routes are made of. */
   readonly openapi: OpenApiSettings | undefined
 }
 

@@ -12,7 +12,6 @@ interface Sources extends Pick<WrittenGateway, 'signing'> {
   readonly readFile: ReadFile | undefined
 }
 
-/** The key that each algorithm needs. */
 const KINDS: Readonly<Record<SigningAlgorithm, string>> = {
   'ecdsa-p256-sha256': 'an EC key on P-256',
   ed25519: 'an Ed25519 key',
@@ -55,7 +54,7 @@ export function loadSigningKeys({ configFile, signing, readFile }: Sources): Par
   }
 }
 
-/** The algorithm of a key. Undefined when the key is of no accepted kind, or there is none. */
+/** @returns undefined when there is no key, or one of another kind */
 function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   try {
     const { asymmetricKeyType, asymmetricKeyDetails: { namedCurve, modulusLength = 0 } = {} } = read()
@@ -68,7 +67,6 @@ function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   }
 }
 
-/** Faults of rows that sign without a key, or that sign requests although their targets have no common address. */
 export function signingConflicts(
   file: string,
   settings: Pick<Settings, 'signing' | 'routes' | 'upstream' | 'upstreams'>,

@@ -34,7 +34,7 @@ const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
   [0x04, 32],
   [0x06, 1312],
 ])
-/** The most witnesses, as for `members` in gateway.json: a checkpoint may have that many signatures. */
+/** As for `members` in gateway.json. */
 const WITNESSES_MAX = 32
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/
@@ -46,7 +46,6 @@ export function isReached({ least, members }: Quorum, hasSigned: (key: string) =
   return reached.length >= least
 }
 
-/** Finds what is wrong with the verifier key of a witness. */
 export function witnessKeyFault(text: string): string | undefined {
   return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
 }

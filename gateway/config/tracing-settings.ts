@@ -22,7 +22,7 @@ export interface ReceiverSettings {
 export interface Sampling {
   /** Sampled share of the requests that no parent decides, 0 to 1. */
   readonly ratio: number
-  /** Whose decision to sample a request is followed: everybody's, that of trusted proxies, or nobody's. */
+  /** Whose sampling decision is followed. */
   readonly parents: 'all' | 'trusted' | 'none'
 }
 
@@ -32,7 +32,7 @@ export interface TracingSettings {
   /** Time that a span waits for others. */
   readonly delayMs: number
   readonly maxQueue: number
-  /** Attributes of the resource, `service.name` among them. */
+  /** `service.name` among them. */
   readonly resource: Readonly<Record<string, string>>
   /** Request methods that spans name; any other is `_OTHER`. */
   readonly knownMethods: ReadonlySet<string>
@@ -114,7 +114,7 @@ export function loadTracing(sources: TracingSources): Parsed<TracingSettings | u
   }
 }
 
-/** Merges the attributes of all sources; each source overrides the one before. Replaces what has no UTF-8 form. */
+/** Merges the attributes, and replaces what has no UTF-8 form. */
 function resourceOf(
   written: WrittenTracing,
   { resource, serviceName }: TracingVariables,
@@ -131,14 +131,13 @@ function resourceOf(
   )
 }
 
-/** Lets the environment override the file. `parents: trusted` stays under a parent-based sampler: no variable can say it. */
+/** Keeps `parents: trusted` under a parent-based sampler: no variable can say it. */
 function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sampling {
   if (sampler === undefined) return { ratio: written.ratio, parents: written.parents }
   const { ratio, isParentBased } = sampler
   return { ratio, parents: !isParentBased ? 'none' : written.parents === 'none' ? 'all' : written.parents }
 }
 
-/** Reads the headers; the environment's values take the place of the file's. */
 function headersOf(
   { configFile, written, env, readFile }: TracingSources,
   variables: TracingVariables,

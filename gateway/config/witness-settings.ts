@@ -15,9 +15,8 @@ import {
 
 /** Witnesses that cosign checkpoints of the log. Immutable, plain data. */
 export interface WitnessesSettings {
-  /** The cosignatures that a checkpoint needs. */
   readonly quorum: Quorum
-  /** The least time between two checkpoints that they are asked to cosign. */
+  /** The least time between two checkpoints to cosign. */
   readonly everyMs: number
   readonly members: readonly {
     /** The URL above `add-checkpoint`, without a closing slash. */
@@ -51,7 +50,7 @@ export interface AttestationSettings {
   readonly stamps: StampsSettings | undefined
 }
 
-/** A certificate. Its end may be missing, because a file may be half written: such a certificate is found, and refused. */
+/** A certificate. Its end may be missing in a half-written file: such a certificate is refused. */
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {
@@ -60,7 +59,6 @@ interface Sources {
   readonly readFile: ReadFile | undefined
 }
 
-/** Reads the witnesses and the time stamp authority of the audit trail. */
 export function loadAttestation({ configFile, written, readFile }: Sources): Parsed<AttestationSettings> {
   const faults: Fault[] = []
   const check = (path: string, reason: string | undefined) => {
@@ -141,7 +139,6 @@ function fromPolicy(
   return { quorum, members: witnesses.map(({ key, url = '' }) => ({ key, url })) }
 }
 
-/** Refuses one key under two names, which would count twice. */
 function sameKeyFault(members: readonly WrittenWitness[], index: number): string | undefined {
   const material = keyMaterial(members[index]?.key ?? '')
   const first = members.findIndex(({ key }) => keyMaterial(key) === material)

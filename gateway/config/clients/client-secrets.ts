@@ -4,7 +4,6 @@ import type { SecretForm } from './webhook-schemes.ts'
 
 type SecretPlace = { readonly env: string } | { readonly file: string }
 
-/** The environment and the files that secrets are read from. */
 export interface SecretSources {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly readFile: ReadFile
@@ -26,10 +25,7 @@ const MIN_DIFFERENT_BYTES = 8
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
 /**
- * Reads one secret. In the form `whsec` it is `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0), in others 16 to 256
- * visible characters. A file may end with a line end.
- *
- * @returns the key, or what is wrong, without the secret
+ * Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret
  */
 export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
   const name =

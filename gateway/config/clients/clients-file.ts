@@ -14,7 +14,7 @@ import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.t
 import { profileFault, profileOf, type SignatureProfile } from './signature-profiles.ts'
 import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 
-/** One entry of config/clients.json as it was written. Without secrets, so the audit trail can record it. Immutable. */
+/** An entry of config/clients.json. It has no secrets, so the audit trail can record it. */
 type ClientRow = Written<typeof CLIENT_KEYS>
 
 /** The key that one client signs its webhooks with. Immutable. */
@@ -35,7 +35,7 @@ export interface ClientSigner {
   readonly keys: { readonly uri: string; readonly document?: unknown }
 }
 
-/** The machine clients of config/clients.json with their secrets, ready for look-up. Immutable data: two tables can be compared. */
+/** The clients of config/clients.json with their secrets. Immutable data: two tables can be compared. */
 export interface ClientTable {
   /** In the order of the file. */
   readonly rows: readonly ClientRow[]
@@ -45,13 +45,11 @@ export interface ClientTable {
   readonly byWebhookClient: ReadonlyMap<string, WebhookKey>
   /** By SHA-256 of the certificate's DER, 64 hexadecimal digits in lower case. */
   readonly byThumbprint: ReadonlyMap<string, Principal>
-  /** By a DNS name among its subject alternative names, in lower case. */
+  /** In lower case. */
   readonly bySanDns: ReadonlyMap<string, Principal>
-  /** By a URI among its subject alternative names, unchanged. */
   readonly bySanUri: ReadonlyMap<string, Principal>
-  /** By the whole subject, in the form of `canonicalName`. */
+  /** In the form of `canonicalName`. */
   readonly bySubject: ReadonlyMap<string, Principal>
-  /** By its subject's organizationIdentifier. */
   readonly byOrganization: ReadonlyMap<string, Principal>
   /** Ids of the clients that have the PSD2 roles of their certificates as scopes. */
   readonly withPsd2Roles: ReadonlySet<string>
@@ -118,7 +116,7 @@ export function parseClients(
   return { value: { rows, ...tables } }
 }
 
-/** A fault for each row that names a client without webhooks. @param file gateway.json */
+/** Finds rows that name a client without webhooks. @param file gateway.json */
 export function webhookClientFaults(
   file: string,
   routes: readonly {
@@ -196,7 +194,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** The faults without the secrets that they may repeat. Their places stay, because no line of this file is shown. */
+/** Removes secrets from faults. Places stay: no line of this file is shown. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,
@@ -207,7 +205,6 @@ function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
 
 type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
 
-/** The key that a certificate is looked up by, and its table. */
 function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity {
   const { json, tables } = draft
   if (mtls === undefined || !json.sound(at)) return [undefined, tables.bySubject]
@@ -231,7 +228,6 @@ function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity
   return [undefined, tables.bySubject]
 }
 
-/** The secrets that can be read. */
 function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject[] {
   const { json } = draft
   const secrets: KeyObject[] = []
@@ -258,7 +254,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   return secrets
 }
 
-/** Address or file of the client's keys. No two clients may share one: each could pass for the other. */
+/** Reads where the client's keys are. Two clients with the same keys could pass for each other. */
 function signatureKeysOf(
   draft: Draft,
   at: string,
@@ -286,7 +282,6 @@ function signatureKeysOf(
   return { uri, document }
 }
 
-/** Reads a JWK Set; undefined when the text is none. */
 function jwkSetIn(text: string): object | undefined {
   const document = parsedJson(text) as { readonly keys?: unknown } | null | undefined
   return Array.isArray(document?.keys) ? (document as object) : undefined

@@ -5,7 +5,7 @@ import { windowToMs } from '../rules/window-rule.ts'
 /** How the characters of a secret become the key of the HMAC. `whsec`: base64 after `whsec_`. */
 export type SecretForm = 'whsec' | 'text' | 'hex' | 'base64'
 
-/** How a sender signs its webhooks. Plain data, so that two tables of clients can be compared. Immutable. */
+/** How a sender signs its webhooks. Immutable, plain data. */
 export interface WebhookScheme {
   readonly name: 'standard' | 'svix' | 'stripe' | 'github' | 'described'
   /** Names of headers, in lower case. */
@@ -23,7 +23,7 @@ export interface WebhookScheme {
   readonly algorithm: 'sha256' | 'sha512' | 'sha1'
   readonly digestBytes: number
   readonly encoding: 'hex' | 'base64'
-  /** What is signed: texts, and the parts `{id}`, `{timestamp}`, `{body}` and `{url}`. */
+  /** Texts, and the parts `{id}`, `{timestamp}`, `{body}` and `{url}`. */
   readonly signed: readonly string[]
   /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
@@ -108,7 +108,6 @@ const NAMED: Readonly<Record<Exclude<WebhookScheme['name'], 'described'>, Webhoo
 type WrittenScheme = Written<typeof HMAC_SCHEME>
 type Described = Exclude<WrittenScheme, string>
 
-/** Makes a scheme of what clients.json says. @param written undefined: Standard Webhooks */
 export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
   if (typeof written === 'string') return NAMED[written as keyof typeof NAMED]
   const { algorithm, timestampHeader } = written

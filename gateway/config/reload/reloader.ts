@@ -14,16 +14,15 @@ export interface Accepted<T> {
 }
 
 interface WatchedFile {
-  /** As the operator named it. */
   readonly file: string
   /** The text in force. */
   readonly text: string
   readonly disk?: Disk | undefined
-  /** The key that names the file. The fault of an unreadable file repeats it. */
+  /** The key that names the file, for faults. */
   readonly namedBy?: string
 }
 
-/** Reads of a certificate's files before a fault is reported. One file may be half written at the first, another still unread at the second. */
+/** Reads of a certificate's files before a fault is reported: one may be half written at the first, another still unread at the second. */
 export const DOUBTFUL_LOOKS = 3
 
 /** Texts in the order of the files, and the value parsed from them. */
@@ -53,7 +52,6 @@ export interface ReloadOptions<T> {
   readonly intervalMs?: number | undefined
 }
 
-/** The options of a reloader of one file. */
 export function oneFile<T>(
   file: string,
   { text, value }: LoadedFile<T>,
@@ -63,13 +61,13 @@ export function oneFile<T>(
 }
 
 /**
- * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to time, because
- * an edit of another file may mend the fault: of one that they name, or that must fit them.
+ * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to time: an edit
+ * of another file may mend the fault.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
   readonly #watches: readonly FileWatch[]
-  /** Watches of further files that the value depends on. */
+  /** Watches of files that the value depends on. */
   readonly #dependencies = new Map<string, FileWatch>()
   /** Indices of files that cannot be read. */
   readonly #gone = new Set<number>()

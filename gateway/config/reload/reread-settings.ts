@@ -12,9 +12,9 @@ import { keysThatWait, withoutRestart } from './settings-change.ts'
 export interface EditedSettings {
   /** To be put in force. */
   readonly settings: Settings
-  /** Set when machine clients are accepted from now on: their file is read for the first time. */
+  /** Set when machine clients are accepted for the first time. */
   readonly clients: LoadedFile<ClientTable> | undefined
-  /** Names of the keys that stay as they are until a restart. */
+  /** Keys that wait for a restart. */
   readonly needsRestart: readonly string[]
   /** The settings of the next start. */
   readonly wanted: Settings

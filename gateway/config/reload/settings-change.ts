@@ -3,7 +3,7 @@ import { needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
-/** Settings as plain data, by key. Of a secret it says only that it is set. */
+/** Settings as plain data, by key. A secret shows only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
 const SECRETS: ReadonlySet<string> = new Set([
@@ -26,7 +26,7 @@ export function withoutRestart(running: Settings, wanted: Settings): Settings {
   return { ...keepWaiting(running, wanted), timeouts, audit, limits, clientsFile }
 }
 
-/** Lists the changed keys that come into force only after a restart. */
+/** Lists changed keys that wait for a restart. */
 export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
   const differing = <T extends object>(one: T, other: T, at = '') =>
     lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [at + key]))
@@ -43,7 +43,7 @@ function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
   return { ...wanted, ...Object.fromEntries(kept) }
 }
 
-/** Lists keys that need a restart. @param at the name of the object that has them, with a dot */
+/** Lists keys that need a restart. @param at their object, such as `audit.` */
 function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
   const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
   return keys.filter((key) => needsRestart(at + key))
@@ -57,7 +57,7 @@ interface SettingsChange {
   readonly after: PlainSettings
 }
 
-/** @returns undefined when nothing differs, whatever the spelling in the file */
+/** @returns undefined when nothing differs */
 export function changeOf(before: Settings, after: Settings): SettingsChange | undefined {
   const [old, now] = [byKey(before), byKey(after)]
   const all = [...new Set([...Object.keys(old), ...Object.keys(now)])]
@@ -68,14 +68,13 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   return { keys, before: shown(old, now), after: shown(now, old) }
 }
 
-/** The settings by their keys in the file. Each key of `audit` stands alone: an edit of one does not show the others. */
+/** Lists each key of `audit` alone: an edit of one does not show the others. */
 function byKey({ audit, upstreamTls, signingKeys, ...settings }: Settings): PlainSettings {
   const ofAudit = Object.entries(audit).map(([key, value]) => [`audit.${key}`, value])
   const secrets = { 'upstreams.*.tls': upstreamTls, 'signing.*': signingKeys }
   return { ...settings, ...secrets, ...Object.fromEntries(ofAudit) }
 }
 
-/** Shortens the API's description to its identity. */
 function shortened(key: string, value: unknown): unknown {
   if (key !== 'openapi' || value === undefined) return value
   const { file, hash, document } = value as NonNullable<Settings['openapi']>

@@ -11,11 +11,10 @@ export interface Disk {
 }
 
 export interface WatchOptions {
-  /** Time between two checks of the file. */
   readonly intervalMs?: number | undefined
-  /** The content that the caller has; only other content is reported. Undefined: the first content is reported. */
+  /** The content that the caller has. Only other content is reported. */
   readonly known?: string
-  /** True when the caller knows that the file cannot be read: the caller is told only when it can be read again. */
+  /** True when the caller knows that the file cannot be read. */
   readonly isGone?: boolean
   /** Takes changed content, which may be half written. The next check waits for it. A throw counts as a file that cannot be read. */
   readonly onChange: (text: string) => unknown
@@ -31,7 +30,6 @@ const SUSPICIOUS_CHECKS = 8
 const LATER_CHECKS = 4
 /** `againLater` waits this many times as long as the use of the content took. */
 const LATER_FACTOR = 20
-/** Failures in a row before they are reported. */
 const REPORTED_FAILURES = 2
 
 const DISK: Disk = {
@@ -61,9 +59,8 @@ export const PRIVATE_DISK: Disk = {
 }
 
 /**
- * Watches one file by polling. `fs.watch` misses a rename over the file, a swapped symlink (`..data` of a Kubernetes ConfigMap), an
- * edit behind a symlink, and network file systems. A check is one `stat`; it reads only when the result differs. Only changed
- * content counts. Does not keep the process alive.
+ * Watches one file by polling: `fs.watch` misses a rename over the file, a swapped symlink (Kubernetes ConfigMap), an edit behind a
+ * symlink, and network file systems. Does not keep the process alive.
  */
 export class FileWatch {
   readonly #file: string
@@ -74,7 +71,7 @@ export class FileWatch {
   #known: string | undefined
   #identity: string | undefined
   #suspiciousChecks = 0
-  /** Number of checks until the content is reported even when it is the same; 0: it is not. */
+  /** Checks until the content is reported even if it is the same; 0: it is not. */
   #againIn = 0
   #failures = 0
   #check: Promise<void> = Promise.resolve()
@@ -98,12 +95,12 @@ export class FileWatch {
     return this.#check
   }
 
-  /** Has the content reported again at the next check, even when it is the same. */
+  /** Reports the content at the next check, even if it is the same. */
   again(): void {
     this.#againIn = 1
   }
 
-  /** Has the content reported again after a second, or later where its use took long. @param tookMs how long that took */
+  /** Reports the content again after a second, or later if its use took long. @param tookMs how long that took */
   againLater(tookMs: number): void {
     const checks = Math.max(LATER_CHECKS, Math.ceil((tookMs * LATER_FACTOR) / this.#intervalMs))
     this.#againIn = this.#againIn === 0 ? checks : Math.min(this.#againIn, checks)
