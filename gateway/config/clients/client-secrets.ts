@@ -24,9 +24,7 @@ const MIN_DIFFERENT_BYTES = 8
 /** Secrets of other senders, who choose them themselves. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
-/**
- * Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret
- */
+/** Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret */
 export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
   const name =
     'env' in place ? `the environment variable ${place.env}` : `the file ${JSON.stringify(place.file)}`

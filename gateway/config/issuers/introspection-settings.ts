@@ -10,7 +10,6 @@ const MAX_CACHE_MS = 5 * 60_000
 /** RFC 6749 appendix A.2 allows no other characters. */
 const CLIENT_SECRET = /^[\x20-\x7e]+$/
 
-/** The written settings with spans of time in milliseconds. */
 export function introspectionSettings(written: WrittenIntrospection): IntrospectionSettings {
   const { cache, negativeCache, ...asWritten } = written
   return { ...asWritten, cacheMs: spanToMs(cache), negativeCacheMs: spanToMs(negativeCache) }
@@ -41,7 +40,7 @@ interface Trust {
   readonly readFile: ReadFile | undefined
 }
 
-/** Faults of files named by issuers, and of rows that trust several issuers with introspection. @param issuers our own first */
+/** @param issuers our own first */
 export function introspectionConflicts({ configFile, issuers, routes, readFile }: Trust): Fault[] {
   const asked = issuers.filter(({ introspection }) => introspection !== undefined)
   const faults = issuers.flatMap(({ introspection }, index) =>

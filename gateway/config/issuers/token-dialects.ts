@@ -103,7 +103,6 @@ const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
   ping: { ...RFC9068, types: ['at+jwt', ''] },
 }
 
-/** The dialect with every default filled in. */
 export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
   if (typeof written === 'string') return PRESETS[written]
   const { preset = 'rfc9068', types, require, machine, maxLifetime, ...asWritten } = written
@@ -130,7 +129,7 @@ function terms(written: WrittenTerms): readonly ClaimTerm[] {
   return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
 }
 
-/** Keys that the profile FAPI leaves open, beside `maxLifetime`. It fixes the others: what an access token is and has. */
+/** Keys that the profile FAPI leaves open, besides `maxLifetime`. */
 const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['require', 'maxChars'])
 
 export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {

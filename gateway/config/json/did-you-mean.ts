@@ -4,7 +4,7 @@ export function closestTo(word: string, candidates: Iterable<string>): string | 
   // A third of the letters may be wrong: `windw` is window, `upstreams` is upstream, `ttl` is nothing.
   let least = Math.max(1, Math.floor(word.length / 3)) + 1
   for (const candidate of candidates) {
-    // The distance is at least the difference in length. This also spares comparing a very long word.
+    // The distance is at least the difference in length. Spares comparing a very long word.
     if (Math.abs(word.length - candidate.length) >= least) continue
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase())
     if (distance < least) {

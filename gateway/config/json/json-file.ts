@@ -5,7 +5,7 @@ import { type JsonSyntaxFault, type ScannedJson, scanJson } from './json-scan.ts
 import { LineIndex } from './line-index.ts'
 import type { Problem, SchemaCheck } from './schema-check.ts'
 
-/** The most characters of a file: room for the longest lists that the schemas allow, with rows of about 400 characters. */
+/** Room for the longest lists that the schemas allow, with rows of about 400 characters. */
 const MAX_LENGTH = 4 * 1024 * 1024
 /** Longer paths are cut in faults: a key may be as long as the file. */
 const MAX_PATH_LENGTH = 200
@@ -25,7 +25,7 @@ interface JsonFileOptions {
   readonly overrides?: Overrides
 }
 
-/** A JSON file compared with its schema. It has the value with its defaults, and the faults, to which rules may add others. */
+/** A JSON file compared with its schema: the value with its defaults, and the faults, to which rules may add others. */
 export class JsonFile<T> {
   /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
   readonly value: T | undefined
@@ -33,7 +33,7 @@ export class JsonFile<T> {
   readonly #offsets: ReadonlyMap<string, number> = new Map()
   readonly #index: LineIndex
   readonly #text: string
-  /** True when faults may show lines. A file of another kind, or one that may hold a secret, is not shown. */
+  /** False for a file of another kind, and for one that may hold a secret: faults show no lines of it. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string> = new Set(['$'])
   /** Paths that contain an unsound path. */
@@ -47,8 +47,7 @@ export class JsonFile<T> {
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []
 
   /**
-   * @param file as the operator named it
-   * @param options.secret whether people write secrets into such a file; then no fault shows its line
+   * @param options.secret whether the file may hold secrets
    * @param options.read reads another notation than JSON
    * @param options.overrides are checked as if the file had them; their faults name the variable
    */
@@ -92,7 +91,7 @@ export class JsonFile<T> {
     return true
   }
 
-  /** True when the file or a variable has a value at the path; otherwise the value is a default. */
+  /** True when the file or a variable has a value at the path. */
   wrote(path: string): boolean {
     return this.#offsets.has(path) || this.#overrides.has(path)
   }
@@ -105,7 +104,6 @@ export class JsonFile<T> {
     return reason === undefined
   }
 
-  /** Checks each entry of a list. */
   checkEach<V>(
     path: string,
     list: readonly V[] | undefined,
@@ -129,7 +127,7 @@ export class JsonFile<T> {
     this.#faults.push({ offset: this.#offsetOf(path), fault: { file: this.#file, path: shown, reason } })
   }
 
-  /** The faults of variables, then those of the file in its order: the first hundred, and how many more there are. */
+  /** The faults of variables, then those of the file in its order; at most a hundred, then how many more there are. */
   faults(): readonly Fault[] {
     const lineOf = (offset?: number) => (offset === undefined ? 0 : this.#index.placeOf(offset).line)
     const sorted = this.#faults

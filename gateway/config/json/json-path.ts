@@ -21,7 +21,7 @@ export function pathOfPointer(pointer: string): string {
   return path
 }
 
-/** A replacer for JSON.stringify: objects with the same members become the same text, whatever their order. */
+/** A replacer for JSON.stringify, which makes the order of members irrelevant. */
 export function sortedKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
   return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))

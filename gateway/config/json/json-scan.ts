@@ -29,10 +29,10 @@ export interface JsonSyntaxFault {
 export const MAX_DEPTH = 64
 /** More than the longest lists that the schemas allow, with every key in every row. */
 export const MAX_VALUES = 250_000
-/** Characters that are shown of the text at a fault. Longer text is not shown: it may be a secret, or as long as the file. */
+/** Longer text at a fault is not shown: it may be a secret. */
 const MAX_SHOWN = 7
 
-/** The expectation of the grammar, by the parser's name of a fault. The sentence also has what was found. */
+/** The beginning of the sentence, by the parser's name of a fault. */
 const EXPECTATIONS: Readonly<Record<string, string>> = {
   PropertyNameExpected: 'expected a key between double quotes',
   ValueExpected: 'expected a value',
@@ -55,8 +55,7 @@ const REASONS: Readonly<Record<string, string>> = {
 class Unexpected extends Error {}
 
 /**
- * Scans a JSON text (RFC 8259) of at most 64 levels. Accepts exactly what `JSON.parse` does, but keeps the places and the
- * repeated keys, of which `JSON.parse` uses only the last.
+ * Scans a JSON text (RFC 8259). Accepts what `JSON.parse` does, but with bounds, and keeps places and repeated keys.
  */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
   const offsets = new Map<string, number>()

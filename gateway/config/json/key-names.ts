@@ -7,7 +7,6 @@ interface Declared extends Schema {
   readonly properties?: Readonly<Record<string, Declared>>
 }
 
-/** A key of gateway.json. */
 interface Key {
   /** Such as `tls.port`. */
   readonly path: string

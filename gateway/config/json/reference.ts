@@ -15,7 +15,6 @@ the place of the key, with commas in a list. A key that is missing and has no de
 const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
 const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
 
-/** The text of docs/reference/keys.md. */
 export function referenceText(): string {
   return [INTRODUCTION, ...FILES.map(chapterOf), removedHeaders()].join('\n')
 }

@@ -7,9 +7,8 @@ export interface Problem {
   readonly reason: string
 }
 
-/** The faults that a schema finds in a value. */
 export interface SchemaReport {
-  /** A problem for each cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
+  /** One for each cause: a misspelt key is not also a missing one. */
   readonly problems: readonly Problem[]
   /** JSON paths where the value is not what its type promises; only `$` when there are very many. */
   readonly unsound: readonly string[]
@@ -46,15 +45,15 @@ export interface Schema {
   readonly default?: unknown
 }
 
-/** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
+/** Fills defaults into the value, and finds what the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** The most faults that are put in words. To find the words is slow, and a file may have a fault in each of 250,000 values. */
+/** The most faults that are put in words, which is slow: a file may have 250,000. */
 const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
-/** Keys of earlier versions, with what to do instead, by their JSON paths without the places in lists. */
+/** Keys of earlier versions, by JSON paths without indexes. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   [
@@ -78,7 +77,6 @@ const TYPE_WORDS = new Map([
   ['object', 'an object'],
 ])
 
-/** Makes the check of a schema. Operators' editors use the same schema. */
 export function schemaCheck(schema: Schema): SchemaCheck {
   return (value) => {
     const inspection = new Inspection()
@@ -113,7 +111,7 @@ class Inspection {
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
     if (list.length > maxItems && this.#steps.length === 1) {
-      // The rules need not look at each of its rows either.
+      // Rules skip an unsound file, so they do not look at each row either.
       this.unsound.push('$')
       return
     }
@@ -187,7 +185,7 @@ function fillDefaults({ properties = {} }: Schema, value: Record<string, unknown
   }
 }
 
-/** Finds the first fault of a value itself, whatever is below it. */
+/** Finds the first fault of a value itself, not of what is below it. */
 function faultOf(schema: Schema, value: unknown): string | undefined {
   const { type } = schema
   const isAllowed = (one: string) => isOfType(one, value)
@@ -291,7 +289,6 @@ function quoteAll(words: readonly unknown[], lastSeparator = ' and '): string {
   return quoted.length === 0 ? last : quoted.join(', ') + lastSeparator + last
 }
 
-/** Describes a value briefly, for an operator to find it in the file. */
 export function describeValue(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
   if (typeof value === 'object' && value !== null) return 'an object'

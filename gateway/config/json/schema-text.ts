@@ -17,7 +17,6 @@ export interface Declaration extends Schema {
 /** The sentence about a key that a running gateway does not change. */
 export const RESTART = ' An edit is in force after a restart.'
 
-/** The text of a JSON Schema 2020-12. */
 export function schemaText(file: TSchema): string {
   const $schema = 'https://json-schema.org/draft/2020-12/schema'
   return `${JSON.stringify({ $schema, ...published(file) }, null, 2)}\n`

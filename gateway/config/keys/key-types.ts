@@ -5,11 +5,11 @@ import { type Static, type TOptional, type TProperties, type TSchema, Type } fro
 interface KeyOptions {
   /** The environment variable that overrides the key. */
   readonly env?: string
-  /** A running gateway cannot change it. Whoever uses the key reads it once, at the start. */
+  /** A running gateway reads the key once, at the start. */
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** Examples for editors and the reference. Not needed where the default, the choices, or the opposite of a flag's default show enough. */
+  /** For editors and the reference. Not needed for choices and flags, or where the default shows enough. */
   readonly examples?: readonly unknown[]
   /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number
@@ -65,7 +65,6 @@ export const networks = keyOf(Type.Array(TEXT, { uniqueItems: true }))
 
 type Bounded = KeyOptions & { readonly range: readonly [min: number, max?: number] }
 
-/** A whole number within its range. */
 export function integer<const O extends Bounded>(
   description: string,
   { range: [minimum, maximum], ...options }: O,
@@ -109,7 +108,6 @@ export function span<const O extends KeyOptions>(
   return key(type, description, options)
 }
 
-/** An object with these keys and no others. */
 export function keys<P extends TProperties>(
   properties: P,
   options: { readonly minProperties?: number; readonly writeOnly?: true } = {},

@@ -9,7 +9,7 @@ import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } 
 
 export interface RequestParameter {
   readonly in: 'path' | 'query' | 'header'
-  /** Name; that of a header in lower case. */
+  /** In lower case for a header. */
   readonly name: string
   readonly required: boolean
   readonly form: ParameterForm
@@ -18,7 +18,7 @@ export interface RequestParameter {
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
-  /** Tells for each item of a list whether it fits; for lists whose items may be a text or something else. */
+  /** Only for lists whose items may be a text or another type. */
   readonly eachFits?: EachFits
 }
 
@@ -27,14 +27,14 @@ export interface RequestContent {
   readonly type: string
   /** Parameters that a body's type must have, where several entries have this type. Undefined when they cannot be read. */
   readonly parameters: MediaParameters | undefined
-  /** Tells whether a body of JSON fits. Undefined: none is looked at, because the type is not JSON or has no schema. */
+  /** Undefined: the type is not JSON, or has no schema. */
   readonly fits: Fits | undefined
 }
 
 export interface RequestRules {
   readonly parameters: readonly RequestParameter[]
   readonly bodyRequired: boolean
-  /** Undefined: the document describes no body, and none is looked at. */
+  /** Undefined: the document describes no body, so none is checked. */
   readonly content: readonly RequestContent[] | undefined
 }
 
@@ -42,7 +42,7 @@ export interface RequestRules {
 export interface OperationPlace {
   readonly path: string
   readonly pointer: string
-  /** True: patterns that cannot be matched in bounded time are not checked. Otherwise they are faults. */
+  /** True: patterns that cannot be matched in bounded time are not checked. False: they are faults. */
   readonly skipsPatterns?: boolean
 }
 
@@ -106,7 +106,7 @@ export class OperationRules {
   }
 }
 
-/** The key of compiled rules. It has the path: two paths may share a path item, with its parameters in different places. */
+/** The key of compiled rules. Two paths may share a path item with its parameters in different places. */
 function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }
@@ -119,7 +119,7 @@ class Compiler {
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
     this.patterns = new DocumentPatterns(skipsPatterns)
-    // Loaded here, because an import would cost time at start even where nothing is validated.
+    // Loaded here: an import would cost time at start.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
     this.#ajv = new Ajv2020({
       // OpenAPI has keywords of its own.
@@ -129,7 +129,7 @@ class Compiler {
       logger: false,
       validateSchema: false,
       ownProperties: true,
-      // 1e400 is no number: services read it in different ways, and some write out all its digits.
+      // 1e400 is no number: services read it in different ways.
       strictNumbers: true,
       formats: FORMATS,
       code: { regExp: this.patterns.asRegExp() },
@@ -174,7 +174,7 @@ class Compiler {
     return types.has('object') || types.has('array')
   }
 
-  /** The operation's parameters, and those of the path with other names. */
+  /** The operation's parameters replace those of the path with the same name. */
   #parametersOf(path: string, pointer: string): RequestParameter[] {
     const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)

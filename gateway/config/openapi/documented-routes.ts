@@ -26,7 +26,7 @@ type ValidatedOperations = Readonly<Record<string, OperationPlace>>
 export interface DocumentedRoutes {
   readonly openapi: OpenApiSettings | undefined
   readonly rows: readonly DocumentedRow[]
-  /** The operations that validate requests: those of the file's rows in their order, then those of `rows`. */
+  /** The operations that validate requests, for the file's rows in their order, then for `rows`. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
   readonly faults: readonly Fault[]
   readonly unfit: readonly UnfitKey[]
@@ -100,7 +100,6 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   return { openapi, rows, operations: all, faults: found, unfit }
 }
 
-/** The place of an operation, for a fault. @param documentedAt of its row */
 export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'path'> {
   const at = documentedAt.indexOf('#/')
   return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
@@ -120,14 +119,13 @@ function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
   )
 }
 
-/** The fault of an operation whose path differs only in letter case or a closing slash from the row that takes its place. */
 function nearlySame(path: string, own: readonly OwnRow[], covering: number | undefined): string | undefined {
   const other = covering === undefined ? undefined : own[covering]?.path
   if (other === undefined || withoutNames(other) === withoutNames(path)) return undefined
   return `has the path ${JSON.stringify(path)}, which differs from ${JSON.stringify(other)} of $.routes[${covering}] only in letter case or a closing slash: write one as the other`
 }
 
-/** Compiles the schemas, to find unusable ones when the file is read, not at the first request. */
+/** Compiles the schemas to find unusable ones before the first request. */
 function compiled(
   file: string,
   { document }: ApiDescription,

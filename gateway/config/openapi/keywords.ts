@@ -55,7 +55,7 @@ function areUnique(items: readonly unknown[]): boolean {
   return true
 }
 
-/** Divides decimals, as 19.99 and 0.01 are no exact binary fractions. Exact up to 15 digits. @throws TooComplex */
+/** Divides decimals. Exact up to 15 digits. @throws TooComplex */
 function isMultiple(value: number, divisor: number): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(divisor)) return value % divisor === 0
   if (!Number.isFinite(value) || !Number.isFinite(divisor) || divisor === 0) return false

@@ -10,16 +10,16 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** The most steps that V8 may take at the start of a text, for a pattern that is matched only there. */
+/** Of V8, for a pattern that is matched only at the start of a text. */
 const MAX_ANCHORED_STEPS = 20_000
-/** The most steps that V8 may take at each place of a text. */
+/** Of V8, at each place of a text. */
 const MAX_PLACE_STEPS = 200
-/** The most memory for the states of one pattern. */
+/** For one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
-/** Steps for each letter when all states are known. */
+/** For each letter when all states are known. */
 const KNOWN_STATE_STEPS = 5
-/** When states are not known: steps for each letter and each place of the pattern, and for one call, which makes lists of the places. */
+/** When states are not known: for each letter at each place of the pattern, and for each call. */
 const PLACE_STEPS = 2
 const LISTS_STEPS = 500
 /** Flags of RE2 for the start of a text, which is that of a line too. */
@@ -34,8 +34,8 @@ interface StateRoom {
 }
 
 /**
- * A pattern of a schema for texts of callers. The time of a match is linear in the text, and counted beforehand. RE2 matches it.
- * V8 backtracks, so it matches only patterns without endless repetition that take few steps for any text.
+ * A pattern for texts of callers. The time of a match is linear in the text, and counted beforehand. RE2 matches it. V8, which
+ * backtracks, matches only patterns without endless repetition that take few steps.
  */
 export class LinearPattern {
   readonly #source: string
@@ -85,7 +85,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
   try {
     // V8 14 does not match `[^a]$` with a letter beyond U+FFFF under the flag `u`.
     regexp = new RegExp(ecma, 'v')
-    // V8 compiles it at the first match, and again for letters beyond Latin-1. Only then it is known whether it is too large.
+    // V8 compiles at the first match, and again for letters beyond Latin-1. Only then does it refuse a large pattern.
     for (const text of ['', '\u0101']) regexp.test(text)
   } catch {
     return undefined
@@ -105,7 +105,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
 function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
   if (size > MAX_SIZE)
     throw new Unsupported(`is too large: with its repetitions written out it has more than ${MAX_SIZE} parts`)
-  // Loaded here, because an import would cost time at start even where nothing is validated.
+  // Loaded here: an import would cost time at start.
   const { RE2Set: Patterns } = require('re2js') as typeof import('re2js')
   const maxBytes = Math.min(MAX_STATES_BYTES, room.bytes)
   const set = new Patterns(Patterns.UNANCHORED, 0, maxBytes)
@@ -129,8 +129,7 @@ function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
 }
 
 /**
- * Makes all states of a match beforehand, as making them during matches is slower. If they are too many, none is made: then each
- * letter is compared with each place of the pattern.
+ * Makes all states of a match beforehand, which is faster than during matches. If they are too many, none is made.
  */
 function makeStates(dfa: RE2Set['dfa']): boolean {
   const letters: readonly number[] = [0, ...dfa.classBounds]
@@ -151,7 +150,7 @@ function makeStates(dfa: RE2Set['dfa']): boolean {
   return true
 }
 
-/** Finds for each letter the first one that the pattern treats the same way. It treats most letters of a script alike. */
+/** Finds for each letter the first one that the pattern treats alike. */
 function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
   const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
   for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)
@@ -165,7 +164,6 @@ function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number
   })
 }
 
-/** `toString` is a key of compiled schemas. */
 type Pattern = Pick<LinearPattern, 'test' | 'toString'>
 
 const MAX_BYTES = 32 * 1024 * 1024
@@ -176,7 +174,7 @@ export class DocumentPatterns {
   readonly #skips: boolean
   readonly skipped = new Set<string>()
 
-  /** @param skips whether a pattern that cannot be matched in bounded time accepts every text; otherwise it is a fault */
+  /** @param skips whether a pattern that cannot be matched in bounded time accepts every text, or is a fault */
   constructor(skips: boolean) {
     this.#skips = skips
   }

@@ -16,7 +16,7 @@ import { type OperationSecurity, readSecurity, textOf } from './request-security
 export type OpenApiFile = Declared<typeof OPENAPI>
 
 export interface ApiOperation {
-  /** Path with the base path; a template where the document has one. */
+  /** With the base path; may be a template. */
   readonly path: string
   readonly method: string
   /** The end of its path behind "#". No request has it, so several operations may stand for one. */
@@ -134,7 +134,7 @@ class Reading {
     return 'does not say who may call it: give it or the document "security" ([] lets anyone call it), or set openapi.auth'
   }
 
-  /** `basePath`, or the path of the first server of this part, with the defaults of its variables. Undefined: it has none. */
+  /** `basePath`, or the path of the first server of this part, with the defaults of its variables. */
   #basePathOf({ servers }: { readonly servers?: Servers }, pointer: string): string | undefined {
     const { basePath } = this.#options
     const { url: written, variables } = Object(servers?.[0])

@@ -6,24 +6,24 @@ const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
 /** Keywords whose value has names as its keys; a name may be `example`. */
 const NAMES =
   /^(?:properties|patternProperties|dependentSchemas|dependentRequired|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
-/** Keywords that apply further schemas. A schema that applies itself again does so by one of these. */
+/** Keywords that apply further schemas. */
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
-/** A keyword of ours that counts each application of a schema: recursive alternatives double the work at each level of a value. */
+/** Our keyword that counts applications of a schema: recursive alternatives double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
 /** Longest `enum` that costs no steps: its values are compared one by one. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
-/** Keywords that apply to the same value: beside them the library does not let `nullable` allow null. */
+/** Beside these keywords the library does not let `nullable` allow null. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
 /** The depth to which schemas of one value are followed. */
 const MAX_DEPTH = 8
 
 /**
- * Makes the schemas of a document JSON Schema 2020-12 for requests: translates `nullable` and exclusive bounds of OpenAPI 3.0, does
- * not require `readOnly` properties, and leaves out examples.
+ * Makes the schemas JSON Schema 2020-12 for requests: translates `nullable` and exclusive bounds of OpenAPI 3.0, does not require
+ * `readOnly` properties, and leaves out examples.
  */
 export function asJsonSchemas(document: object): object {
   return converted(document, document, false) as object
@@ -97,7 +97,7 @@ function targetOf(document: object, schema: unknown): unknown {
   return typeof found === 'string' ? undefined : found.value
 }
 
-/** Allows null, also beside `allOf` and the like: there authors mean it, but OpenAPI 3.0.3 gives `nullable` no meaning. */
+/** Allows null, also beside `allOf` and the like, where OpenAPI 3.0.3 gives `nullable` no meaning but authors mean it. */
 function allowNull(schema: Record<string, unknown>): void {
   const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
   if (applied.length > 0) {

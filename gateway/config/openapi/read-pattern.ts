@@ -39,7 +39,7 @@ const POSIX: Readonly<Record<string, string>> = {
   graph: '!~',
   print: ' ~',
 }
-/** @returns false for a pattern that is valid only without the flag `u`, as many are @throws SyntaxError @throws OtherDialect */
+/** @returns false for a pattern that is valid only without the flag `u` @throws SyntaxError @throws OtherDialect */
 function assertPattern(source: string): boolean {
   const withoutFlags = source.replaceAll(/\\.|\(\?i\)/gs, (found) => (found === '(?i)' ? '' : found))
   try {
@@ -87,9 +87,9 @@ const POSIX_CLASS = /\[:(alpha|digit|alnum|upper|lower|space|blank|punct|xdigit|
 const GROUP = /\?(?:i?:|<?[=!]|<[^>=!]+>)|(?!\?)/y
 
 /**
- * Reads a pattern as ECMA-262 has it with the flag `u`. Escapes such as `\-` and braces that repeat nothing are letters; a letter is a
- * code point. Look-aheads behind `^` and look-behinds before `$` become conjuncts of their own. Of other dialects it takes what has an
- * exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
+ * Reads a pattern of ECMA-262 with the flag `u`, but takes escapes such as `\-` and braces that repeat nothing for letters.
+ * Look-aheads after `^` and look-behinds before `$` become conjuncts. Syntax of other dialects is taken if it has an exact
+ * equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
  *
  * @throws SyntaxError when it is no pattern @throws OtherDialect @throws Unsupported when no engine knows it
  */
@@ -219,7 +219,7 @@ class Reader {
     return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
   }
 
-  /** A letter, in both cases where case is ignored. A letter beyond ASCII is then a fault, because dialects differ. */
+  /** A letter, in both cases where case is ignored. Beyond ASCII that is a fault, because dialects differ. */
   #inCases(letter: number | Letters): number | Letters {
     if (!this.#ignoresCase || typeof letter !== 'number') return letter
     const text = String.fromCodePoint(letter)

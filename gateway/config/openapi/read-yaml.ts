@@ -8,8 +8,8 @@ const require = createRequire(import.meta.url)
 const yaml = () => require('yaml') as typeof import('yaml')
 
 /**
- * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names, so that few lines cannot exceed the bounds of JSON
- * files. Several documents, tags, keys that are lists and numbers that JSON cannot write are faults.
+ * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names, so that few lines cannot exceed the bounds of
+ * JSON files. What JSON cannot write is a fault.
  */
 export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
   try {

@@ -53,7 +53,7 @@ function keyOf(sets: readonly ReadonlySet<string>[]): string {
     .join(',')
 }
 
-/** Reads one requirement. A scheme that is left to the service, and its scopes, ask for nothing here. */
+/** Reads one requirement. A scheme that is left to the service asks for nothing here. */
 function readRequirement(requirement: unknown, rules: SecurityRules): Alternative | string {
   if (typeof requirement !== 'object' || requirement === null)
     return 'must be a list of security requirements'

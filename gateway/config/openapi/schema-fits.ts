@@ -24,7 +24,7 @@ export type Fits = (value: unknown) => Misfit | undefined
 
 const TOO_COMPLEX: Misfit = { pointer: '', reason: 'is too complex to be checked' }
 
-/** Calls `run`. @returns undefined when the value is too complex, or nested so deeply that the stack overflows */
+/** @returns undefined when the value is too complex, or nested so deeply that the stack overflows */
 function tried<V, T>(run: (value: V) => T, value: V): T | undefined {
   try {
     return run(value)
@@ -34,7 +34,6 @@ function tried<V, T>(run: (value: V) => T, value: V): T | undefined {
   }
 }
 
-/** Tells whether a schema applies itself to its own value without end. */
 export function appliesItselfEndlessly(validate: ValidateFunction): boolean {
   return [{}, [], '', 0, null].some((value) => {
     beginSteps()
@@ -53,7 +52,7 @@ export function fitsBy(validate: ValidateFunction): Fits {
   }
 }
 
-/** @returns for each value whether it fits; all steps count together, and once there are too many no further value fits */
+/** @returns for each value whether it fits; once there are too many steps together, no further value fits */
 export type EachFits = (values: readonly unknown[]) => boolean[]
 
 export function eachFitsBy(validate: ValidateFunction): EachFits {
@@ -85,7 +84,7 @@ const MAX_POINTER = 200
 const OF_ONE_SCHEMA: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 const SEVERAL = 'fits more than one of the alternatives, and must fit exactly one'
 
-/** Finds the error that helps the caller most. @param errors of one check, which ended with the first error of each schema */
+/** Finds the error that helps the caller most. @param errors of one check, with the first error of each schema */
 function misfitOf(errors: readonly ErrorObject[]): Misfit {
   if (errors.length === 0) return { pointer: '', reason: 'does not fit' }
   const { pointer, reason } = meant(failureAt(errors, errors.length - 1))
@@ -131,7 +130,7 @@ function meant(failure: Failure): Misfit {
   return misfits.reduce((best, one) => (depthOf(one) > depthOf(best) ? one : best))
 }
 
-/** The branch or the misfit that a discriminator of OpenAPI leads to; undefined without one, or when no branch is known by the name. */
+/** The branch or misfit that a discriminator of OpenAPI leads to; undefined when it leads to none. */
 function discriminated({ error, branches }: Failure): Failure | Misfit | undefined {
   const { parentSchema, data, instancePath, schema } = error
   const { propertyName, mapping, defaultMapping } = Object(parentSchema?.discriminator)

@@ -9,7 +9,6 @@ type WrittenAudit = WrittenGateway['audit']
 /** Optional peer dependencies of the package, loaded only for a bucket. */
 const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']
 
-/** Reports the faults that the schema cannot find. */
 export function checkAudit(json: JsonFile<unknown>, { ship }: WrittenAudit): void {
   if (ship !== undefined && (ship.directory === undefined) === (ship.s3 === undefined)) {
     json.refuse({ path: '$.audit.ship', reason: 'must have one of "directory" and "s3"' })

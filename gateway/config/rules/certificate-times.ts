@@ -11,7 +11,7 @@ export interface Dated {
   /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
   readonly place: Pick<Fault, 'file' | 'path'>
-  /** The reason why it is not valid at that time; undefined: it is valid. */
+  /** Undefined: it is valid at that time. */
   readonly reasonAt: (nowMs: number) => string | undefined
 }
 
@@ -69,19 +69,17 @@ function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })
   )
 }
 
-/** True for a list issued after those of its owner that are in force, and not in the future. */
+/** True for a list issued after those of its owner in force, and not in the future. */
 function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], nowMs: number): boolean {
   const known = inForce.filter((one) => one.file === file && one.owner === owner)
   if (issuedMs === undefined || issuedMs > nowMs || known.length === 0) return false
   return known.every((one) => issuedMs > (one.issuedMs ?? 0))
 }
 
-/** True when something in the same file is valid. */
 function isFileGood(all: readonly Judged[], { file }: Judged): boolean {
   return all.some((one) => one.fault === undefined && one.file === file)
 }
 
-/** True when something of the same owner in the same file is valid. */
 function isOwnerGood(all: readonly Judged[], { file, owner }: Judged): boolean {
   return all.some((one) => one.fault === undefined && one.file === file && one.owner === owner)
 }

@@ -47,7 +47,6 @@ function memberOf(pointer: string): JsonMember {
   return { pointer, steps: pointerSteps(pointer) }
 }
 
-/** Faults of rows with `decision` that admit anyone, or refuse nobody. */
 export function decisionConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ decision, auth, isShadow }) => {
     if (decision === undefined || !(isShadow || auth.has('none'))) return undefined

@@ -11,7 +11,7 @@ const MAX_KEEP_MS = 30 * 86_400_000
 /** Longest kept body in a shared store. Longer ones would delay other commands. */
 const MAX_SHARED_BYTES = 65_536
 const DEFAULT_HEADER = 'idempotency-key'
-/** Headers that say something of their own to caches and services (RFC 9110, RFC 9111, RFC 9421 and others). */
+/** Headers that mean something to caches and services. */
 const WITH_MEANING =
   /^(?:accept|access-control-|cache-control$|content-|cookie|if-|pragma$|prefer$|priority$|sec-|signature|want-)/
 
@@ -45,12 +45,11 @@ export function idempotencyTerms(idempotency: NonNullable<AnyRow['idempotency']>
 
 interface Served {
   readonly routes: readonly Route[]
-  /** The targets of each group by its name. */
+  /** Targets by the name of the group. */
   readonly groups: ReadonlyMap<string, readonly string[]>
   readonly hasStore: boolean
 }
 
-/** Faults of rows with `idempotency` that prove no caller, go to HTTP/2, or keep bodies too long for the shared store. */
 export function idempotencyConflicts(file: string, { routes, groups, hasStore }: Served): Fault[] {
   return keyFaults(file, routes, ({ idempotency, auth, isShadow, upstream }) => {
     if (idempotency === undefined) return undefined

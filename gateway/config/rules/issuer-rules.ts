@@ -18,13 +18,11 @@ const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
 /** The audience that `init` writes when nobody names one. No token of any provider has it. */
 export const UNSET_AUDIENCE = 'CHANGE-ME: the audience of your API'
 
-/** The issuer with every default filled in. */
 export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   const { issuer, jwksUri, audience, scopes } = written
   return { issuer, jwksUri, audience, scopes, ...issuerTerms(written) }
 }
 
-/** Warnings for routes with bearer tokens: `issuer` is not set, `audience` is still that of `init`, or an issuer has no scopes. */
 export function issuerWarnings({
   issuer: own,
   issuerIsDefault,
@@ -52,7 +50,6 @@ export function issuerWarnings({
   ]
 }
 
-/** The terms of an issuer's tokens, with the defaults of its profile. */
 export function issuerTerms({
   algorithms,
   profile,
@@ -69,7 +66,6 @@ export function issuerTerms({
   }
 }
 
-/** Reports every fault of the further issuers, and their conflicts with one another. */
 export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenIssuer[]): void {
   if (!json.sound('$.issuers') && !Array.isArray(issuers)) return
   for (const [index, written] of issuers.entries()) {
@@ -86,7 +82,7 @@ export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenI
   }
 }
 
-/** A fault of two issuers that are trusted together. @param at the other one's path */
+/** @param at path of the other issuer */
 export function sameIssuerFault(
   one: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
   other: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
@@ -116,7 +112,6 @@ function nameFault(issuer: string): string | undefined {
     : 'must be ASCII: other characters are written percent-encoded'
 }
 
-/** Reports what is wrong with the terms of an issuer. RS256 and other dialects are not allowed under the profile FAPI. */
 export function checkTerms(json: JsonFile<unknown>, at: string, written: WrittenTerms): void {
   json.check(`${at}.tokens`, written.tokens, (tokens) => dialectFault(tokens, written.profile))
   json.check(`${at}.introspection`, written.introspection, introspectionFault)

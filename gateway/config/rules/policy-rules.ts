@@ -30,7 +30,6 @@ type Written = Pick<WrittenGateway, 'routes' | 'openapi'> & WrittenPolicy
 /** The methods of a CORS route that names none. */
 const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
 
-/** Reports every fault in what the file and its routes say of addresses, CORS, maintenance, shadow and headers. */
 export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
   checkCommon(json, '$', written)
   for (const { at, row } of writtenRows(written)) {

@@ -7,7 +7,6 @@ export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): bool
   return text === 'true'
 }
 
-/** The reasons why a gateway cannot share its public ports. */
 export function reusePortFaults(
   { port, tls }: { readonly port: number; readonly tls: { readonly port: number } | undefined },
   { env, platform }: { readonly env: ReuseEnvironment; readonly platform: NodeJS.Platform },

@@ -10,7 +10,7 @@ export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
 export type AnyRow = WrittenGateway['routes'][number] | OperationRow
 
-/** The rows of the file with their JSON paths: those of `routes`, then those laid over operations. Either value may be anything. */
+/** Yields the rows of `routes`, then those of `openapi.rows`, with their JSON paths. Either value may be anything. */
 export function* writtenRows({
   routes,
   openapi,
@@ -25,7 +25,7 @@ export function* writtenRows({
   }
 }
 
-/** The rows laid over operations. @param openapi may be anything */
+/** @param openapi may be anything */
 export function operationRows(openapi: WrittenGateway['openapi']): readonly OperationRow[] {
   const rows = typeof openapi === 'object' ? openapi?.rows : undefined
   return Array.isArray(rows) ? rows : []
@@ -36,9 +36,7 @@ type WrittenRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods'>
 type Seen = { readonly row: WrittenRow; readonly at: string }
 
 /**
- * Reports every fault in the paths and methods of a list of rows, and every conflict between two rows.
- *
- * @returns the indexes of the rows without such a fault
+ * Reports every fault in paths and methods, and every conflict between two rows. @returns the indexes of the rows without a fault
  */
 export function checkRows(
   file: JsonFile<unknown>,
@@ -80,7 +78,6 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
   return `${written} is also the path of ${other.at}: give both "methods", and none that the other has (GET includes HEAD)`
 }
 
-/** The faults of rows that name the sender of webhooks, but accept no webhooks. */
 export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
   const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
   return keyFaults(file, routes, ({ webhookClient, auth }) =>
@@ -88,7 +85,6 @@ export function webhookConflicts(file: string, routes: readonly Route[]): Fault[
   )
 }
 
-/** The faults of rows that ask for a signature where no other credential says who must have signed. */
 export function signatureConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ isSigned, auth }) => {
     if (!isSigned || !(auth.has('none') || auth.has('signature'))) return undefined
@@ -99,7 +95,6 @@ export function signatureConflicts(file: string, routes: readonly Route[]): Faul
   })
 }
 
-/** Faults of rows that ask how a user was authenticated or what they approved, which only an access token says. */
 export function tokenConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ stepUp, authorizationDetails, auth, isShadow }) => {
     const key = authorizationDetails ? 'authorizationDetails' : stepUp && (stepUp.acr ? 'acr' : 'maxAuthAge')

@@ -43,7 +43,6 @@ const OWN_RESPONSE_FIELDS: ReadonlySet<string> = new Set([
   'x-revoke-session',
 ])
 
-/** Reports every fault in what a row changes of requests, and in its dates. @param at JSON path of the row */
 export function checkSending(json: JsonFile<unknown>, at: string, route: Written): void {
   const { requestHeaders: headers } = route
   json.check(`${at}.rewrite`, route, ({ rewrite, path }) =>
@@ -144,7 +143,6 @@ function ownFault(name: string): string | undefined {
 
 const OF_CONTENT: ReadonlySet<string> = new Set(['content-digest', 'digest', 'signature', 'signature-input'])
 
-/** Reports names that a row, or the file, may not set in responses or remove from them. @param at JSON path of `responseHeaders` */
 export function checkResponseFields(
   json: JsonFile<unknown>,
   at: string,
@@ -170,7 +168,7 @@ function responseFault(name: string): string | undefined {
     : undefined
 }
 
-/** The fault of a header that has a key of its own, so that it would be sent twice, or that needs another value in each response. */
+/** Refuses a header that has a key of its own, because it would be sent twice. */
 function keyedFault(name: string): string | undefined {
   const lower = name.toLowerCase()
   if (OF_CONTENT.has(lower))
@@ -179,7 +177,7 @@ function keyedFault(name: string): string | undefined {
   return key && `must not name ${JSON.stringify(name)}: write it as "${key}"`
 }
 
-/** What a row changes of requests. @param route without faults @returns undefined when it changes nothing */
+/** @param route without faults @returns undefined when it changes nothing of requests */
 export function sendingPolicy(route: Pick<WrittenRoute, Key>): SendingPolicy | undefined {
   const { path, rewrite, upstreamHost, rawPath, requestHeaders } = route
   if (rewrite === undefined && upstreamHost === 'preserve' && !rawPath && requestHeaders === undefined)
@@ -207,7 +205,7 @@ function rewriteOf({ prefix, path = '' }: NonNullable<Written['rewrite']>, own: 
   return { parts: parts.filter((part) => part !== '') }
 }
 
-/** Header lines that tell clients since when the row is deprecated (RFC 9745), and when it ends (RFC 8594). */
+/** The header lines `Deprecation` (RFC 9745) and `Sunset` (RFC 8594). */
 export function lifecycleLines({ deprecated, sunset }: Pick<Written, 'deprecated' | 'sunset'>): string {
   const since = deprecated === undefined ? '' : `Deprecation: @${Date.parse(deprecated) / 1000}\r\n`
   return sunset === undefined ? since : `${since}Sunset: ${new Date(sunset).toUTCString()}\r\n`

@@ -46,15 +46,12 @@ const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 const USER = /^[\x21-\x7e]{1,128}$/
 const PASSWORD = /^[\x20-\x7e]{1,512}$/
 const HASH_KEY = /^[\x21-\x7e]{32,256}$/
-/** The line end of a secret's last line does not belong to it. */
 const LINE_END = /\r?\n$/
 const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 
 /**
- * Reads the shared store's settings and files. A fault names the variable; no fault repeats an address, because
- * people write passwords into addresses.
- *
+ * Reads the shared store's settings and files. No fault repeats an address, because people write passwords into addresses.
  * @returns undefined for `memory`, the default
  */
 export function parseStoreSettings(

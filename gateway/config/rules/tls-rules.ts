@@ -3,7 +3,6 @@ import type { Overrides } from '../json/json-file.ts'
 import { variableOf } from '../json/key-names.ts'
 import type { TlsKeys, TlsSettings } from '../settings.ts'
 
-/** The keys of `tls`, and which of them variables have set. */
 interface TlsSources {
   readonly configFile: string
   readonly merged: TlsKeys | undefined

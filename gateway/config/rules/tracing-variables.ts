@@ -5,7 +5,6 @@ import { urlFault } from './value-rules.ts'
 /** The values of the variables of OpenTelemetry. Undefined: not set. */
 export type TracingVariables = NonNullable<ReturnType<typeof parseTracingVariables>['value']>
 
-/** The shape of `process.env`. */
 type Environment = Readonly<Partial<Record<string, string>>>
 
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'
@@ -16,8 +15,8 @@ const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
 
 /**
- * Reads those variables of OpenTelemetry that have a meaning here. Other programs share its variables, so an unknown one is no
- * fault. A value that the gateway cannot follow is a fault.
+ * Reads variables of OpenTelemetry. An unknown one is no fault, because other programs share them. A value that the gateway cannot
+ * follow is a fault.
  */
 export function parseTracingVariables(env: Environment) {
   const faults: Fault[] = []

@@ -10,7 +10,6 @@ const NETWORK = /^([^/%]+)(?:\/(0|[1-9][0-9]{0,2}))?$/
 /** `sun_path` of Linux holds 108 bytes, the last of them NUL; macOS has four less. */
 const MAX_SOCKET_PATH_BYTES = 103
 
-/** Checks the address or name that a listener is bound to. */
 export function hostFault(host: string): string | undefined {
   if (isIP(host) !== 0 || (HOST_NAME.test(host) && !/^[0-9.]+$/.test(host))) return undefined
   return `must be an IP address without brackets, or a host name, without a port, ${foundAddress(host)}`
@@ -42,7 +41,7 @@ function hasUser(address: string): boolean {
   return address.includes('@') && !address.startsWith('unix:')
 }
 
-/** Compares an upstream with the first of its group: one group speaks one version of HTTP. */
+/** One group speaks one version of HTTP. @param first of the group */
 export function versionFault(upstream: string, first: string | undefined): string | undefined {
   if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
   const other = hasUser(first) ? 'the first' : describeValue(first)
@@ -64,7 +63,7 @@ export function tidyUpstream(upstream: string): string {
 
 export function urlFault(url: string): string | undefined {
   const found = foundAddress(url)
-  // Stricter than URL parsers, because it is compared with tokens character by character.
+  // Stricter than URL parsers: an issuer is compared with tokens character by character.
   if (!/^https?:\/\/[^\s\\]+$/.test(url) || !URL.canParse(url))
     return `must be an http or https URL, ${found}`
   const { username, password } = new URL(url)
@@ -114,7 +113,6 @@ export function addNetwork(list: BlockList, network: string): string | undefined
 
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** Checks a name in `allowedFieldNames`. */
 export function fieldNameFault(name: string): string | undefined {
   if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
   const lower = name.toLowerCase()

@@ -10,7 +10,6 @@ export function windowToMs(window: string): number {
   return Number(window.slice(0, -1)) * (UNIT_MS.get(window.slice(-1)) ?? Number.NaN)
 }
 
-/** Makes a rule that windows are not longer than `most`. */
 export function windowAtMost(most: string): (window: string) => string | undefined {
   const mostMs = windowToMs(most)
   return (window) =>

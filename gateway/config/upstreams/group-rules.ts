@@ -13,7 +13,6 @@ type Written = Pick<WrittenGateway, 'upstreams' | 'routes' | 'openapi'>
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 
-/** Reports every fault of the named groups, and every route that names an unknown one. */
 export function checkGroups(json: JsonFile<unknown>, written: Written): void {
   const { upstreams } = written
   if (typeof upstreams !== 'object' || upstreams === null || Array.isArray(upstreams)) return
@@ -57,7 +56,6 @@ export function groupsInUse({
   )
 }
 
-/** One sentence for each group that no route names. */
 export function groupWarnings(
   upstreams: Settings['upstreams'],
   routes: Settings['routes'],
@@ -83,7 +81,6 @@ function checkGroupTargets(
   }
 }
 
-/** Refuses a target that is no upstream, speaks another version of HTTP than the first, or is there twice. */
 export function checkTargets(json: JsonFile<unknown>, path: string, targets: readonly string[]): void {
   const tidy = targets.map(tidyUpstream)
   json.checkEach(
@@ -96,7 +93,6 @@ export function checkTargets(json: JsonFile<unknown>, path: string, targets: rea
   )
 }
 
-/** Wants one path without a query, in canonical form. */
 function checkPathFault(path: string): string | undefined {
   if (path.endsWith('*')) return `must be one path, but is ${describeValue(path)}`
   return pathFault(path)

@@ -12,19 +12,15 @@ export interface UpstreamGroup extends WrittenGroup {
 /** The keys of a group about health, retries and load. */
 export type UpstreamPolicy = Omit<WrittenGroup, 'targets' | 'tls'>
 
-/** Terms of TLS with the targets. Undefined: the authorities that Node trusts, from TLS 1.2 on. */
 export type UpstreamTlsSettings = NonNullable<WrittenGroup['tls']>
 
-/** Active health checks: GET requests to each target. */
 export type HealthCheckSettings = NonNullable<WrittenGroup['healthCheck']>
 
-/** Terms for keeping requests from a target, and for trying it again. */
 export type BreakerSettings = NonNullable<WrittenGroup['breaker']>
 
-/** Which responses make a request go out again, and how often altogether. */
 export type RetrySettings = NonNullable<WrittenGroup['retry']>
 
-/** The group of `upstream` and GATEWAY_UPSTREAM, for routes that name no other. */
+/** The group of `upstream`, for routes that name no other. */
 export const DEFAULT_GROUP = 'default'
 
 /** The texts of a group's TLS files, in PEM. Plain data; never shown. */

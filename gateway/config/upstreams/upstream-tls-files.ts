@@ -17,7 +17,6 @@ interface Sources extends Pick<Settings, 'configFile' | 'upstream' | 'upstreams'
   readonly readFile: ReadFile | undefined
 }
 
-/** Reads the files of every group with TLS of its own, or reports every fault in them. */
 export function loadUpstreamTls({
   configFile,
   upstream,
