@@ -17,7 +17,7 @@ export function fieldsOf({ raw }: Certificate) {
   }
 }
 
-/** Value of an extension; undefined when the certificate lacks it. @throws Error when it is there twice, or is not DER */
+/** @throws Error when the extension is there twice, or is not DER */
 export function extensionOf(certificate: Certificate, oid: string): Der | undefined {
   const { extensions } = fieldsOf(certificate)
   if (extensions === undefined) return undefined

@@ -23,7 +23,7 @@ export class Der {
   readonly #contentAt: number
   readonly #end: number
 
-  /** Reads the element at `at`, which must end by `limit`. @throws Error when it is not DER, or cut off */
+  /** Reads the element at `at`, which must end by `limit`. @throws Error when it is not DER */
   constructor(source: Buffer, at: number, limit: number) {
     if (at + 2 > limit) throw new Error('not DER: cut off')
     this.tag = source.readUInt8(at)
@@ -32,7 +32,7 @@ export class Der {
     this.#source = source
     this.#at = at
     this.#contentAt = at + 2 + lengthBytes
-    // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
+    // Tags of more than one byte and lengths beyond 4 GiB do not occur here.
     if ((this.tag & 0x1f) === 0x1f || first === 0x80 || lengthBytes > 4 || this.#contentAt > limit)
       throw new Error('not DER')
     this.#end = this.#contentAt + (lengthBytes === 0 ? first : source.readUIntBE(at + 2, lengthBytes))
@@ -60,7 +60,7 @@ export class Der {
     return this.#source[this.#end - 1] === 0x5a
   }
 
-  /** The number of two digits that begin `fromEnd` bytes before the end. @throws Error when they are no digits */
+  /** The number of two digits that begin `fromEnd` bytes before the end. */
   pairAt(fromEnd: number): number {
     const tens = this.#source.readUInt8(this.#end - fromEnd) - 0x30
     const ones = this.#source.readUInt8(this.#end - fromEnd + 1) - 0x30
@@ -68,14 +68,14 @@ export class Der {
     return tens * 10 + ones
   }
 
-  /** The elements in the content. @throws Error when it holds what is not DER */
+  /** @throws Error when the content is not DER */
   members(): readonly Der[] {
     const members: Der[] = []
     this.each((member) => members.push(member))
     return members
   }
 
-  /** Calls `use` with each element in the content, and keeps none. @throws Error when it holds what is not DER */
+  /** Calls `use` with each element, and keeps none. */
   each(use: (member: Der) => void): void {
     for (let at = this.#contentAt; at < this.#end; ) {
       const member = new Der(this.#source, at, this.#end)
@@ -117,7 +117,7 @@ export function oidOf(element: Der | undefined): string {
   return arcs.join('.')
 }
 
-/** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
+/** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time */
 export function timeOf(time: Der): number {
   const { tag } = time
   const isTime = tag === TAG.utcTime ? time.length === 13 : tag === TAG.time && time.length === 15
@@ -126,7 +126,7 @@ export function timeOf(time: Der): number {
   const century = tag === TAG.time ? time.pairAt(15) : inCentury < 50 ? 20 : 19
   const [month, day, hour] = [time.pairAt(11), time.pairAt(9), time.pairAt(7)]
   const [minute, second] = [time.pairAt(5), time.pairAt(3)]
-  // `Date` carries an excess over to the next month, day or minute, and takes the years 0 to 99 for 1900 to 1999.
+  // `Date` carries an excess over to the next unit, and takes the years 0 to 99 for 1900 to 1999.
   if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
   const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) throw new Error('no such day')
@@ -153,7 +153,7 @@ export function derOid(text: string): Buffer {
   return der(TAG.oid, Buffer.from(bytes))
 }
 
-/** Encodes an unsigned number from its bytes, most significant first. */
+/** @param bytes an unsigned number, most significant first */
 export function derInteger(bytes: Uint8Array): Buffer {
   const from = bytes.findIndex((byte) => byte !== 0)
   const digits = from < 0 ? Buffer.from([0]) : bytes.subarray(from)

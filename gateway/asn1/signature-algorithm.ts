@@ -5,7 +5,7 @@ import { type Der, expectTag, membersIn, oidOf, readDer, TAG } from './der.ts'
 export interface SignatureAlgorithm {
   /** Its object identifier, or its name. */
   readonly name: string
-  /** Tells whether this key has signed the data. Undefined: the algorithm is not accepted. */
+  /** Undefined: the algorithm is not accepted. */
   readonly verifies?: (key: KeyObject, data: Buffer, signature: Buffer) => boolean
 }
 
@@ -18,7 +18,7 @@ export const HASHES: ReadonlyMap<string, string> = new Map([
   ['2.16.840.1.101.3.4.2.2', 'sha384'],
   ['2.16.840.1.101.3.4.2.3', 'sha512'],
 ])
-/** Object identifiers of signature algorithms, with their hashes. Null: the algorithm has its own hash. */
+/** Hashes by the identifier of the signature algorithm. Null: it has its own hash. */
 const SIGNATURES: ReadonlyMap<string, string | null> = new Map([
   ['1.2.840.113549.1.1.11', 'sha256'],
   ['1.2.840.113549.1.1.12', 'sha384'],
@@ -32,15 +32,14 @@ const SIGNATURES: ReadonlyMap<string, string | null> = new Map([
 const RSA = '1.2.840.113549.1.1.1'
 const PSS = '1.2.840.113549.1.1.10'
 const MGF1 = '1.2.840.113549.1.1.8'
-/** Tags of the parameters of RSASSA-PSS, in their order. Each may be left out. */
+/** Tags of the parameters of RSASSA-PSS, in order. Each may be missing. */
 const FIELD = { hash: 0xa0, mask: 0xa1, salt: 0xa2, trailer: 0xa3 } as const
-/** Length of the salt by default (RFC 4055). */
+/** RFC 4055. */
 const DEFAULT_SALT_BYTES = 20
 /** Most bytes of a number: two can name a longer salt than any modulus has room for. */
 const MAX_SALT_DIGITS = 2
 
 /**
- * @param algorithm an AlgorithmIdentifier
  * @param contentHash the hash for signatures that name RSA alone, as in CMS (RFC 3370 section 3.2)
  * @throws Error when it is not DER, or has parameters of RSASSA-PSS that `node:crypto` cannot verify with
  */

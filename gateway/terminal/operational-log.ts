@@ -3,7 +3,6 @@ import { styleText } from 'node:util'
 import { destination, type Logger, pino } from 'pino'
 import { printable } from './printable.ts'
 
-/** True when somebody reads standard error in a terminal. */
 export function isTerminal(): boolean {
   return isatty(2)
 }
@@ -14,13 +13,13 @@ interface LogOptions {
   readonly service: Service
 }
 
-/** Makes the operational log, on standard error. Default of `format`: lines for people in a terminal, else pino's JSON. */
+/** Makes the operational log, on standard error. Without `format`: lines for people in a terminal, else pino's JSON. */
 export function operationalLog({ level, format, service }: LogOptions): Logger {
   // Synchronous: the log is small, and its last lines must not be lost.
   const stderr = destination({ fd: 2, sync: true })
   // A closed terminal must not stop the gateway.
   stderr.on('error', () => {})
-  // Lines have no process id and no name of the host.
+  // Without process id and host name.
   const options = { level, base: null }
   const inForm = format === undefined ? isTerminal() && logLine : FORMS[format](service)
   return inForm ? pino(options, { write: (line) => void stderr.write(inForm(line)) }) : pino(options, stderr)
@@ -29,10 +28,10 @@ export function operationalLog({ level, format, service }: LogOptions): Logger {
 /** Resource attributes of OpenTelemetry, such as `service.name`. */
 type Service = Readonly<Record<string, string>>
 
-/** Forms by their names. Each turns a line of pino into a line of that form. */
+/** Each makes a function that turns a line of pino into its form. */
 export const FORMS = { ecs: ecsForm, otlp: otlpForm }
 
-/** Our fields in Elastic Common Schema 8.17. ecs-logging 1.0 wants `log.level` as one key, not nested, so no name here is nested. */
+/** Our fields in Elastic Common Schema 8.17. Names are not nested, as ecs-logging 1.0 wants for `log.level`. */
 const ECS: ReadonlyMap<string, string> = new Map([
   ['requestId', 'http.request.id'],
   ['traceId', 'trace.id'],
@@ -90,7 +89,7 @@ function otlpForm(service: Service): (json: string) => string {
   }
 }
 
-/** Renames fields as a standard names them. A field that the standard does not know gets the prefix `countersign.`. */
+/** Renames fields. A field that the standard does not know gets the prefix `countersign.`. */
 function named(
   { err, ...fields }: Record<string, unknown>,
   names: ReadonlyMap<string, string>,
@@ -130,8 +129,8 @@ const LEVELS: ReadonlyMap<number, readonly [name: string, colour: 'dim' | 'cyan'
 const PLAIN_WORD = /^[^\s"=]+$/
 
 /**
- * One JSON line of the log as a person reads it: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`.
- * Sentences of a list, such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
+ * Makes a line for people: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`. Sentences of a list,
+ * such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
  */
 export function logLine(json: string): string {
   const line = parse(json)
