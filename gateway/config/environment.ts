@@ -9,7 +9,7 @@ import { STORE_VARIABLES } from './rules/store-address.ts'
 /** The shape of `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Variables that Kubernetes sets in every container of a namespace with a Service named `gateway` or `gateway-…`. */
+/** Variables that Kubernetes sets for a Service named `gateway` or `gateway-…`. */
 const SERVICE_LINK =
   /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
 const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
@@ -63,7 +63,6 @@ export function parseEnvironment(env: Environment): {
   return { overrides, faults }
 }
 
-/** Finds a fault of a variable that the schema cannot find. */
 function variableFault(name: string, text: string): string | undefined {
   const otherFault = OTHERS.get(name)
   const isKnown = OVERRIDDEN_KEYS.has(name) || otherFault !== undefined

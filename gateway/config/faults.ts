@@ -47,7 +47,7 @@ function isPlace(path: string): boolean {
   return path.startsWith('line ')
 }
 
-/** The result of parsing: either the value, or all faults. */
+/** The value, or all faults. */
 export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }

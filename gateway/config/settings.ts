@@ -229,7 +229,6 @@ interface OwnSettings extends IssuerSettings {
   readonly idempotencyKeys: readonly string[] | undefined
   /** Text of `maskKeyFile`. Never logged. */
   readonly maskKey: string | undefined
-  /** Issuers besides our own. */
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`: it is the demo's. */
   readonly issuerIsDefault: boolean
@@ -250,7 +249,6 @@ interface OwnSettings extends IssuerSettings {
   /** In lower case. */
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
-  /** True when other gateways of this machine listen on the public ports too. */
   readonly reusePort: boolean
   /** The addresses that may send requests; undefined: all. */
   readonly addresses: AddressList | undefined
@@ -259,7 +257,6 @@ interface OwnSettings extends IssuerSettings {
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string
   readonly routes: readonly Route[]
-  /** The document that some of the routes are made of. */
   readonly openapi: OpenApiSettings | undefined
 }
 

@@ -104,7 +104,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Finds the certificates in a text, each in PEM. One without an end is among them. */
+/** Finds the certificates in a text, each in PEM; also one without an end. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }

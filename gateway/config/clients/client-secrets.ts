@@ -21,7 +21,7 @@ const MIN_BYTES = 24
 const MAX_BYTES = 64
 /** The chance that 24 random bytes have fewer different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
-/** Secrets of other senders, who choose them themselves. */
+/** Secrets of other senders. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
 /** Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret */
@@ -43,7 +43,7 @@ function parseWhsec(text: string, name: string): SecretReading {
   if (!text.startsWith(PREFIX)) return { reason: `${must}, but does not begin with "${PREFIX}"` }
   const encoded = text.slice(PREFIX.length)
   const bytes = Buffer.from(encoded, 'base64')
-  // Node's decoder skips invalid characters, so the result is encoded again and compared.
+  // Node's decoder skips invalid characters.
   if (bytes.toString('base64') !== encoded) return { reason: `${must}, but what follows is not base64` }
   if (bytes.length < MIN_BYTES || bytes.length > MAX_BYTES) {
     return { reason: `${must}, but holds ${bytes.length}` }

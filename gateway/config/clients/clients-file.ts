@@ -27,7 +27,6 @@ export interface WebhookKey {
   readonly secrets: readonly KeyObject[]
 }
 
-/** A client that signs its requests. Immutable. */
 export interface ClientSigner {
   readonly principal: Principal
   readonly profile: SignatureProfile
@@ -83,7 +82,6 @@ export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
 const checkSchema = schemaCheck(schema)
 const SECRET = /whsec_[^"\s]+/giu
 
-/** The table under construction, and the values that must be unique in it. */
 interface Draft {
   readonly json: JsonFile<Written<typeof CLIENTS_FILE>>
   readonly sources: SecretSources
@@ -132,7 +130,7 @@ export function webhookClientFaults(
   })
 }
 
-/** Adds a valid client to the table. Also reports conflicts of the valid parts of an invalid one. */
+/** Adds a valid client to the table. Reports also conflicts of the valid parts of an invalid one. */
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
   if (json.sound(`${at}.id`)) claim(draft, `${at}.id`, 'id', row.id)

@@ -104,7 +104,7 @@ function describedFault({
   return { part: `.profile.components[${index}]`, reason }
 }
 
-/** The form of the name of a query parameter in a signature (RFC 9421 section 2.2.8). */
+/** A name of a query parameter in a signature (RFC 9421 section 2.2.8). */
 const PERCENT_ENCODED = /^[\w*.%-]*$/
 
 /** The identifier of a component that is written as `@query-param;name="id"`; undefined for one that no request has. */

@@ -1,10 +1,10 @@
-/** The candidate that was most likely meant, or undefined when none is near. Letter case makes no difference. */
+/** The candidate nearest to a word; undefined: none is near. Letter case makes no difference. */
 export function closestTo(word: string, candidates: Iterable<string>): string | undefined {
   let closest: string | undefined
-  // A third of the letters may be wrong: `windw` is window, `upstreams` is upstream, `ttl` is nothing.
+  // A third of the letters may be wrong.
   let least = Math.max(1, Math.floor(word.length / 3)) + 1
   for (const candidate of candidates) {
-    // The distance is at least the difference in length. Spares comparing a very long word.
+    // The distance is at least the difference in length.
     if (Math.abs(word.length - candidate.length) >= least) continue
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase())
     if (distance < least) {

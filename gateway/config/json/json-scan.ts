@@ -54,9 +54,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 class Unexpected extends Error {}
 
-/**
- * Scans a JSON text (RFC 8259). Accepts what `JSON.parse` does, but with bounds, and keeps places and repeated keys.
- */
+/** Scans a JSON text (RFC 8259). Accepts what `JSON.parse` does, within the bounds above. */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
   const offsets = new Map<string, number>()
   const repeated: { path: string; first: number }[] = []

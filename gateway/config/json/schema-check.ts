@@ -38,7 +38,7 @@ export interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>
   readonly additionalProperties?: boolean | Schema
   readonly propertyNames?: { readonly pattern: string; readonly patternErrorMessage: string }
-  /** The sentence for whatever is wrong with an object itself, or with its keys. */
+  /** The sentence for any fault of an object itself, or of its keys. */
   readonly errorMessage?: string
   /** True where a secret may stand by mistake: no fault repeats the value. */
   readonly writeOnly?: boolean

@@ -1,6 +1,6 @@
 import { type Static, type TOptional, type TProperties, type TSchema, Type } from 'typebox'
 
-/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference from the declarations. */
+/* Declarations of keys, from which `npm run schemas` makes the schemas and the reference. */
 
 interface KeyOptions {
   /** The environment variable that overrides the key. */
@@ -15,7 +15,6 @@ interface KeyOptions {
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string
-  /** The sentence for a text that the pattern refuses. */
   readonly patternErrorMessage?: string
   readonly minItems?: number
   readonly maxItems?: number
@@ -94,7 +93,6 @@ export function byName<T extends TSchema>(value: T) {
   return Type.Unsafe<Record<string, Static<T>>>({ type: 'object', additionalProperties: value })
 }
 
-/** A span of time: a whole number and one of the units. */
 export function span<const O extends KeyOptions>(
   units: 'smh' | 'smhd',
   description: string,

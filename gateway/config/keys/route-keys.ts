@@ -229,7 +229,7 @@ const ROUTE = keys({
 
 const { auth: _auth, scopes: _scopes, ...OF_OPERATIONS } = ROUTE.properties
 
-/** A row laid over operations of a description: it has the keys of a row except `auth` and `scopes`, without defaults. */
+/** The keys of a row except `auth` and `scopes`, without defaults. */
 const OPERATION_ROW = Type.Unsafe<
   Pick<Static<typeof ROUTE>, 'path'> & Partial<Omit<Static<typeof ROUTE>, 'auth' | 'scopes'>>
 >(

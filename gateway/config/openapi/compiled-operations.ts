@@ -106,7 +106,7 @@ export class OperationRules {
   }
 }
 
-/** The key of compiled rules. Two paths may share a path item with its parameters in different places. */
+/** The key has the path, because two paths may share a path item with parameters in different places. */
 function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }

@@ -10,9 +10,9 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** Of V8, for a pattern that is matched only at the start of a text. */
+/** The bound of V8 for a pattern that is matched only at the start of a text. */
 const MAX_ANCHORED_STEPS = 20_000
-/** Of V8, at each place of a text. */
+/** The bound of V8 at each place of a text. */
 const MAX_PLACE_STEPS = 200
 /** For one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
@@ -128,9 +128,7 @@ function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
   }
 }
 
-/**
- * Makes all states of a match beforehand, which is faster than during matches. If they are too many, none is made.
- */
+/** Makes all states of a match beforehand, which is faster than during matches. If they are too many, it makes none. */
 function makeStates(dfa: RE2Set['dfa']): boolean {
   const letters: readonly number[] = [0, ...dfa.classBounds]
   const alike = firstAlike(dfa, letters)

@@ -29,8 +29,8 @@ export function timeFault(
 }
 
 /**
- * Faults of an edit that would replace something valid by something that is not. A newer list is no fault even if it is out of date:
- * it may revoke more. Authorities beside an expired certificate of a server or client do not count.
+ * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if it is out of date: it
+ * may revoke more. Authorities beside an expired certificate of a server or client do not count.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
   const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]

@@ -23,7 +23,6 @@ export function pathFault(path: string, varying = 'a closing "/*"'): string | un
   return characterFault(fixed)
 }
 
-/** The fault of a route's path, which may have segments such as `{id}`; undefined without one. */
 export function routePathFault(path: string): string | undefined {
   if (!isTemplate(path) || !path.startsWith('/')) return pathFault(path, PARAMETER_FORM)
   const parts = segmentsOf(path).map(partsOf)

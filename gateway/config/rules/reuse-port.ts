@@ -2,7 +2,7 @@ import type { Fault } from '../faults.ts'
 
 type ReuseEnvironment = Readonly<Record<string, string | undefined>>
 
-/** True when other gateways of this machine also listen on the public ports (`GATEWAY_REUSE_PORT`; no key of a file sets it). */
+/** True when other gateways of this machine also listen on the public ports. */
 export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): boolean {
   return text === 'true'
 }

@@ -35,9 +35,7 @@ export function operationRows(openapi: WrittenGateway['openapi']): readonly Oper
 type WrittenRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods'>
 type Seen = { readonly row: WrittenRow; readonly at: string }
 
-/**
- * Reports every fault in paths and methods, and every conflict between two rows. @returns the indexes of the rows without a fault
- */
+/** Reports faults of paths and methods, and conflicts between two rows. @returns the indexes of the rows without a fault */
 export function checkRows(
   file: JsonFile<unknown>,
   list: string,
@@ -64,7 +62,7 @@ export function checkRows(
   return good
 }
 
-/** Folds the path of a row as `foldPath` does, and removes the names of its parameters. */
+/** Folds a path, and removes the names of its parameters. */
 export function foldedPattern(path: string): string {
   return foldPath(withoutNames(path))
 }

@@ -5,7 +5,7 @@ type WrittenGroup = WrittenGateway['upstreams'][string]
 /** Equal services behind one name, and how requests are shared among them. Plain data, immutable. */
 export interface UpstreamGroup extends WrittenGroup {
   readonly name: string
-  /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
+  /** At least one, as in `upstream` of the settings. */
   readonly targets: readonly string[]
 }
 
@@ -30,5 +30,4 @@ export interface UpstreamTlsTexts {
   readonly key: string | undefined
 }
 
-/** By the name of the group. */
 export type UpstreamTlsFiles = Readonly<Record<string, UpstreamTlsTexts>>
