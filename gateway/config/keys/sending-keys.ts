@@ -28,7 +28,7 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Headers that go to the service although they are otherwise removed, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
+      'Headers that go to the service, and are otherwise removed, or refused (method overrides). None that the gateway sets itself, or of the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
@@ -53,7 +53,7 @@ const DATE = {
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for. Default: that path.',
+    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
@@ -69,11 +69,11 @@ export const SENDING_KEYS = {
     examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
   }),
   deprecated: text(
-    'Since when the row should not be used: `Deprecation` (RFC 9745) in every response. Default: the header of the service passes.',
+    "Since when the row should not be used: `Deprecation` (RFC 9745) of every response, in place of the service's.",
     { ...DATE, examples: ['2026-12-31'] },
   ),
   sunset: text(
-    'When the row is expected to end: `Sunset` (RFC 8594) in every response. It refuses nothing. Not before `deprecated`. Default: the header of the service passes.',
+    "When the row is expected to end: `Sunset` (RFC 8594) of every response, in place of the service's. It refuses nothing. Not before `deprecated`.",
     { ...DATE, examples: ['2027-06-30', '2027-06-30T22:00:00Z'] },
   ),
 }

@@ -40,12 +40,12 @@ const DIALECT = keys({
     ...AT_MOST,
     examples: [['uti'], []],
   }),
-  audienceClaim: text('The claim that must name the audience. An `aud` beside it must name it, too.', {
+  audienceClaim: text('The claim that must name the audience. An `aud` beside it must, too.', {
     examples: ['client_id'],
   }),
   require: key(
     TERMS,
-    'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here.',
+    'Claims that must have exactly this value, or one of a list. Those of the preset stay required unless named here.',
     { maxProperties: 16, examples: [{ token_use: 'access' }] },
   ),
   machine: key(
@@ -55,7 +55,7 @@ const DIALECT = keys({
   ),
   maxLifetime: span(
     'smhd',
-    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered that long. Default: 24h.',
+    'The longest `exp` − `iat` of a token, at most 30d. Ended sessions are remembered that long. Default: 24h.',
     { examples: ['30h'] },
   ),
   maxChars: integer('The longest token, in characters. Default: 8192.', {

@@ -36,7 +36,7 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or an incomplete response, unless it was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens it.', {
@@ -84,20 +84,18 @@ const RETRY = keys({
 })
 
 const TLS = keys({
-  caFile: text('PEM file of the trusted authorities, instead of those that Node knows.', {
+  caFile: text('PEM file of the authorities. Default: those that Node knows.', {
     examples: ['/run/secrets/upstream-ca.pem'],
   }),
-  certFile: text(
-    "PEM file of the gateway's certificate for upstreams that ask for one, then those up to its authority. With `keyFile`.",
-    { examples: ['/run/secrets/upstream-client.pem'] },
-  ),
+  certFile: text("PEM file of the gateway's certificate, then those up to its authority. With `keyFile`.", {
+    examples: ['/run/secrets/upstream-client.pem'],
+  }),
   keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
     examples: ['/run/secrets/upstream-client-key.pem'],
   }),
-  serverName: text(
-    'The name that is asked for (SNI) and that the certificate must have. Default: the host of each target.',
-    { examples: ['pay.internal'] },
-  ),
+  serverName: text('The name for SNI, which the certificate must have. Default: the host of each target.', {
+    examples: ['pay.internal'],
+  }),
   minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS.', {
     default: 'TLSv1.2',
   }),
@@ -116,7 +114,7 @@ const UPSTREAM_GROUP = keys({
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the response is 503.',
+    'A target that fails too often gets no requests for a time, then probes. Without any target the response is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
@@ -125,13 +123,13 @@ const UPSTREAM_GROUP = keys({
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
-    'How long the share of requests of a recovered target grows, from a tenth up to all of it. 0: all at once.',
+    "How long a recovered target's share of requests grows, from a tenth to all. 0: all at once.",
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
-  maxInFlight: integer(
-    'Requests that use the group at once, besides `maxInFlight` of the file for all groups together.',
-    { range: [1, 1_000_000], examples: [200] },
-  ),
+  maxInFlight: integer('Requests that use the group at once. `maxInFlight` of the file holds too.', {
+    range: [1, 1_000_000],
+    examples: [200],
+  }),
   tls: key(
     TLS,
     'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections.',
@@ -160,7 +158,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
+    'Further services, each a group of equal targets, by the name for `upstream` of routes. `default` is the group of `upstream`; its other keys stand here.',
     {
       maxProperties: 256,
       default: {},
