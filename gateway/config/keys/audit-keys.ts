@@ -15,7 +15,7 @@ const ROTATION = keys({
 
 const RETENTION = keys({
   keep: span('smhd', 'How long closed files stay, in s, m, h or d.', { required: true, examples: ['400d'] }),
-  unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
+  unsealed: flag('Whether files are removed although the trail has no seals.', { default: false }),
 })
 
 const OBJECT_LOCK = keys({

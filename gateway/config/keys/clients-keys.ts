@@ -138,7 +138,7 @@ const HMAC = keys(
       },
     ),
     keyId: anyText(
-      'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`.',
+      'What the client sends as `X-API-Key`; unique, not secret. Not needed where rows name the client by `webhookClient`.',
       {
         pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
         patternErrorMessage:

@@ -43,7 +43,7 @@ const INTROSPECTION = keys({
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off` asks each time. A revoked token passes meanwhile.',
+    'How long an active token is not asked about again, at most 5m and until its `exp`; `off` asks each time. A revoked token passes meanwhile.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
@@ -155,7 +155,7 @@ export const ISSUER_KEYS = {
   ),
   profile: key(
     PROFILE,
-    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, RS256 is refused, and keys come over https.',
+    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, not use RS256, and have keys over https.',
     { examples: ['fapi'] },
   ),
   ...TERMS,
@@ -168,7 +168,7 @@ export const ISSUER_KEYS = {
     "How long an issuer's keys are used while they cannot be fetched again; then its tokens are refused. Keys that it no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
-  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {
+  dpop: key(DPOP, 'Proofs of possession (RFC 9449), for tokens that are bound to a key.', {
     default: {},
     examples: [{ nonce: 'required' }],
   }),

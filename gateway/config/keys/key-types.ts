@@ -117,6 +117,6 @@ export function keys<P extends TProperties>(
 export function file<P extends TProperties>(name: string, description: string, properties: P) {
   const options = { description, title: `Countersign ${name}.json` }
   const examples = [`./schemas/${name}.schema.json`]
-  const about = 'For editors: where the description of this file is.'
+  const about = 'For editors: the schema of this file.'
   return { ...keys({ $schema: anyText(about, { examples }), ...properties }), ...options }
 }

@@ -30,7 +30,7 @@ export const LIMIT_KEYS = keys({
   window: Type.Optional(BOUND.window),
   windows: list(
     keys(BOUND),
-    'Several windows instead of `limit` and `window`. A request counts in all or in none.',
+    'Several, instead of `limit` and `window`. A request counts in all or in none.',
     {
       minItems: 2,
       maxItems: 4,

@@ -72,15 +72,11 @@ export const LISTENER_KEYS = {
   ),
   adminOpen: flag(
     'Allows the admin listener beyond loopback without a token: whoever reaches it can read metrics and console.',
-    {
-      env: 'GATEWAY_ADMIN_OPEN',
-      restart: true,
-      default: false,
-    },
+    { env: 'GATEWAY_ADMIN_OPEN', restart: true, default: false },
   ),
   adminNames: list(
     TEXT,
-    'Names in Host under which callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other is refused (DNS rebinding).',
+    'Names in Host of callers without a token, besides IP addresses, localhost and adminHost. Others are refused (DNS rebinding).',
     {
       env: 'GATEWAY_ADMIN_NAMES',
       restart: true,
@@ -91,7 +87,7 @@ export const LISTENER_KEYS = {
   ),
   http2: choice(
     ['tls', true, false],
-    'Who may speak HTTP/2. `tls`: clients of the HTTPS listener that ask for it (ALPN `h2`). `true`: also clients without TLS that begin with its preface (prior knowledge). `false`: nobody.',
+    '`tls`: HTTP/2 for clients of the HTTPS listener (ALPN `h2`). `true`: also for clients without TLS (prior knowledge). `false`: for nobody.',
     { restart: true, default: 'tls' },
   ),
 }

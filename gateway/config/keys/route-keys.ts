@@ -39,7 +39,7 @@ const CORS = keys({
   }),
   methods: list(
     TEXT,
-    'The methods of the route that pages may use. Default: all; where the route has no `methods`, GET, HEAD, POST, PUT, PATCH and DELETE.',
+    'The methods that pages may use. Default: `methods` of the route, else GET, HEAD, POST, PUT, PATCH and DELETE.',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET', 'POST']] },
   ),
   headers: list(Type.String({ minLength: 1, maxLength: 256 }), 'Request headers that pages may send.', {
@@ -86,7 +86,7 @@ const ROUTE = keys({
   ),
   auth: list(
     AUTH,
-    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
+    'Accepted proofs of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in clients.json. `none` lets anyone through, also beside another. A presented credential must be good.',
     {
       required: true,
       minItems: 1,
@@ -123,7 +123,7 @@ const ROUTE = keys({
     'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
-  upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
+  upstream: text('The group of `upstreams` that requests go to.', {
     default: 'default',
     examples: ['payments'],
   }),

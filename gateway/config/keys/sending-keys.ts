@@ -12,14 +12,14 @@ const FIELD_NAMES = { minItems: 1, maxItems: 100, uniqueItems: true } as const
 
 const REWRITE = keys(
   {
-    prefix: text(
-      'Takes the place of what stands before `/*` in the path of the row. `/` alone removes it. For a row whose path ends in `/*`.',
-      { maxLength: 1024, examples: ['/v2', '/'] },
-    ),
-    path: text(
-      'The whole path, with parameters of the path of the row in it. For a row whose path does not end in `/*`.',
-      { maxLength: 1024, examples: ['/internal/{id}'] },
-    ),
+    prefix: text('Replaces what stands before `/*` in the path of the row. `/` removes it.', {
+      maxLength: 1024,
+      examples: ['/v2', '/'],
+    }),
+    path: text("The whole path, with parameters of the row's path. Not for a row that ends in `/*`.", {
+      maxLength: 1024,
+      examples: ['/internal/{id}'],
+    }),
   },
   { minProperties: 1 },
 )
@@ -57,7 +57,7 @@ export const SENDING_KEYS = {
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, any other text the name itself, perhaps with a port.",
+    "The Host that the service gets: the client's (`preserve`), the upstream's (`target`), or this name, perhaps with a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(

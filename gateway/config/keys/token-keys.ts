@@ -19,7 +19,7 @@ const DIALECT = keys({
   preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
+    'The `typ` that access tokens may have, with or without `application/`. Letter case makes no difference; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
   scopeClaims: list(
@@ -50,7 +50,7 @@ const DIALECT = keys({
   ),
   machine: key(
     TERMS,
-    'A token that has one of these claims, with this value or one of a list, has no user. A token whose user and app are the same has none either.',
+    'A token that has one of these claims, with this value or one of a list, has no user. Nor has one whose user is its app.',
     { maxProperties: 16, examples: [{ idtyp: 'app' }] },
   ),
   maxLifetime: span(

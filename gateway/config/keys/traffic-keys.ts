@@ -147,7 +147,7 @@ export const TRAFFIC_KEYS = {
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(
-    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. An edit is for new connections.",
+    "Bytes of a request's line and headers together; more gets 431. Long tokens (`tokens.maxChars`) need room. An edit is for new connections.",
     { range: [16_384, 65_536], default: 16_384 },
   ),
   maxHeaderFields: integer('Headers that a request may have; more get 431. An edit is for new connections.', {

@@ -19,11 +19,11 @@ const HEALTH_CHECK = keys({
     range: [50, 60_000],
     default: 2000,
   }),
-  healthyAfter: integer('Good checks in a row after which a target is up again.', {
+  healthyAfter: integer('Good checks in a row until a target is up again.', {
     range: [1, 100],
     default: 2,
   }),
-  unhealthyAfter: integer('Bad checks in a row after which a target is down.', {
+  unhealthyAfter: integer('Bad checks in a row until a target is down.', {
     range: [1, 100],
     default: 3,
   }),
@@ -43,7 +43,7 @@ const BREAKER = keys({
     range: [1, 100],
     examples: [50],
   }),
-  windowMs: integer('Time over which the percentage is taken. It slides in tenths.', {
+  windowMs: integer('The window of the percentage, which slides in tenths.', {
     range: [100, 3_600_000],
     default: 10_000,
   }),
@@ -56,7 +56,7 @@ const BREAKER = keys({
     default: 5000,
   }),
   probes: integer(
-    'Requests that it lets through when half open. When all succeed it closes; when one fails it opens again.',
+    'Requests that it lets through when half open. It closes when all succeed, and opens when one fails.',
     { range: [1, 1000], default: 1 },
   ),
   statuses: list(
@@ -69,7 +69,7 @@ const BREAKER = keys({
 const RETRY = keys({
   statuses: list(
     Type.Integer({ minimum: 500, maximum: 599 }),
-    'Statuses of responses after which a request is repeated.',
+    'Responses after which a request is repeated.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
   budgetPercent: integer('Retries per 100 requests; up to ten are saved, or 10 × `minPerSecond` if more.', {
