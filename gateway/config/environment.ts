@@ -6,7 +6,6 @@ import { describeValue, type Schema, SEVERAL_GATEWAYS } from './json/schema-chec
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
 
-/** The shape of `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** Variables that Kubernetes sets for a Service named `gateway` or `gateway-…`. */

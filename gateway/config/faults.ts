@@ -3,7 +3,6 @@ import { printable } from '../terminal/printable.ts'
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
 
-/** A fault in a configuration file or in the environment. */
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string

@@ -126,7 +126,6 @@ interface OtherSources {
   readonly readFile: ReadFile | undefined
 }
 
-/** Reads what does not depend on the rest of the configuration. */
 function readOthers({ env, configFile, file, readFile }: OtherSources) {
   const upstreamSecretFile = env.GATEWAY_UPSTREAM_SECRET_FILE || file?.upstreamSecretFile
   return {

@@ -125,9 +125,9 @@ export interface Route {
   /** Undefined: the edge rules hold as they are. */
   readonly leniency: Leniency | undefined
   readonly cors: Cors | undefined
-  /** Changes to its requests; undefined: only those of every route. */
+  /** Changes to its requests, beside those of every route. */
   readonly sending: SendingPolicy | undefined
-  /** Changes to the service's responses; undefined: only those of every route. */
+  /** Changes to the service's responses, beside those of every route. */
   readonly forwarded: ForwardedPolicy | undefined
   /** Header lines of every response: the mandatory ones and what the route adds. */
   readonly responseLines: string
@@ -177,13 +177,11 @@ export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache
 /** An issuer whose tokens are accepted. Immutable. */
 export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
-/** Terms of DPoP proofs (RFC 9449). */
 interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
   /** The `htu` of a proof must be one of these, followed by the path of the request. */
   readonly publicUrls: readonly string[]
 }
 
-/** Keys of the HTTPS listener, from file and environment. */
 export type TlsKeys = NonNullable<WrittenGateway['tls']>
 
 /** The public HTTPS listener. Files are relative to the working directory. Immutable. */
@@ -236,7 +234,6 @@ interface OwnSettings extends IssuerSettings {
   /** An address is blocked after `failures` bad credentials in the window; 0: never. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
-  /** True when every exchange has an `x-fapi-interaction-id`. */
   readonly interactionId: boolean
   readonly audit: AuditSettings
   /** Where gateways share their counts; undefined: in the memory of each. */

@@ -55,7 +55,7 @@ export function keyMaterial(verifierKey: string): string {
   return Buffer.from(KEY.exec(verifierKey)?.[3] ?? '', 'base64').toString('base64', 1)
 }
 
-/** Reads a policy file. @throws PolicyFault */
+/** @throws PolicyFault */
 export function parseTlogPolicy(text: string): TlogPolicy {
   const logs: string[] = []
   const witnesses: TlogPolicy['witnesses'][number][] = []

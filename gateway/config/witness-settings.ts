@@ -13,7 +13,7 @@ import {
   witnessKeyFault,
 } from './tlog-policy.ts'
 
-/** Witnesses that cosign checkpoints of the log. Immutable, plain data. */
+/** Immutable, plain data. */
 export interface WitnessesSettings {
   readonly quorum: Quorum
   /** The least time between two checkpoints to cosign. */
@@ -28,7 +28,7 @@ export interface WitnessesSettings {
   }[]
 }
 
-/** An authority that time-stamps checkpoints of the log. Immutable, plain data. */
+/** Immutable, plain data. */
 export interface StampsSettings {
   readonly url: string
   /** The least time between two stamps. */

@@ -8,7 +8,7 @@ export function printable(text: string): string {
   )
 }
 
-/** Quotes a text as one word of a shell, where it needs quotes. */
+/** Quotes a word for a shell, where it needs quotes. */
 export function inShell(text: string): string {
   return /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -58,7 +58,7 @@ export interface ClientTable {
   readonly plans: ReadonlyMap<string, string>
   /** By client id. */
   readonly signers: ReadonlyMap<string, ClientSigner>
-  /** The files that rows name, with the SHA-256 of each. */
+  /** The files that rows name, with their SHA-256. */
   readonly files: ReadonlyMap<string, string>
 }
 

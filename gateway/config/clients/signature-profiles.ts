@@ -48,7 +48,7 @@ export const DERIVED_COMPONENTS: ReadonlySet<string> = new Set([
   '@query',
   '@query-param',
 ])
-/** The greatest age of a signature, which bounds how long signatures are remembered. */
+/** Bounds how long signatures are remembered. */
 export const MAX_AGE_MS = 300_000
 
 /** FAPI 2.0 HTTP Signatures, draft of August 2026, section 5.3.1. */

@@ -25,7 +25,7 @@ export interface WebhookScheme {
   readonly encoding: 'hex' | 'base64'
   /** Texts, and the parts `{id}`, `{timestamp}`, `{body}` and `{url}`. */
   readonly signed: readonly string[]
-  /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
+  /** How far the signed time may differ from our clock; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
    * What is the same in a replay: id and time (`attempt`), the signed text (`content`), or one of id and signed text (`delivery`).

@@ -16,7 +16,7 @@ const MAX_AROUND = 60
 /** A secret that begins further before the fault is not recognised. No secret is so long. */
 const MAX_SECRET = 400
 
-/** Values of the environment that replace those of a file, by JSON path. */
+/** Values of variables, by JSON path. */
 export type Overrides = ReadonlyMap<string, { readonly variable: string; readonly value: unknown }>
 
 interface JsonFileOptions {
@@ -39,9 +39,7 @@ export class JsonFile<T> {
   /** Paths that contain an unsound path. */
   readonly #spoilt: ReadonlySet<string> = new Set()
   #overrides: Overrides = new Map()
-  /** Places of `headers`, found when a line is first shown. */
   #headers: Spans | undefined
-  /** Number of faults that were only counted. */
   #uncollected = 0
   /** `offset` is undefined for the fault of a variable, and in a text that was not read. */
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []

@@ -27,7 +27,7 @@ export interface JsonSyntaxFault {
 
 /** Deeper than any configuration; shallower than the stack. */
 export const MAX_DEPTH = 64
-/** More than the longest lists that the schemas allow, with every key in every row. */
+/** More than the longest lists that the schemas allow. */
 export const MAX_VALUES = 250_000
 /** Longer text at a fault is not shown: it may be a secret. */
 const MAX_SHOWN = 7

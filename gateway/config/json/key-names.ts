@@ -19,7 +19,7 @@ const KEYS = keysBelow('', schema)
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
   KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
 )
-/** Settings that need a restart: paths of keys, and names of settings that gateway.json does not have. */
+/** Paths of keys, and names of settings that gateway.json does not have. */
 const NEED_RESTART: ReadonlySet<string> = new Set([
   ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
   ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile', 'audit.sealKey'],
@@ -37,7 +37,7 @@ export function needsRestart(setting: string): boolean {
   return NEED_RESTART.has(setting)
 }
 
-/** The variable that overrides a key of gateway.json. @throws Error when there is none */
+/** @throws Error when no variable overrides the key */
 export function variableOf(path: string): string {
   const name = KEYS.find((key) => key.path === path)?.schema.environment
   if (name === undefined) throw new Error(`no variable overrides ${path}`)

@@ -5,7 +5,6 @@ export interface Place {
   readonly column: number
 }
 
-/** Finds the line of each offset in a text. */
 export class LineIndex {
   readonly #text: string
   /** Offsets at which lines begin. */

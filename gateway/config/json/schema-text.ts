@@ -14,7 +14,6 @@ export interface Declaration extends Schema {
   readonly additionalProperties?: boolean | Declaration
 }
 
-/** The sentence about a key that a running gateway does not change. */
 export const RESTART = ' An edit is in force after a restart.'
 
 export function schemaText(file: TSchema): string {

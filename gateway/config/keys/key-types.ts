@@ -11,7 +11,7 @@ interface KeyOptions {
   readonly default?: unknown
   /** For editors and the reference. Not needed for choices and flags, or where the default shows enough. */
   readonly examples?: readonly unknown[]
-  /** Keywords of JSON Schema for a text, a list or an object. */
+  /** Keywords of JSON Schema. */
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string

@@ -19,7 +19,6 @@ export const ONE_LINE = {
   patternErrorMessage: 'must be one line of printable text',
 } as const
 
-/** The place of one secret, never the secret itself: `env` or `file`. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
     env: anyText('The variable that holds it, in capitals. Read when the gateway starts.', {

@@ -25,7 +25,7 @@ export interface RequestParameter {
 export interface RequestContent {
   /** In lower case: `application/json`, or a range such as `text/*`. */
   readonly type: string
-  /** Parameters that a body's type must have, where several entries have this type. Undefined when they cannot be read. */
+  /** Parameters that tell entries of one type apart. Undefined when they cannot be read. */
   readonly parameters: MediaParameters | undefined
   /** Undefined: the type is not JSON, or has no schema. */
   readonly fits: Fits | undefined
@@ -34,11 +34,10 @@ export interface RequestContent {
 export interface RequestRules {
   readonly parameters: readonly RequestParameter[]
   readonly bodyRequired: boolean
-  /** Undefined: the document describes no body, so none is checked. */
+  /** Undefined: the document describes no body. */
   readonly content: readonly RequestContent[] | undefined
 }
 
-/** An operation of the document that requests are validated by. */
 export interface OperationPlace {
   readonly path: string
   readonly pointer: string
@@ -87,7 +86,6 @@ export class OperationRules {
     return rules
   }
 
-  /** One sentence for each compiled pattern that is not checked. */
   skippedPatterns(): readonly string[] {
     return [...new Set([this.#compiler, this.#skipping].flatMap((one) => [...(one?.patterns.skipped ?? [])]))]
   }
@@ -273,7 +271,7 @@ class Compiler {
   }
 }
 
-/** Turns what the library throws into a fault of the document. @throws Unusable */
+/** @throws Unusable in place of what the library throws */
 function asUnusable<T>(pointer: string, run: () => T): T {
   try {
     return run()

@@ -151,7 +151,7 @@ export function placesOf(operations: Iterable<ValidatedOperations | undefined>):
 
 type Keys = Partial<Omit<OperationRow, 'path' | 'methods'>>
 interface UnfitKey {
-  /** Its place in `openapi.rows`: `[2].path`. */
+  /** Such as `[2].path`. */
   readonly at: string
   readonly reason: string
 }

@@ -1,7 +1,7 @@
 import { followed } from './references.ts'
 
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
-/** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
+/** An `$id` in an example would be taken for the name of a schema. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
 /** Keywords whose value has names as its keys; a name may be `example`. */
 const NAMES =
@@ -70,7 +70,7 @@ function stepsOf(schema: Record<string, unknown>): number {
   return applied * (1 + branches) + values
 }
 
-/** Removes from `required` what only responses have, also where another schema for the same value says so. */
+/** Removes from `required` what only responses have, by any schema for the value. */
 function requireOfRequests(document: object, schema: Record<string, unknown>): void {
   const branches = Array.isArray(schema.allOf) ? schema.allOf : []
   const places: Record<string, unknown>[] = [schema, ...branches.map(Object)]

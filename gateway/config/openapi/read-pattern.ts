@@ -14,13 +14,13 @@ import {
   taken,
 } from './pattern-parts.ts'
 
-/** A pattern that cannot be matched, in words for its author. */
+/** In words for the author of the pattern. */
 export class Unsupported extends Error {}
 
 /** A pattern of another dialect without an exact equivalent in ECMA-262. */
 export class OtherDialect extends Unsupported {}
 
-/** Marks of other dialects in what ECMA-262 does not take: atomic groups, comments, flags, possessive quantifiers, anchors. */
+/** Marks of other dialects: atomic groups, comments, flags, possessive quantifiers, anchors. */
 const DIALECT = /\(\?(?:[>#(|&PR'\d]|[a-z^-]+[:)])|[*+?}]\+|\\[AGKQZz]/
 /** Slashes around a pattern with anchors. If the slashes were letters, no text would match. */
 const IN_SLASHES = /^\/(\^.*\$)\/([giu]*)$/s

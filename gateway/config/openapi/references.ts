@@ -1,7 +1,7 @@
 import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { pointerSteps } from '../../edge/syntax/json-pointer.ts'
 
-/** A value in a document and where it stands, as a JSON pointer (RFC 6901). */
+/** A value in a document, with its JSON pointer (RFC 6901). */
 export interface Located {
   readonly value: unknown
   readonly pointer: string
@@ -20,7 +20,7 @@ export function at(document: unknown, pointer: string): unknown {
   return value
 }
 
-/** Follows `$ref` within the document; nothing is fetched. @returns the target, or a sentence about what is wrong with it */
+/** Follows `$ref` within the document; nothing is fetched. @returns the target, or a fault */
 export function followed(document: unknown, { value, pointer }: Located): Located | string {
   let found: Located = { value, pointer }
   for (let hops = 0; hops < MAX_HOPS; hops++) {

@@ -75,7 +75,7 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
 }
 
-/** A text as it is, anything else as JSON: an object may have no text. */
+/** A text as it is, anything else as JSON. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }

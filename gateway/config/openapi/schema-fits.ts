@@ -4,7 +4,7 @@ import { childPointer } from './references.ts'
 /** Thrown when a value would take too long to check. */
 export class TooComplex extends Error {}
 
-/** Steps that the check of one value may take, each some 5 ns: 100 ms. */
+/** For one value. 100 ms, at some 5 ns a step. */
 const MAX_STEPS = 20_000_000
 
 let steps = 0

@@ -3,7 +3,6 @@ import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { checkPrivate, checkSize, utf8Text } from '../load-file.ts'
 
-/** The file system, as a watch needs it. */
 export interface Disk {
   /** Follows symlinks. */
   stat(file: string): Promise<BigIntStats>
@@ -16,7 +15,7 @@ export interface WatchOptions {
   readonly known?: string
   /** True when the caller knows that the file cannot be read. */
   readonly isGone?: boolean
-  /** Takes changed content, which may be half written. The next check waits for it. A throw counts as a file that cannot be read. */
+  /** Takes changed content, which may be half written. The next check waits for it. A throw counts as an unreadable file. */
   readonly onChange: (text: string) => unknown
   /** Called once when two reads in a row have failed. When the file can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void

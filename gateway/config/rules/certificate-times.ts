@@ -45,7 +45,7 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowM
     }))
 }
 
-/** Faults of certificates and lists that are not valid at this time, unless a valid one stands in for them. */
+/** Faults of what is not valid at this time, unless something valid stands in for it. */
 export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
   const all = judged(read, nowMs)
   return worthless(all)

@@ -1,12 +1,12 @@
-/** One attribute, `type=value`, with the `,` or `+` after it. It is matched in one pass. */
+/** One attribute, `type=value`, with the `,` or `+` after it. */
 const ATTRIBUTE =
   / *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *(?! )((?:\\[0-9A-Fa-f]{2}|\\[ "#+,;<=>\\]|[^\\,+;"<>\0])*)([,+]?)/uy
 const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
 
 /**
- * Spells a distinguished name (RFC 4514) such as `CN=bank-b,O=Bank B,C=DE` in one way, for comparison. Case of types, spaces around
- * separators, escaping and the order within a multi-valued part make no difference. Values are compared character by character,
- * which is stricter than RFC 4518. @returns undefined when it is empty or no distinguished name
+ * Spells a distinguished name (RFC 4514) in one way, for comparison. Case of types, spaces around separators, escaping and the order
+ * within a multi-valued part make no difference. Values are compared character by character, which is stricter than RFC 4518.
+ * @returns undefined when it is no distinguished name
  */
 export function canonicalName(text: string): string | undefined {
   const parts: string[][] = [[]]
@@ -37,7 +37,7 @@ function withoutClosingSpaces(value: string): string {
   return value.slice(0, escapes % 2 === 1 ? end + 1 : end)
 }
 
-/** Removes the escapes from a value. Pairs of hexadecimal digits are bytes of UTF-8. */
+/** Pairs of hexadecimal digits are bytes of UTF-8. */
 function unescaped(value: string): string {
   return value.replace(ESCAPE, (escaped) =>
     escaped.length === 2 ? escaped.slice(1) : Buffer.from(escaped.replaceAll('\\', ''), 'hex').toString(),

@@ -1,9 +1,9 @@
-/** `fast`: memory is not saved. `small`: less memory at some more CPU, for a gateway beside each of many services. */
+/** `small`: less memory at some more CPU, for a gateway beside each of many services. */
 export type MemoryProfile = (typeof MEMORY_PROFILES)[number]
 
 export const MEMORY_PROFILES = ['fast', 'small'] as const
 
-/** The profile of the environment. No file has it, since it is needed before a file is read. */
+/** No file has the profile, since it is needed before a file is read. */
 export function memoryProfileOf({
   GATEWAY_PROFILE: text,
 }: Readonly<Record<string, string | undefined>>): MemoryProfile {

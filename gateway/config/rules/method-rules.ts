@@ -1,7 +1,7 @@
 import { KNOWN_METHODS } from '../../edge/syntax/status-codes.ts'
 import { closestTo } from '../json/did-you-mean.ts'
 
-/** CONNECT asks for a tunnel and TRACE for an echo of credentials: neither is ever let through. */
+/** CONNECT asks for a tunnel, TRACE for an echo of credentials. */
 const REFUSED = new Set(['CONNECT', 'TRACE'])
 const ADMITTED = new Set([...KNOWN_METHODS].filter((method) => !REFUSED.has(method)))
 
@@ -14,7 +14,7 @@ export function methodFault(method: string): string | undefined {
   return `must be a known method of HTTP, in capitals, but is ${JSON.stringify(method)}${hint}`
 }
 
-/** The methods of a row: HEAD comes with GET, because it asks for the same (RFC 9110 section 9.3.2). */
+/** Adds HEAD to GET (RFC 9110 section 9.3.2). */
 export function methodSet(methods: readonly string[] | undefined): ReadonlySet<string> | undefined {
   if (methods === undefined) return undefined
   return new Set(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))

@@ -4,12 +4,12 @@ import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../edge/rules/
 /** What RFC 3986 allows in a path (`pchar` and `/`), except `;` and `*`. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
 const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
-/** A parameter as routers write it, such as `/:id`. A colon inside a segment, as in `/v1/accounts:close`, is allowed. */
+/** A parameter as routers write it, `/:id`. A colon inside a segment is allowed. */
 const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
 const PARAMETER_FORM = '"{id}"'
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
-/** Refuses paths that are not canonical: they would match no request. @param varying how such a row writes a part that varies */
+/** Refuses paths that match no request, as they are not canonical. @param varying how a row writes a part that varies */
 export function pathFault(path: string, varying = 'a closing "/*"'): string | undefined {
   if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
   const fixed = path.endsWith('/*') ? path.slice(0, -1) : path

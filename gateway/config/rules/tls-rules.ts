@@ -9,7 +9,7 @@ interface TlsSources {
   readonly overrides: Overrides
 }
 
-/** The settings of the HTTPS listener; undefined when neither the file nor the environment sets a key of `tls`. */
+/** @returns undefined when no key of `tls` is set */
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const { merged = {} } = sources
   if (Object.keys(merged).length === 0) return { value: undefined }

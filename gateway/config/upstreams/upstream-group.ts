@@ -2,14 +2,13 @@ import type { WrittenGateway } from '../keys/gateway-keys.ts'
 
 type WrittenGroup = WrittenGateway['upstreams'][string]
 
-/** Equal services behind one name, and how requests are shared among them. Plain data, immutable. */
+/** Equal services behind one name. Plain data, immutable. */
 export interface UpstreamGroup extends WrittenGroup {
   readonly name: string
   /** At least one, as in `upstream` of the settings. */
   readonly targets: readonly string[]
 }
 
-/** The keys of a group about health, retries and load. */
 export type UpstreamPolicy = Omit<WrittenGroup, 'targets' | 'tls'>
 
 export type UpstreamTlsSettings = NonNullable<WrittenGroup['tls']>
