@@ -5,7 +5,7 @@ import type { Fault, Parsed } from './faults.ts'
 /** Protects the memory from a wrong file. */
 const MAX_FILE_BYTES = 32 * 1024 * 1024
 const REPLACEMENT = Buffer.from('\uFFFD')
-/** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word that does not look like a path. */
+/** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word unlike a path. */
 const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
 /** `, open 'name'` */
 const NAME_AT_END = /, [a-z]+ '.*'$/s
@@ -121,7 +121,7 @@ export function utf8Text(bytes: Buffer): string {
   if (isUtf8(bytes)) return text
   let offset = 0
   for (const character of text) {
-    // The decoder puts U+FFFD in the place of what is invalid; the file may also have one of its own.
+    // The decoder replaces what is invalid by U+FFFD, which the file may also have.
     if (character === '\uFFFD' && !bytes.subarray(offset, offset + 3).equals(REPLACEMENT)) break
     offset += Buffer.byteLength(character)
   }

@@ -46,7 +46,7 @@ export function keyFileFaults(
 /** Replaces `existingOrNew` in commands: a key that a command made would not be the gateway's. */
 export const existingOnly = (file: string): string => file
 
-/** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */
+/** Reads the key, or makes one in the data directory. @throws Error when there is no valid key */
 export function readMaskKey(
   { maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>,
   fileAt = existingOrNew,
@@ -54,7 +54,7 @@ export function readMaskKey(
   return readKey(maskKeyFile ?? fileAt(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
-/** Reads the keys of idempotency, or makes one in the data directory. @throws Error when there is no valid key */
+/** Reads the keys, or makes one in the data directory. @throws Error when there is no valid key */
 export function idempotencyKeysOf(
   { idempotencyKeys, dataDir }: Pick<Settings, 'idempotencyKeys' | 'dataDir'>,
   fileAt = existingOrNew,

@@ -87,7 +87,7 @@ export interface DecisionTerms extends DeciderTerms {
 
 /** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
 export interface Route {
-  /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
+  /** An exact path, a template or a prefix. Also the `route` label of metrics. */
   readonly path: string
   /** Undefined: every registered method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
@@ -174,7 +174,6 @@ export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache
   readonly negativeCacheMs: number
 }
 
-/** An issuer whose tokens are accepted. Immutable. */
 export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
 interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
@@ -247,7 +246,6 @@ interface OwnSettings extends IssuerSettings {
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
   readonly reusePort: boolean
-  /** The addresses that may send requests; undefined: all. */
   readonly addresses: AddressList | undefined
   /** Exceptions of at least one route from the edge rules. */
   readonly leniency: Leniency | undefined

@@ -53,7 +53,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   })
 }
 
-/** Makes plain data: a set becomes a sorted list, a list of networks its rules, a pattern its source. */
+/** Makes plain data: of a set a sorted list, of a list of networks its rules, of a pattern its source. */
 export function plain<T>(value: T): T {
   if (value === undefined) return value
   return JSON.parse(

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { describeValue } from './json/schema-check.ts'
 
-/** The number of members that must have signed. Immutable, plain data. */
+/** At least this many members must have signed. Immutable, plain data. */
 export interface Quorum {
   readonly least: number
   /** Verifier keys as C2SP signed-note writes them, or groups. */

@@ -8,7 +8,7 @@ const SECRETS: readonly RegExp[] = [
   /(?<="[^"\s:/@]{1,64}:)[^"\s:/@]+(?=@)/g,
   /(?<=[?&](?:[a-z_-]{0,64}(?:key|token|secret|password)|sig)=)[^"&#\s]*/gi,
   /(?<="(?:authorization\s{0,8}[:=]\s{0,8})?(?:bearer|basic)\s{1,8})[^"]*/gi,
-  // The value of a key that ends like this. A key that ends in "File" has the name of a file, which may be shown.
+  // The value of a key that ends like this; not of one that ends in "File", whose value may be shown.
   /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")[^"]*/gi,
 ]
 const HEADERS = /"headers"\s*:\s*(?=[{[])/g
@@ -18,7 +18,7 @@ const BETWEEN = /[\s,:]*/y
 
 export type Spans = readonly (readonly [from: number, until: number])[]
 
-/** Finds what stands below `headers`, except the names: in `tracing` the values may be secret. The text need not be JSON. */
+/** Finds the values below `headers`, which may be secret in `tracing`. The text need not be JSON. */
 export function headerValues(text: string): Spans {
   return Array.from(text.matchAll(HEADERS)).flatMap(({ index, 0: begin }) => [
     ...valuesFrom(text, index + begin.length),

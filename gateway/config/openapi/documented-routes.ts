@@ -34,7 +34,7 @@ export interface DocumentedRoutes {
 
 const NONE = { rows: [], operations: [], unfit: [] }
 
-/** Reads the document that gateway.json names, and makes rows of the operations that no row of the file covers. */
+/** Reads the document, and makes rows of the operations that no row of the file covers. */
 export function documentedRoutes(
   written: WrittenGateway['openapi'],
   own: readonly OwnRow[],

@@ -25,7 +25,7 @@ interface WatchedFile {
 /** Reads of a certificate's files before a fault is reported: one may be half written at the first, another still unread at the second. */
 export const DOUBTFUL_LOOKS = 3
 
-/** Texts in the order of the files, and the value parsed from them. */
+/** Texts in the order of the files, and their value. */
 interface ParsedTexts<T> {
   readonly texts: readonly string[]
   readonly value: T
@@ -41,7 +41,7 @@ export interface ReloadOptions<T> {
   readonly parse: (texts: readonly string[], inForce: ParsedTexts<T>) => Outcome<T> | Promise<Outcome<T>>
   /** Finds the part of faulty texts that can be put in force. */
   readonly salvage?: (texts: readonly string[], inForce: ParsedTexts<T>) => ParsedTexts<T> | undefined
-  /** Number of reads before faulty texts are reported: they may be half written. Default: 2. */
+  /** Reads before faulty texts are reported: they may be half written. Default: 2. */
   readonly looks?: number
   /** Default: deep equality. */
   readonly isSame?: (before: T, after: T) => boolean

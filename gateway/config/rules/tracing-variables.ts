@@ -2,7 +2,6 @@ import type { Fault } from '../faults.ts'
 import { describeValue } from '../json/schema-check.ts'
 import { urlFault } from './value-rules.ts'
 
-/** The values of the variables of OpenTelemetry. Undefined: not set. */
 export type TracingVariables = NonNullable<ReturnType<typeof parseTracingVariables>['value']>
 
 type Environment = Readonly<Partial<Record<string, string>>>
@@ -64,7 +63,6 @@ function exporterVariable(env: Environment, end: string): string {
   return env[ofTraces] ? ofTraces : `OTEL_EXPORTER_OTLP_${end}`
 }
 
-/** The variable that names the endpoint; undefined: none. */
 export function endpointVariable(env: Environment): string | undefined {
   const name = exporterVariable(env, 'ENDPOINT')
   return env[name] ? name : undefined

@@ -32,7 +32,7 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
-/** Describes an address for a fault. Faults are logged, so passwords and the query, which may hold a key, are left out. */
+/** Describes an address without passwords and the query, which may hold a key, because faults are logged. */
 function foundAddress(address: string): string {
   return hasUser(address) ? 'but has an @' : `but is ${describeValue(address.replace(/\?.*$/s, '?…'))}`
 }
@@ -83,14 +83,14 @@ export function privateUrlFault(url: string): string | undefined {
   )
 }
 
-/** An issuer is a URL without query and fragment (RFC 8414 section 2). */
+/** RFC 8414 section 2. */
 export function issuerFault(issuer: string): string | undefined {
   const fault = urlFault(issuer)
   if (fault !== undefined || !issuer.includes('?')) return fault
   return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
-/** Rules for the text of a key of gateway.json, or for each text of its list. */
+/** Rules by key of gateway.json, also for each text of a list. */
 export const TEXT_RULES = {
   host: hostFault,
   adminHost: hostFault,
@@ -99,7 +99,7 @@ export const TEXT_RULES = {
   jwksUri: urlFault,
 }
 
-/** Adds an address or a network in CIDR notation to the list, or says what is wrong with it. */
+/** Adds an address or a network to the list, or says what is wrong with it. */
 export function addNetwork(list: BlockList, network: string): string | undefined {
   const reason = `must be an IP address or a network such as "10.0.0.0/8" or "fd00::/8", but is ${describeValue(network)}`
   const [, address = '', prefix] = NETWORK.exec(network) ?? []
