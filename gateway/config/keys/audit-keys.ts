@@ -1,21 +1,21 @@
 import { anyText, choice, flag, integer, key, keys, list, span, text } from './key-types.ts'
 
 const ROTATION = keys({
-  maxBytes: integer('The size at which a file is closed, checked once a second.', {
+  maxBytes: integer('The size at which a file is closed. It is checked once a second.', {
     range: [65_536],
     examples: [268_435_456],
   }),
   maxAge: span('smhd', 'Greatest age of the first record, in s, m, h or d.', { examples: ['1d', '12h'] }),
   compress: choice(
     ['none', 'zstd'],
-    '`zstd`: replaces each closed and sealed file by `<file>.zst`, once the copy was read back and compared.',
+    'zstd: each closed and sealed file is replaced by `<file>.zst`, after the copy was read back and compared.',
     { default: 'none' },
   ),
 })
 
 const RETENTION = keys({
   keep: span('smhd', 'How long closed files stay, in s, m, h or d.', { required: true, examples: ['400d'] }),
-  unsealed: flag('Whether files are removed although the trail has no seals.', { default: false }),
+  unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
 })
 
 const OBJECT_LOCK = keys({
@@ -47,40 +47,46 @@ const S3 = keys({
     'File with lines such as `aws_access_key_id = …`; read for each request. Default: where the AWS SDK looks.',
     { examples: ['/run/secrets/evidence'] },
   ),
-  objectLock: key(OBJECT_LOCK, 'The lock of each object. The bucket must have Object Lock.'),
+  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.'),
 })
 
 const SHIP = keys({
   directory: text('An existing directory.', { examples: ['/mnt/evidence'] }),
   s3: key(
     S3,
-    'A bucket of an S3 server. Needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The credentials need s3:PutObject and s3:GetObject, and for a lock s3:PutObjectRetention.',
+    'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. Its credentials need s3:PutObject and s3:GetObject, and for a lock s3:PutObjectRetention.',
   ),
 })
 
 const MEMBER = keys({
-  url: text('The URL above `/add-checkpoint`.', {
+  url: text('Its submission prefix; checkpoints are posted to `/add-checkpoint` below it.', {
     required: true,
     examples: ['https://witness.example.com'],
   }),
-  key: text('Its verifier key (C2SP signed-note), of Ed25519 or ML-DSA-44 cosignatures.', {
+  key: text('Its verifier key as C2SP signed-note writes it, of Ed25519 or ML-DSA-44 cosignatures.', {
     required: true,
     examples: ['witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb'],
   }),
-  caFile: text("PEM: the authorities of the URL's certificate. Default: those that Node knows.", {
-    examples: ['/run/tls/witness-ca.pem'],
-  }),
+  caFile: text(
+    'PEM: the authorities that may have issued the certificate of the URL. Default: those that Node knows.',
+    { examples: ['/run/tls/witness-ca.pem'] },
+  ),
 })
 
 const WITNESSES = keys({
-  policyFile: text('C2SP tlog-policy file with the URLs of witnesses, instead of `quorum` and `members`.', {
-    examples: ['/etc/countersign/witnesses.policy'],
-  }),
-  quorum: integer('How many witnesses must sign a checkpoint.', {
+  policyFile: text(
+    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, in the place of `quorum` and `members`.',
+    { examples: ['/etc/countersign/witnesses.policy'] },
+  ),
+  quorum: integer('How many witnesses must have signed a checkpoint before it counts.', {
     range: [1, 32],
     examples: [2],
   }),
-  every: span('smhd', 'The least time between two checkpoints to sign, in s, m, h or d.', { default: '1m' }),
+  every: span(
+    'smhd',
+    'The least time between two checkpoints that witnesses are asked to sign, in s, m, h or d.',
+    { default: '1m' },
+  ),
   members: list(MEMBER, 'The witnesses, each with another key.', { minItems: 1, maxItems: 32 }),
 })
 
@@ -90,17 +96,18 @@ const STAMPS = keys({
     examples: ['http://tsa.example.com/'],
   }),
   every: span('smhd', 'The least time between two stamps, in s, m, h or d.', { default: '1h' }),
-  authorityFile: text('PEM: the authorities of the certificate of stamps.', {
+  authorityFile: text('PEM: the authorities that must have issued the certificate of the stamps.', {
     required: true,
     examples: ['/etc/countersign/tsa-ca.pem'],
   }),
-  caFile: text("PEM: the authorities of an https URL's certificate. Default: those that Node knows.", {
-    examples: ['/run/tls/tsa-web-ca.pem'],
-  }),
-  policy: anyText('Object identifier of the policy of stamps. Default: the authority chooses.', {
-    pattern: '^[0-2](\\.(0|[1-9][0-9]{0,14})){1,20}$',
-    examples: ['1.3.6.1.4.1.4146.2.3'],
-  }),
+  caFile: text(
+    'PEM: the authorities that may have issued the certificate of an https URL. Default: those that Node knows.',
+    { examples: ['/run/tls/tsa-web-ca.pem'] },
+  ),
+  policy: anyText(
+    'Object identifier of the policy that stamps must have. Default: the one that the authority chooses.',
+    { pattern: '^[0-2](\\.(0|[1-9][0-9]{0,14})){1,20}$', examples: ['1.3.6.1.4.1.4146.2.3'] },
+  ),
 })
 
 const AUDIT = keys({
@@ -130,7 +137,7 @@ const AUDIT = keys({
     { restart: true },
   ),
   origin: anyText(
-    'Name of the log in its seals, without spaces and +, unique to the gateway. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.',
+    "Name of this gateway's log in its seals, without spaces and +; each gateway has another. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.",
     {
       restart: true,
       pattern: '^[!-*,-~]{1,200}$',
@@ -141,26 +148,28 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. After a rename by another program, SIGHUP begins one too.',
+    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. After a rename by another program, SIGHUP begins one too. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. Files that are not sealed, or with `ship` not shipped, stay.',
+    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. Files that are not sealed, or with `ship` not shipped, stay. Default: never.',
   ),
   ship: key(
     SHIP,
-    'The directory or bucket that closed audit files, tiles and checkpoint are copied to, under their own names.',
+    'Where closed audit files, tiles and checkpoint are copied to, under their own names: a directory or a bucket. Default: nowhere.',
     { examples: [{ directory: '/mnt/evidence' }] },
   ),
   witnesses: key(
     WITNESSES,
-    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness).',
+    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness). Default: nobody.',
     { restart: true, examples: [{ policyFile: '/etc/countersign/witnesses.policy' }] },
   ),
-  stamps: key(STAMPS, 'An authority that signs when a checkpoint of the seals existed (RFC 3161).', {
-    restart: true,
-  }),
+  stamps: key(
+    STAMPS,
+    'An authority that signs at what time a checkpoint of the seals existed (RFC 3161). Default: nobody.',
+    { restart: true },
+  ),
 })
 
 export const AUDIT_KEYS = {

@@ -17,7 +17,7 @@ const MTLS = keys({
     },
   ),
   sanDns: anyText(
-    "A DNS name among the certificate's subject alternative names. Letter case makes no difference; wildcards match nothing.",
+    "A DNS name among the certificate's subject alternative names; letter case makes no difference, wildcards match nothing.",
     {
       maxLength: 253,
       pattern:
@@ -49,7 +49,7 @@ const MTLS = keys({
     },
   ),
   psd2Roles: flag(
-    'Whether the PSD2 roles of the certificate (ETSI TS 119 495) are scopes too, such as `psd2:PSP_AI`. A certificate without a good PSD2 statement is refused.',
+    'Whether the roles in the PSD2 statement of the certificate (ETSI TS 119 495) are scopes too, such as `psd2:PSP_AI`. A certificate without a good statement is refused.',
     { examples: [true] },
   ),
   issuer: key(
@@ -61,7 +61,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    'The authority of `tls.clientCaFile` that must have issued the certificate, directly or not; in a list, any of them. Written like `subject`, or as a SHA-256 thumbprint, which tells authorities of one subject apart.',
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, written like `subject`, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Any authority of a list may have issued it.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })
@@ -108,15 +108,16 @@ const DESCRIBED = keys({
   }),
   tolerance: span(
     'smh',
-    "How far the signed time may differ from the gateway's clock, at most 1h. Default: 5m.",
+    "How far the signed time may differ from the gateway's clock, either way, at most 1h. Default: 5m.",
     { examples: ['1m'] },
   ),
   secretEncoding: choice(
     ['text', 'hex', 'base64'],
-    'How secrets become the key of the HMAC: as characters, or as the bytes that they encode. Default: `text`.',
+    'How the secrets become the key of the HMAC: as their characters, or as the bytes that they encode. Default: `text`.',
   ),
 })
 
+/** The scheme of a sender's signatures: a name, or a description. */
 export const HMAC_SCHEME = Type.Unsafe<string | Static<typeof DESCRIBED>>({
   ...DESCRIBED,
   type: ['string', 'object'],
@@ -129,7 +130,7 @@ const HMAC = keys(
   {
     scheme: key(
       HMAC_SCHEME,
-      'How the sender signs: `standard` (Standard Webhooks 1.0), `svix`, `stripe`, `github`, or an object that describes another HMAC. Default: `standard`.',
+      'How the sender signs: `standard` is Standard Webhooks 1.0, `svix` the same with headers named `svix-…`; `stripe`, `github`; or an object that describes another scheme of HMAC. Default: `standard`.',
       {
         examples: [
           'stripe',
@@ -138,7 +139,7 @@ const HMAC = keys(
       },
     ),
     keyId: anyText(
-      'What the client sends as `X-API-Key`; unique, not secret. Not needed where rows name the client by `webhookClient`.',
+      'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`.',
       {
         pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
         patternErrorMessage:
@@ -148,7 +149,7 @@ const HMAC = keys(
     ),
     secrets: list(
       SECRET,
-      'Where the secrets are. For `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes, for others 16 to 256 visible ASCII characters. All are accepted. A file is read again when it changes.',
+      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for other schemes 16 to 256 visible ASCII characters. Several are accepted at once. A file is read again when it changes.',
       {
         required: true,
         minItems: 1,
@@ -188,6 +189,7 @@ const DESCRIBED_PROFILE = keys({
   ),
 })
 
+/** What a signature must cover and be: a name, or a description. */
 const SIGNATURE_PROFILE = Type.Unsafe<
   'fapi-2' | 'uk-jws' | 'berlin-group' | Static<typeof DESCRIBED_PROFILE>
 >({
@@ -208,7 +210,7 @@ export const SIGNATURE = keys({
   }),
   profile: key(
     SIGNATURE_PROFILE,
-    '`fapi-2`, `uk-jws`, `berlin-group`, or an object that describes another profile. More in docs/use/signatures.md.',
+    'What its signatures must be: `fapi-2`, `uk-jws`, `berlin-group`, or an object that describes another profile. More in docs/use/signatures.md.',
     {
       required: true,
       examples: [
@@ -230,7 +232,7 @@ export const SIGNATURE = keys({
 /** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
   id: anyText(
-    'The name of the client in audit trail, limits and `X-Auth-Client`; unique. If it has tokens too, write their percent-encoded `client_id`: both are one caller then.',
+    'The name of the client in audit trail, limits and `X-Auth-Client` upstream; unique. If the client has tokens too, write their percent-encoded `client_id`: both are one caller then.',
     {
       required: true,
       pattern: '^[\\x21-\\x7e]{1,256}$',
@@ -238,7 +240,7 @@ export const CLIENT_KEYS = keys({
       examples: ['bank-b', 'acme'],
     },
   ),
-  scopes: list(CLIENT_SCOPE, 'What the client may do.', {
+  scopes: list(CLIENT_SCOPE, 'What the client may do. Default: nothing that needs a scope.', {
     maxItems: 100,
     uniqueItems: true,
     default: [],
@@ -256,7 +258,7 @@ export const CLIENT_KEYS = keys({
     "What identifies the client's certificate: exactly one of `thumbprint`, `sanDns`, `sanUri`, `subject`, `organizationIdentifier`. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
     { minProperties: 1, maxProperties: 3, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
-  hmac: key(HMAC, 'How the client signs its webhooks.', {
+  hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
   }),
   signature: key(SIGNATURE, 'How the client signs its requests.', {
@@ -266,7 +268,7 @@ export const CLIENT_KEYS = keys({
 
 export const CLIENTS_FILE = file(
   'clients',
-  'The machines that may call, by client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again when it changes; a bad file changes nothing. It holds no secret.',
+  'The machines that may call: by a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
   {
     clients: list(CLIENT_KEYS, 'One entry per client.', {
       required: true,

@@ -20,7 +20,7 @@ export const AUTHORIZATION_DETAILS = keys({
         patternErrorMessage: 'must have JSON pointers (RFC 6901) as its keys',
       },
     } as typeof MATCH,
-    'JSON pointers into the detail. The value of each points to the member of the body that must equal it. Numbers are compared as decimals; a text equals no number.',
+    'JSON pointers into the detail. The value of each points to the member of the body that must equal it. Numbers are compared by their decimal value; a text equals no number.',
     {
       required: true,
       minProperties: 1,

@@ -10,7 +10,7 @@ import { UPSTREAM_KEYS } from './upstream-keys.ts'
 
 export const GATEWAY_FILE = file(
   'gateway',
-  'The settings of the gateway. Read at start and whenever it changes.',
+  'Where the gateway listens, what stands behind it and which requests it lets through. Read at start and whenever it changes.',
   {
     ...UPSTREAM_KEYS,
     ...LISTENER_KEYS,

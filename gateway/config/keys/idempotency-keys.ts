@@ -33,7 +33,7 @@ export const IDEMPOTENCY = keys({
   ),
   onStoreFailure: choice(
     ['deny', 'local'],
-    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway knows its own keys only, so two may forward one request (`local`).',
+    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway goes by its own keys, and two may forward one request (`local`).',
     { default: 'deny' },
   ),
 })

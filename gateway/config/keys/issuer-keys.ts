@@ -26,11 +26,12 @@ const INTROSPECTION = keys({
     maxLength: 256,
     examples: ['countersign'],
   }),
-  clientSecretFile: text('A file with the secret of the client, in one line (`client_secret_basic`).', {
-    examples: ['/run/secrets/introspection'],
-  }),
+  clientSecretFile: text(
+    'A file with the secret of the client, in one line. The gateway proves itself by it (`client_secret_basic`).',
+    { examples: ['/run/secrets/introspection'] },
+  ),
   keyFile: text(
-    'A file with a private key in PEM: P-256, Ed25519 or RSA. It signs assertions (`private_key_jwt`: ES256, EdDSA, PS256), or belongs to `certFile`. Either this or `clientSecretFile` is needed.',
+    'A file with a private key in PEM: P-256, Ed25519 or RSA. The gateway proves itself by assertions that it signs (`private_key_jwt`: ES256, EdDSA, PS256), or with `certFile` by the certificate. Either this or `clientSecretFile` is needed.',
     { examples: ['/run/secrets/introspection.key'] },
   ),
   certFile: text('A file with the certificate of `keyFile` in PEM (`tls_client_auth`, RFC 8705).', {
@@ -43,7 +44,7 @@ const INTROSPECTION = keys({
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m and until its `exp`; `off` asks each time. A revoked token passes meanwhile.',
+    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off` asks each time. A revoked token passes meanwhile.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
@@ -55,7 +56,7 @@ const INTROSPECTION = keys({
     range: [50, 30_000],
     default: 2000,
   }),
-  signed: flag('Whether the issuer must sign its answers (RFC 9701).', {
+  signed: flag('Whether only answers that the issuer has signed are believed (RFC 9701).', {
     default: false,
   }),
 })
@@ -65,7 +66,7 @@ export type WrittenIntrospection = Written<typeof INTROSPECTION>
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust only one such issuer.',
+    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust one issuer that has it.',
     {
       examples: [
         {
@@ -83,7 +84,7 @@ const TERMS = {
   ),
   clockTolerance: span(
     'smh',
-    'How far the clocks of issuer and gateway may be apart, at most 60s, for `exp`, `nbf`, `iat` and `auth_time`.',
+    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf`, `iat` and `auth_time` (FAPI 2.0 section 5.3.2.1).",
     { default: '10s', examples: ['30s'] },
   ),
 }
@@ -105,18 +106,17 @@ const ISSUER = keys({
   algorithms: key(ALGORITHMS, 'As `algorithms` of the file.', { examples: [['PS256', 'EdDSA']] }),
   profile: key(PROFILE, 'As `profile` of the file.', { examples: ['fapi'] }),
   ...TERMS,
-  scopes: list(SCOPE, 'What its tokens may permit. Other scopes count for no route and do not go upstream.', {
-    maxItems: 100,
-    uniqueItems: true,
-    default: [],
-    examples: [['accounts:read']],
-  }),
+  scopes: list(
+    SCOPE,
+    'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream.',
+    { maxItems: 100, uniqueItems: true, default: [], examples: [['accounts:read']] },
+  ),
 })
 
 const DPOP = keys({
   nonce: choice(
     ['off', 'required'],
-    '`required`: a proof must have a nonce that the gateway gave out, at most two minutes old.',
+    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes.',
     { default: 'off' },
   ),
   publicUrls: list(
@@ -137,7 +137,7 @@ const AUTH_THROTTLE = keys({
 
 export const ISSUER_KEYS = {
   issuer: text(
-    'Exactly the `iss` of accepted tokens. The default is the demonstration; a warning is logged when routes accept its tokens.',
+    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; a warning is logged when routes accept its bearer tokens.',
     { env: 'GATEWAY_ISSUER', default: 'http://localhost:8080', examples: ['https://bank.example'] },
   ),
   jwksUri: text(
@@ -155,26 +155,26 @@ export const ISSUER_KEYS = {
   ),
   profile: key(
     PROFILE,
-    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, not use RS256, and have keys over https.',
+    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, RS256 is refused, and keys come over https.',
     { examples: ['fapi'] },
   ),
   ...TERMS,
   issuers: list(
     ISSUER,
-    'Further issuers. The keys of one never verify tokens of another. Their users, clients and sessions are named `<issuer>#<name>`.',
+    'Further issuers. The keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`.',
     { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are used while they cannot be fetched again; then its tokens are refused. Keys that it no longer publishes end at once.",
+    "How long an issuer's keys are used while they cannot be fetched again. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
-  dpop: key(DPOP, 'Proofs of possession (RFC 9449), for tokens that are bound to a key.', {
+  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {
     default: {},
     examples: [{ nonce: 'required' }],
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After so many bad credentials in the window, new ones from the same address get 429 unchecked.',
+    'After so many bad credentials in the window, a new token, proof or webhook from the same address gets 429 unchecked.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

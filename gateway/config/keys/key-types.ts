@@ -1,20 +1,21 @@
 import { type Static, type TOptional, type TProperties, type TSchema, Type } from 'typebox'
 
-/* Declarations of keys, from which `npm run schemas` makes the schemas and the reference. */
+/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference from the declarations. */
 
 interface KeyOptions {
   /** The environment variable that overrides the key. */
   readonly env?: string
-  /** A running gateway reads the key once, at the start. */
+  /** A running gateway cannot change it. Whoever uses the key reads it once, at the start. */
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** For editors and the reference. Not needed for choices and flags, or where the default shows enough. */
+  /** Examples for editors and the reference. Not needed where the default, the choices, or the opposite of a flag's default show enough. */
   readonly examples?: readonly unknown[]
-  /** Keywords of JSON Schema. */
+  /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string
+  /** The sentence for a text that the pattern refuses. */
   readonly patternErrorMessage?: string
   readonly minItems?: number
   readonly maxItems?: number
@@ -64,6 +65,7 @@ export const networks = keyOf(Type.Array(TEXT, { uniqueItems: true }))
 
 type Bounded = KeyOptions & { readonly range: readonly [min: number, max?: number] }
 
+/** A whole number within its range. */
 export function integer<const O extends Bounded>(
   description: string,
   { range: [minimum, maximum], ...options }: O,
@@ -93,6 +95,7 @@ export function byName<T extends TSchema>(value: T) {
   return Type.Unsafe<Record<string, Static<T>>>({ type: 'object', additionalProperties: value })
 }
 
+/** A span of time: a whole number and one of the units. */
 export function span<const O extends KeyOptions>(
   units: 'smh' | 'smhd',
   description: string,
@@ -106,6 +109,7 @@ export function span<const O extends KeyOptions>(
   return key(type, description, options)
 }
 
+/** An object with these keys and no others. */
 export function keys<P extends TProperties>(
   properties: P,
   options: { readonly minProperties?: number; readonly writeOnly?: true } = {},
@@ -117,6 +121,6 @@ export function keys<P extends TProperties>(
 export function file<P extends TProperties>(name: string, description: string, properties: P) {
   const options = { description, title: `Countersign ${name}.json` }
   const examples = [`./schemas/${name}.schema.json`]
-  const about = 'For editors: the schema of this file.'
+  const about = 'For editors: where the description of this file is.'
   return { ...keys({ $schema: anyText(about, { examples }), ...properties }), ...options }
 }

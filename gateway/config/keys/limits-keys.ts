@@ -30,7 +30,7 @@ export const LIMIT_KEYS = keys({
   window: Type.Optional(BOUND.window),
   windows: list(
     keys(BOUND),
-    'Several, instead of `limit` and `window`. A request counts in all or in none.',
+    'Several windows instead of `limit` and `window`. A request counts in all or in none.',
     {
       minItems: 2,
       maxItems: 4,
@@ -47,13 +47,13 @@ export const LIMIT_KEYS = keys({
     default: 1,
     examples: [5],
   }),
-  purpose: text('Why the limit is there; a refused caller reads it.', {
+  purpose: text('Why the limit is there; a refused caller reads it in the answer.', {
     required: true,
     ...ONE_LINE,
     examples: ['Slows down the guessing of passwords'],
   }),
   name: anyText(
-    'Its unique name in RateLimit headers and metrics. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`users` for /api/users/*, `all` for /*, `root` for /).',
+    'What the RateLimit header fields and the metrics call this limit; unique. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`users` for /api/users/*, `all` for /*, `root` for /).',
     {
       ...NAME,
       examples: ['login', 'users-read'],
@@ -70,12 +70,14 @@ export const LIMIT_KEYS = keys({
     'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without a client, as `user`. `client+user`: each user of each client; where one is missing, the other. `address`: the address.',
     { default: 'caller' },
   ),
-  mode: choice(['enforce', 'shadow'], '`enforce` refuses with 429. `shadow` counts but never refuses.', {
-    default: 'enforce',
-  }),
+  mode: choice(
+    ['enforce', 'shadow'],
+    '`enforce` refuses what is over the limit with 429. `shadow` counts but never refuses.',
+    { default: 'enforce' },
+  ),
   onStoreFailure: choice(
     ['local', 'deny', 'allow'],
-    'While the shared store is away: count `local`ly, `deny` or `allow`.',
+    'When a shared store cannot be asked: count `local`ly, `deny` or `allow`.',
     { default: 'local' },
   ),
 })
@@ -92,7 +94,7 @@ const PLANS = byName(
 
 export const LIMITS_FILE = file(
   'limits',
-  'How many requests a caller may make per window of time. Read again when it changes; a bad file changes nothing.',
+  'How many requests a caller may make per window of time. Read again whenever the file changes; a bad file changes nothing.',
   {
     limits: list(
       LIMIT_KEYS,

@@ -11,28 +11,28 @@ const TLS = keys({
     examples: ['/run/tls/tls.key'],
   }),
   clientCaFile: text(
-    'The authorities whose client certificates are accepted, each with its issuers up to the root. Default: clients are not asked for certificates.',
+    'The authorities whose client certificates are accepted, each with those that issued it, up to the root. Default: clients are not asked for certificates.',
     { env: 'GATEWAY_TLS_CLIENT_CA', examples: ['/run/tls/clients.pem'] },
   ),
-  clientCrlFile: text('A revocation list of each of the authorities.', {
+  clientCrlFile: text('A revocation list of each of the authorities. Default: nothing is revoked.', {
     env: 'GATEWAY_TLS_CLIENT_CRL',
     examples: ['/run/tls/clients.crl'],
   }),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Asks the responder of a client certificate, over http, whether it was revoked, unless `clientCrlFile` revokes it. Without a good answer `soft` accepts it; `hard` refuses with 503, or 401 where it names no responder. Default: `off`.',
+    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. A list that revokes it decides without asking. Without a good answer `soft` accepts the certificate. `hard` refuses with 503, or 401 where it names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(
-    'One line of 32 to 256 visible ASCII characters, shared by gateways with one certificate: clients can resume TLS sessions with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: only this gateway resumes them.',
+    'One line of 32 to 256 visible ASCII characters, shared by gateways with one certificate: a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
   ),
   ocspFile: text(
-    'The OCSP response about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. Sent to clients that ask (stapling) until it expires.',
+    'The response of OCSP about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires.',
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
-    'Whether the gateway fetches that response from the responder of the certificate, over http. No client waits for it. Not with `ocspFile`.',
+    'Whether the gateway gets that response itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`.',
     { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
   ),
 })
@@ -51,7 +51,7 @@ export const LISTENER_KEYS = {
   }),
   tls: key(
     TLS,
-    'A second public listener, for TLS 1.2 and 1.3, on the host of the first. Files are PEM, relative to the working directory, and read again when they change.',
+    'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change.',
     {
       restart: true,
       examples: [{ port: 8443, certFile: '/run/tls/tls.crt', keyFile: '/run/tls/tls.key' }],
@@ -67,7 +67,7 @@ export const LISTENER_KEYS = {
     default: 9090,
   }),
   adminTokenFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, for everything but /healthz and /readyz. An edit of the file is in force within a second.',
+    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit of the file is in force within a second. Default: none, on loopback only.',
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(
@@ -76,7 +76,7 @@ export const LISTENER_KEYS = {
   ),
   adminNames: list(
     TEXT,
-    'Names in Host of callers without a token, besides IP addresses, localhost and adminHost. Others are refused (DNS rebinding).',
+    'Names in Host under which callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other is refused (DNS rebinding).',
     {
       env: 'GATEWAY_ADMIN_NAMES',
       restart: true,
@@ -87,7 +87,7 @@ export const LISTENER_KEYS = {
   ),
   http2: choice(
     ['tls', true, false],
-    '`tls`: HTTP/2 for clients of the HTTPS listener (ALPN `h2`). `true`: also for clients without TLS (prior knowledge). `false`: for nobody.',
+    'Who may speak HTTP/2. `tls`: clients of the HTTPS listener that ask for it (ALPN `h2`). `true`: also clients without TLS that begin with its preface (prior knowledge). `false`: nobody.',
     { restart: true, default: 'tls' },
   ),
 }

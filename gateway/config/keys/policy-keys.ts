@@ -64,7 +64,7 @@ const RESPONSE_HEADERS = {
   ),
   set: key(
     FIELD_VALUES,
-    "Further headers, in place of the service's. None that the gateway writes itself or that has its own key.",
+    "Further headers of responses, each in place of the service's. None that the gateway writes itself, and none that has a key of its own.",
     { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
   ),
   remove: list(TEXT, "Headers that the service's responses lose.", {
@@ -114,26 +114,26 @@ export const POLICY_KEYS = {
         maxLength: 256,
         examples: ['openbanking.org.uk'],
       }),
-      alsoPublish: list(TEXT, 'Files of earlier keys and the next, private or public, to publish.', {
+      alsoPublish: list(TEXT, 'Files of earlier keys and of the next, private or public, to publish.', {
         maxItems: 16,
         uniqueItems: true,
         default: [],
         examples: [['/run/secrets/next-signing.pem']],
       }),
     }),
-    'The key that signs what `signatures` of rows ask for. Files are PEM, and read again when they change. A row for `/.well-known/gateway-jwks.json` publishes it. More in docs/use/signatures.md.',
+    'The key that signs what `signatures` of rows ask for. The files are PEM, and are read anew when they change. A row for `/.well-known/gateway-jwks.json` publishes it. More in docs/use/signatures.md.',
     {
       examples: [{ keyFile: '/run/secrets/signing.pem', algorithm: 'ed25519' }],
     },
   ),
   addresses: key(
     ADDRESSES,
-    "Who may send requests, by the client's address behind `trustedProxies`; others get 403. `deny` comes before `allow`; without `allow` everybody else may.",
+    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`; without `allow` everybody else may. Default: everybody.',
     { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
   ),
   maintenance: key(
     MAINTENANCE,
-    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. What is open goes on.',
+    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. What is open goes on. Default: open.',
   ),
   responseHeaders: key(
     FILE_RESPONSE_HEADERS,

@@ -39,7 +39,7 @@ const CORS = keys({
   }),
   methods: list(
     TEXT,
-    'The methods that pages may use. Default: `methods` of the route, else GET, HEAD, POST, PUT, PATCH and DELETE.',
+    'The methods of the route that pages may use. Default: all; where the route has no `methods`, GET, HEAD, POST, PUT, PATCH and DELETE.',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET', 'POST']] },
   ),
   headers: list(Type.String({ minLength: 1, maxLength: 256 }), 'Request headers that pages may send.', {
@@ -86,7 +86,7 @@ const ROUTE = keys({
   ),
   auth: list(
     AUTH,
-    'Accepted proofs of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in clients.json. `none` lets anyone through, also beside another. A presented credential must be good.',
+    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
     {
       required: true,
       minItems: 1,
@@ -102,7 +102,7 @@ const ROUTE = keys({
       minItems: 1,
       uniqueItems: true,
     }),
-    'The caller must hold all of these; in a list of lists, all of one list. Otherwise 403.',
+    'The caller must hold all of these; in a list of lists, all of one list. Otherwise 403. Default: none.',
     {
       uniqueItems: true,
       default: [],
@@ -123,7 +123,7 @@ const ROUTE = keys({
     'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
-  upstream: text('The group of `upstreams` that requests go to.', {
+  upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
     default: 'default',
     examples: ['payments'],
   }),
@@ -140,15 +140,15 @@ const ROUTE = keys({
   }),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether requests must fit the operation of `openapi` with the same path and method. Default: `openapi.validateRequests`. If that is false, no row can turn validation on.',
+    'Whether requests must fit the operation of `openapi` with the same path and method. Default: `openapi.validateRequests`, which explains the values. If that is false, no row can turn validation on.',
   ),
   trustIssuers: list(
     TEXT,
-    'The issuers, as `issuer` and `issuers` name them, whose tokens the row accepts. Default: all.',
+    'The issuers whose tokens the row accepts, by the names of `issuer` and `issuers`. Default: all.',
     { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
   ),
   webhookClient: text(
-    'The client in clients.json whose webhooks come here, for senders without `X-API-Key`. Needs `hmac` in `auth`.',
+    'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
     { maxLength: 256, examples: ['acme'] },
   ),
   signatures: key(
@@ -156,18 +156,18 @@ const ROUTE = keys({
       {
         request: choice(
           ['required'],
-          'The client must sign each request, as its `signature` in clients.json says.',
+          'The client of the credential must sign each request, as its `signature` in clients.json says. Default: it need not.',
         ),
-        response: flag('Whether responses are signed with the key of `signing`.', {
+        response: flag('Whether responses are signed with the key of `signing`. Default: no.', {
           examples: [true],
         }),
-        upstream: flag('Whether requests to the service are signed with the key of `signing`.', {
+        upstream: flag('Whether requests to the service are signed with the key of `signing`. Default: no.', {
           examples: [true],
         }),
       },
       { minProperties: 1 },
     ),
-    'Signatures (RFC 9421) beside another credential. More in docs/use/signatures.md.',
+    'Signatures (RFC 9421) beside another credential. Default: none. More in docs/use/signatures.md.',
     { examples: [{ request: 'required', response: true }] },
   ),
   authorizationDetails: key(
@@ -177,7 +177,7 @@ const ROUTE = keys({
   ),
   decision: key(
     DECISION,
-    'A decider (AuthZEN Authorization API 1.0) is asked about each request: 403 if it does not allow it, 503 without a decision. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
+    'A decider (AuthZEN Authorization API 1.0) is asked about each request. A request that it does not allow gets 403; without a decision it gets 503. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
     { examples: [{ url: 'https://decider.example/access/v1/evaluation', body: ['/amount'] }] },
   ),
   mask: list(
@@ -194,22 +194,22 @@ const ROUTE = keys({
     '`shadow`: authentication and authorization are decided, counted and logged, but refuse nobody. Nothing is validated. All other rules hold.',
     { default: 'enforce' },
   ),
-  addresses: key(ADDRESSES, 'Who may use the route, among `addresses` of the file.', {
+  addresses: key(ADDRESSES, 'Who may use the route; `addresses` of the file holds too. Default: everybody.', {
     examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }],
   }),
   maintenance: key(MAINTENANCE, 'As `maintenance` of the file, which is the default.'),
   cors: key(
     CORS,
-    "Which pages of other origins may use the route. The gateway answers preflights before authentication. Its Access-Control-* headers replace the service's, which pass otherwise.",
+    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: those of the service pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
-    "Headers added to the route's responses. Each key replaces that of the file.",
+    "Headers added to the route's responses. Each key replaces that of the file. Default: those of the file.",
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
   idempotency: key(
     IDEMPOTENCY,
-    'A request with a key reaches the service once; a repeated one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. More in docs/use/idempotency.md.',
+    'A request with a key reaches the service once; a repeated one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
     { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
@@ -229,7 +229,7 @@ const ROUTE = keys({
 
 const { auth: _auth, scopes: _scopes, ...OF_OPERATIONS } = ROUTE.properties
 
-/** The keys of a row except `auth` and `scopes`, without defaults. */
+/** A row laid over operations of a description: it has the keys of a row except `auth` and `scopes`, without defaults. */
 const OPERATION_ROW = Type.Unsafe<
   Pick<Static<typeof ROUTE>, 'path'> & Partial<Omit<Static<typeof ROUTE>, 'auth' | 'scopes'>>
 >(
@@ -247,11 +247,11 @@ function withoutDefault({ default: preset, ...schema }: TSchema & { readonly def
 }
 
 export const OPENAPI = keys({
-  file: text('The document. References are followed within it only.', {
+  file: text('The document. References in it are followed within the document only.', {
     required: true,
     examples: ['./api.json'],
   }),
-  basePath: anyText('Stands before every path of the document. Default: the path of its first server.', {
+  basePath: anyText('What stands before every path of the document. Default: the path of its first server.', {
     pattern: '^(/[^?#]*)?$',
     patternErrorMessage: 'must be a path such as "/v1", or empty',
     examples: ['/v1', ''],
@@ -263,7 +263,7 @@ export const OPENAPI = keys({
   ),
   auth: list(
     AUTH,
-    'Accepted where neither operation nor document has `security`. Default: such an operation is a fault.',
+    'What is accepted where neither operation nor document has `security`. Default: such an operation is a fault.',
     { minItems: 1, uniqueItems: true, examples: [['bearer']] },
   ),
   validateRequests: choice(
@@ -273,7 +273,7 @@ export const OPENAPI = keys({
   ),
   rows: list(
     OPERATION_ROW,
-    'Keys laid over the operations of the document. `path` is that of an operation, with the base path, or a prefix that ends in `/*`. Other keys are those of `routes`, without `auth` and `scopes`. Where two rows have a key, the more specific row counts.',
+    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, without `auth` and `scopes`. Where two rows have a key, the more specific row counts.',
     { maxItems: 10_000, examples: [[{ path: '/v1/*', timeoutMs: 5000 }]] },
   ),
 })

@@ -12,14 +12,14 @@ const FIELD_NAMES = { minItems: 1, maxItems: 100, uniqueItems: true } as const
 
 const REWRITE = keys(
   {
-    prefix: text('Replaces what stands before `/*` in the path of the row. `/` removes it.', {
-      maxLength: 1024,
-      examples: ['/v2', '/'],
-    }),
-    path: text("The whole path, with parameters of the row's path. Not for a row that ends in `/*`.", {
-      maxLength: 1024,
-      examples: ['/internal/{id}'],
-    }),
+    prefix: text(
+      'Takes the place of what stands before `/*` in the path of the row. `/` alone removes it. For a row whose path ends in `/*`.',
+      { maxLength: 1024, examples: ['/v2', '/'] },
+    ),
+    path: text(
+      'The whole path, with parameters of the path of the row in it. For a row whose path does not end in `/*`.',
+      { maxLength: 1024, examples: ['/internal/{id}'] },
+    ),
   },
   { minProperties: 1 },
 )
@@ -28,7 +28,7 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Headers that go to the service, and are otherwise removed, or refused (method overrides). None that the gateway sets itself, or of the connection.',
+      'Headers that go to the service although they are otherwise removed, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
@@ -49,14 +49,15 @@ const DATE = {
   patternErrorMessage: 'must be a date such as "2027-01-31", or with a time in UTC "2027-01-31T12:00:00Z"',
 } as const
 
+/** Keys of a row about its requests to the service, and its end. */
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for.',
+    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for. Default: that path.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    "The Host that the service gets: the client's (`preserve`), the upstream's (`target`), or this name, perhaps with a port.",
+    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, any other text the name itself, perhaps with a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
@@ -68,11 +69,11 @@ export const SENDING_KEYS = {
     examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
   }),
   deprecated: text(
-    "Since when the row should not be used: `Deprecation` (RFC 9745) of every response, in place of the service's.",
+    'Since when the row should not be used: `Deprecation` (RFC 9745) in every response. Default: the header of the service passes.',
     { ...DATE, examples: ['2026-12-31'] },
   ),
   sunset: text(
-    "When the row is expected to end: `Sunset` (RFC 8594) of every response, in place of the service's. It refuses nothing. Not before `deprecated`.",
+    'When the row is expected to end: `Sunset` (RFC 8594) in every response. It refuses nothing. Not before `deprecated`. Default: the header of the service passes.',
     { ...DATE, examples: ['2027-06-30', '2027-06-30T22:00:00Z'] },
   ),
 }

@@ -19,9 +19,10 @@ export const ONE_LINE = {
   patternErrorMessage: 'must be one line of printable text',
 } as const
 
+/** The place of one secret, never the secret itself: `env` or `file`. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
-    env: anyText('The variable that holds it, in capitals. Read when the gateway starts.', {
+    env: anyText('The variable that holds it, in capital letters. It is read when the gateway starts.', {
       pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
       patternErrorMessage: 'must be the name of an environment variable, in capitals',
       examples: ['PARTNER_SECRET'],

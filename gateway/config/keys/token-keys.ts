@@ -19,7 +19,7 @@ const DIALECT = keys({
   preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'The `typ` that access tokens may have, with or without `application/`. Letter case makes no difference; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
+    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
   scopeClaims: list(
@@ -40,22 +40,22 @@ const DIALECT = keys({
     ...AT_MOST,
     examples: [['uti'], []],
   }),
-  audienceClaim: text('The claim that must name the audience. An `aud` beside it must, too.', {
+  audienceClaim: text('The claim that must name the audience. An `aud` beside it must name it, too.', {
     examples: ['client_id'],
   }),
   require: key(
     TERMS,
-    'Claims that must have exactly this value, or one of a list. Those of the preset stay required unless named here.',
+    'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here.',
     { maxProperties: 16, examples: [{ token_use: 'access' }] },
   ),
   machine: key(
     TERMS,
-    'A token that has one of these claims, with this value or one of a list, has no user. Nor has one whose user is its app.',
+    'A token that has one of these claims, with this value or one of a list, has no user. A token whose user and app are the same has none either.',
     { maxProperties: 16, examples: [{ idtyp: 'app' }] },
   ),
   maxLifetime: span(
     'smhd',
-    'The longest `exp` − `iat` of a token, at most 30d. Ended sessions are remembered that long. Default: 24h.',
+    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered that long. Default: 24h.',
     { examples: ['30h'] },
   ),
   maxChars: integer('The longest token, in characters. Default: 8192.', {
@@ -64,6 +64,7 @@ const DIALECT = keys({
   }),
 })
 
+/** The name of a preset, or an object. */
 export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>>>({
   ...DIALECT,
   type: ['string', 'object'],
@@ -71,4 +72,5 @@ export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>
   patternErrorMessage: `must be one of ${PRESETS.join(', ')}, or an object`,
 })
 
+/** `tokens` as written: the name of a preset, or what differs from one. */
 export type WrittenTokens = Written<typeof TOKENS>

@@ -16,11 +16,11 @@ const TRACING = keys({
         patternErrorMessage: 'must have the names of header fields as its keys',
       },
     }),
-    'Headers of each post. Each value is in an environment variable or a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
+    'Headers of each post, such as a key. Each value is in an environment variable or a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
     { maxProperties: 32, default: {}, examples: [{ Authorization: { file: '/run/secrets/otlp' } }] },
   ),
   caFile: text(
-    "PEM: the authorities of the endpoint's certificate. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
+    "PEM: the authorities that may have issued the endpoint's certificate. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
     { examples: ['/run/tls/collector-ca.pem'] },
   ),
   compression: choice(['none', 'gzip'], 'Compresses posts. Environment: OTEL_EXPORTER_OTLP_COMPRESSION.', {
@@ -61,7 +61,7 @@ const TRACING = keys({
 export const TRACING_KEYS = {
   tracing: key(
     TRACING,
-    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys.",
+    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys. Default: nowhere.",
     { restart: true, examples: [{ endpoint: 'http://127.0.0.1:4318/v1/traces', ratio: 0.1 }] },
   ),
 }

@@ -42,7 +42,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'Requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
+    'What becomes of requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -51,7 +51,7 @@ const TIMEOUTS = keys({
   connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
   headersMs: milliseconds("From the request sent until the upstream's answer begins.", { default: 30_000 }),
   bodyIdleMs: milliseconds(
-    'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or both sides of a tunnel are silent. A route may set `idleTimeoutMs`.',
+    'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs`.',
     { default: 300_000 },
   ),
   totalMs: milliseconds(
@@ -77,7 +77,7 @@ const TIMEOUTS = keys({
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long the gateway, not ready, still serves before its listeners close. SIGINT skips it.',
+    'After SIGTERM: how long the gateway still serves, though not ready, before its listeners close. SIGINT skips it.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
@@ -94,13 +94,13 @@ export const TRAFFIC_KEYS = {
   ),
   addressRate: key(
     ADDRESS_RATE,
-    'How many requests one address may send in the window, to any path; more get 429 and the connection is closed.',
+    'How many requests one address may send in the window, counted before a route is looked up; more get 429 and the connection is closed. Default: any number.',
   ),
   limits: key(LIMITS, 'How the limits of limits.json are kept.', {
     default: {},
     examples: [{ onJournalFailure: 'degraded' }],
   }),
-  dataDir: text('Where the gateway keeps its data, relative to the working directory.', {
+  dataDir: text('Where the gateway keeps what must survive a restart, relative to the working directory.', {
     env: 'GATEWAY_DATA_DIR',
     restart: true,
     default: 'data',
@@ -121,20 +121,20 @@ export const TRAFFIC_KEYS = {
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    "Addresses and networks of proxies that end TLS and name the client's certificate in `Client-Cert` (RFC 9440), which they must remove from requests of clients. It goes upstream on routes with `clientCert`, and proves nothing to the gateway.",
+    "Addresses and networks of proxies that end TLS and name the client's certificate in `Client-Cert` (RFC 9440), which they must remove from requests of clients. On routes with `clientCert` it goes upstream; to the gateway it proves nobody.",
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they have other characters than letters, digits and hyphens. None that services take for a guarded name.',
+    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may be one that services take for a guarded name.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
-    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3), which makes some servers stop compressing.',
+    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Some servers stop compressing when they see it.',
     { default: false },
   ),
   interactionId: flag(
-    "Whether every request, response and audit record has an `x-fapi-interaction-id`: the client's if it is a UUID, else a new one. Default: `true` where an issuer has the profile `fapi`.",
+    "Whether every request has an `x-fapi-interaction-id`: the client's if it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
     { examples: [true] },
   ),
   maxTunnels: integer('WebSocket tunnels open at once; one more gets 503. 0: none is let through.', {
@@ -147,7 +147,7 @@ export const TRAFFIC_KEYS = {
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(
-    "Bytes of a request's line and headers together; more gets 431. Long tokens (`tokens.maxChars`) need room. An edit is for new connections.",
+    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. An edit is for new connections.",
     { range: [16_384, 65_536], default: 16_384 },
   ),
   maxHeaderFields: integer('Headers that a request may have; more get 431. An edit is for new connections.', {

@@ -19,11 +19,11 @@ const HEALTH_CHECK = keys({
     range: [50, 60_000],
     default: 2000,
   }),
-  healthyAfter: integer('Good checks in a row until a target is up again.', {
+  healthyAfter: integer('Good checks in a row after which a target is up again.', {
     range: [1, 100],
     default: 2,
   }),
-  unhealthyAfter: integer('Bad checks in a row until a target is down.', {
+  unhealthyAfter: integer('Bad checks in a row after which a target is down.', {
     range: [1, 100],
     default: 3,
   }),
@@ -36,14 +36,14 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or an incomplete response, unless it was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens it.', {
     range: [1, 100],
     examples: [50],
   }),
-  windowMs: integer('The window of the percentage, which slides in tenths.', {
+  windowMs: integer('Time over which the percentage is taken. It slides in tenths.', {
     range: [100, 3_600_000],
     default: 10_000,
   }),
@@ -56,7 +56,7 @@ const BREAKER = keys({
     default: 5000,
   }),
   probes: integer(
-    'Requests that it lets through when half open. It closes when all succeed, and opens when one fails.',
+    'Requests that it lets through when half open. When all succeed it closes; when one fails it opens again.',
     { range: [1, 1000], default: 1 },
   ),
   statuses: list(
@@ -69,7 +69,7 @@ const BREAKER = keys({
 const RETRY = keys({
   statuses: list(
     Type.Integer({ minimum: 500, maximum: 599 }),
-    'Responses after which a request is repeated.',
+    'Statuses of responses after which a request is repeated.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
   budgetPercent: integer('Retries per 100 requests; up to ten are saved, or 10 × `minPerSecond` if more.', {
@@ -84,18 +84,20 @@ const RETRY = keys({
 })
 
 const TLS = keys({
-  caFile: text('PEM file of the authorities. Default: those that Node knows.', {
+  caFile: text('PEM file of the trusted authorities, instead of those that Node knows.', {
     examples: ['/run/secrets/upstream-ca.pem'],
   }),
-  certFile: text("PEM file of the gateway's certificate, then those up to its authority. With `keyFile`.", {
-    examples: ['/run/secrets/upstream-client.pem'],
-  }),
+  certFile: text(
+    "PEM file of the gateway's certificate for upstreams that ask for one, then those up to its authority. With `keyFile`.",
+    { examples: ['/run/secrets/upstream-client.pem'] },
+  ),
   keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
     examples: ['/run/secrets/upstream-client-key.pem'],
   }),
-  serverName: text('The name for SNI, which the certificate must have. Default: the host of each target.', {
-    examples: ['pay.internal'],
-  }),
+  serverName: text(
+    'The name that is asked for (SNI) and that the certificate must have. Default: the host of each target.',
+    { examples: ['pay.internal'] },
+  ),
   minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS.', {
     default: 'TLSv1.2',
   }),
@@ -114,7 +116,7 @@ const UPSTREAM_GROUP = keys({
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then probes. Without any target the response is 503.',
+    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the response is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
@@ -123,13 +125,13 @@ const UPSTREAM_GROUP = keys({
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
-    "How long a recovered target's share of requests grows, from a tenth to all. 0: all at once.",
+    'How long the share of requests of a recovered target grows, from a tenth up to all of it. 0: all at once.',
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
-  maxInFlight: integer('Requests that use the group at once. `maxInFlight` of the file holds too.', {
-    range: [1, 1_000_000],
-    examples: [200],
-  }),
+  maxInFlight: integer(
+    'Requests that use the group at once, besides `maxInFlight` of the file for all groups together.',
+    { range: [1, 1_000_000], examples: [200] },
+  ),
   tls: key(
     TLS,
     'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections.',
@@ -158,7 +160,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets, by the name for `upstream` of routes. `default` is the group of `upstream`; its other keys stand here.',
+    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
     {
       maxProperties: 256,
       default: {},
