@@ -1,12 +1,12 @@
 import type { RefusalCode } from '../refusals.ts'
 import { signatureAt } from './signature-records.ts'
 
-/** The audit trail is NDJSON: each line is a JSON object (RFC 8259) in UTF-8. Fields keep one order: recovery compares bytes. */
+/** The audit trail is NDJSON in UTF-8. Fields keep one order: recovery compares bytes. */
 
-/** Facts that API_REQUEST and API_RESPONSE share. Strings up to `userAgent` may hold any character: they are escaped here. */
+/** Facts that both records of a request have. Only the strings up to `userAgent` are escaped. */
 export interface RequestFacts {
   readonly requestId: string
-  /** Start of the request, ISO 8601 with milliseconds: the same in both records. */
+  /** Start of the request, ISO 8601 with milliseconds. */
   readonly timestamp: string
   readonly method: string
   /** As routed, without the query. Cut to 4,096 UTF-16 units. */
@@ -14,9 +14,9 @@ export interface RequestFacts {
   readonly userId: string | undefined
   readonly clientId: string | undefined
   readonly ip: string
-  /** As received, empty when there was none. Cut to 512 UTF-16 units. */
+  /** Empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
-  /** 22 characters for the session of the caller's token (see `sessionNames`). The id in the token itself is not recorded. */
+  /** 22 characters that stand for the session id of the token (see `sessionNames`). */
   readonly sessionId?: string | undefined
   /** `x-fapi-interaction-id`, a UUID. */
   readonly interactionId?: string | undefined
@@ -35,30 +35,30 @@ interface ResponseEnd {
   readonly replayOf?: string | undefined
 }
 
-/** AUDIT_START: the trail begins, or goes on after an outage or in a new file. Undefined fields are left out. */
+/** AUDIT_START: the trail begins, or goes on after an outage or in a new file. */
 export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
   readonly pid: number
-  /** Requests that are open at this line. When it is 0, recovery reads no further back. */
+  /** Requests open at this line. At 0, recovery reads no further back. */
   readonly open: number
   readonly cutBytes?: number | undefined
-  /** API_RESPONSE records written for requests of an earlier run that had none. */
+  /** API_RESPONSE records that recovery wrote for an earlier run. */
   readonly recovered?: number | undefined
   readonly damagedLines?: number | undefined
-  /** Number of requests that an earlier line counts as open, but that no file has. */
+  /** Requests that an earlier line counts as open, but that no file has. */
   readonly unresolved?: number | undefined
-  /** `false` when no lock could be taken: nobody would notice a second gateway on this file. */
+  /** `false` when no lock could be taken: a second gateway would go unnoticed. */
   readonly locked?: boolean | undefined
-  /** Requests refused since the previous AUDIT_STOP, because they could not be recorded. */
+  /** Requests refused since the previous AUDIT_STOP: they could not be recorded. */
   readonly refused?: number | undefined
   readonly continues?: string | undefined
-  /** `true`: the previous file was removed while it was written. Up to a second of records is lost with it. */
+  /** `true`: the previous file was removed while it was written. Up to a second of records is lost. */
   readonly removed?: true | undefined
-  /** Offset of the system's clock (RFC 5905), and the program that told it. */
+  /** See `ClockOffset`. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
-  /** The clock was set back by at least this much while the previous file was written: its lines are not in order of time. */
+  /** How far, at least, the clock was set back during the previous file: its lines are not in order of time. */
   readonly clockSetBackMs?: number | undefined
 }
 
@@ -67,30 +67,30 @@ type StopFacts = Pick<StartFacts, 'timestamp' | 'pid' | 'open'> & { readonly rea
 interface PruneFacts {
   readonly timestamp: string
   readonly segment: string
-  /** First and last leaf of the segment in the log (C2SP tlog-tiles), if sealed. Tiles before `last` may be removed too. */
+  /** First and last leaf of the segment in the log (C2SP tlog-tiles), if sealed. */
   readonly first?: number | undefined
   readonly last?: number | undefined
-  /** When the first record of the segment was written, and when the segment was closed; ISO 8601. */
+  /** When the first record was written, and when the segment was closed; ISO 8601. */
   readonly from?: string | undefined
   readonly until: string
 }
 
-/** Says that a store of the data directory, or the shared store, can no longer be written, or can be written again. */
+/** Says that a store can no longer be written, or can be written again. */
 interface StoreFacts {
   readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
-  /** When the outage of the store began, ISO 8601; undefined in the first record of an outage. */
+  /** Start of the outage, ISO 8601; undefined in its first record. */
   readonly since?: string | undefined
 }
 
 export const RECORD_HEAD = '{"type":"'
 export const START_HEAD = '{"type":"AUDIT_START",'
 export const STOP_HEAD = '{"type":"AUDIT_STOP",'
-/** A longer line is no record, and is not parsed: to parse a line of brackets takes fifty times its length in memory. */
+/** A longer line is not parsed: parsing brackets takes fifty times their length in memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/** Last member of AUDIT_START and AUDIT_STOP. Raise it when an older gateway could misread the new lines at its recovery. */
+/** `format` of AUDIT_START and AUDIT_STOP. Raise it when the recovery of an older gateway could misread new lines. */
 export const TRAIL_FORMAT = 4
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
@@ -99,7 +99,7 @@ const CUT_MARK = '…'
 /** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** Optional members, in their order at the end of the object. The first four have known lengths, so they are found from the end. */
+/** Optional members, in their order. The first four have fixed lengths, so they are found from the end. */
 const SESSION_ID_KEY = ',"sessionId":"'
 const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
@@ -157,10 +157,9 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE has the request's fields. `statusCode`, `duration` and members of a refusal come before its optional members;
- * `grpcStatus`, `decisionId` and `replayOf` come last. Copying the request's line is five times faster than building it again.
- * @param durationMs written with at most three decimals; written as 0 when it is negative or not finite
- * @param grpcStatus has at most two digits; undefined when the call is not gRPC
+ * Makes API_RESPONSE from the request's line. `statusCode`, `duration` and members of a refusal come before the optional
+ * members; `grpcStatus`, `decisionId` and `replayOf` come last.
+ * @param grpcStatus has at most two digits
  * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response
  */
 export function responseTo(
@@ -197,8 +196,8 @@ function responseLine(requestLine: string, members: string): string {
 }
 
 /**
- * The key of a pair, the same in both records: the gateway's own id, else request id and timestamp.
- * @param line with or without its `\n` @returns undefined when the line is not a record of an exchange
+ * The key that both records of a request have: the gateway's own id, else request id and timestamp.
+ * @returns undefined for other records
  */
 export function pairKeyOf(line: string): string | undefined {
   const idAt = gatewayIdAt(line)
@@ -208,7 +207,7 @@ export function pairKeyOf(line: string): string | undefined {
   return start === -1 || end === -1 ? undefined : line.slice(start, end)
 }
 
-/** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
+/** Index of `,"gatewayId"`, or -1. No value can hold it: its quotes are escaped. */
 function gatewayIdAt(line: string): number {
   const at = withoutLast(line, endOf(line)) - GATEWAY_ID_CHARS
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
@@ -223,7 +222,7 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** Index behind the members that the request also has. No value can hold the keys of later members: its quotes are escaped. */
+/** Index behind the members that the request also has. */
 function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
   const decisionId = line.lastIndexOf(DECISION_ID_KEY)
@@ -254,7 +253,7 @@ export function storeRecord({ type, timestamp, store, cause, since }: StoreFacts
   return `${JSON.stringify({ type, timestamp, store, cause, since })}\n`
 }
 
-/** By how much a line changes the number of open requests: 1, -1 or 0. */
+/** How a line changes the number of open requests: 1, -1 or 0. */
 export function openChangeOf(line: string): number {
   // Comparing single characters is several times faster than comparing heads.
   if (line.charCodeAt(EXCHANGE_AT) !== EXCHANGE) return 0
@@ -267,10 +266,10 @@ export function typeOf(record: string): string {
   return change === 1 ? 'API_REQUEST' : 'API_RESPONSE'
 }
 
-/** Numbers of records by their types. */
+/** Numbers of records by type. */
 export type RecordCounts = ReadonlyMap<string, number>
 
-/** Counts lines by type. V8 flattens each line when a character is read, so joining the lines later is cheap. */
+/** Reading a character makes V8 flatten the line, so joining lines later is cheap. */
 export function countsOf(lines: readonly string[]): RecordCounts {
   const counts = new Map<string, number>()
   let requests = 0
@@ -286,7 +285,6 @@ export function countsOf(lines: readonly string[]): RecordCounts {
   return counts
 }
 
-/** By how much records change the number of open requests. */
 export function openChangeIn(counts: RecordCounts): number {
   return (counts.get('API_REQUEST') ?? 0) - (counts.get('API_RESPONSE') ?? 0)
 }

@@ -1,9 +1,8 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Limits for threads that seal or ask witnesses. Input from others can exhaust only the memory of such a thread. */
+/** Input from others can exhaust only the memory of a thread with these limits. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Must not be less. While less than 32 MiB (the space for young objects) is free below this limit, V8 marks old objects
-  // without end: that took a sixth of the CPU time of the gateway.
+  // Must not be less: with under 32 MiB (the space for young objects) free below it, V8 marks old objects without end.
   maxOldGenerationSizeMb: 128,
 }
 
@@ -21,8 +20,8 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread that does not keep the process alive. If it dies, it is started again after a second. Each further wait is twice as
- * long, up to a minute. A thread that lived for a minute resets the wait.
+ * A thread that does not keep the process alive. If it dies, it starts again after a second; each further wait is twice as
+ * long, up to a minute.
  */
 export class BackgroundThread<Message, News> {
   readonly #options: BackgroundThreadOptions<News>
@@ -69,7 +68,7 @@ export class BackgroundThread<Message, News> {
     this.#worker?.postMessage(message, transfer)
   }
 
-  /** Asks the thread to end, and does not start it again. @param hurry ends the wait @returns false when it had to be terminated */
+  /** Asks the thread to end. @param hurry ends the wait @returns false when it had to be terminated */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker
     this.#isFinishing = true

@@ -23,13 +23,13 @@ const SOURCES: readonly Source[] = [
 ]
 
 const TIMEOUT_MS = 500
-/** Steps that the timeout is divided into. A pause of this thread counts as one step, however long. */
+/** Steps of the timeout. A pause of this thread counts as one step, however long. */
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
 /**
- * Asks at once all programs that a directory of PATH holds. To start a missing program would cost 3 ms of CPU. Never rejects.
- * @returns undefined when none of them knows the offset
+ * Asks all programs on PATH at once: starting a missing one costs 3 ms of CPU. Never rejects.
+ * @returns undefined when none knows the offset
  */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
@@ -77,7 +77,7 @@ function chronyOffsetMs(output: string): number | undefined {
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)
 }
 
-/** `leap=00, offset=-0.123`: the offset is in milliseconds. With leap 11, 3 or `leap_alarm` the clock is not synchronised. */
+/** `leap=00, offset=-0.123`, in milliseconds. Leap 11, 3 or `leap_alarm`: not synchronised. */
 function ntpOffsetMs(output: string): number | undefined {
   const leap = /\bleap=(\w+)/.exec(output)?.[1]
   if (leap === undefined || leap === '11' || leap === '3' || leap === 'leap_alarm') return undefined

@@ -10,7 +10,7 @@ interface ConfigChangeFacts {
   readonly after: readonly object[]
 }
 
-/** Owner of the file, and when it was last changed. Users other than the owner may be able to write it too. */
+/** Owner of the file, and when it was last changed. Others may be able to write it too. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
   readonly modified: string
@@ -22,8 +22,8 @@ type Side = 'before' | 'after'
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
- * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one line is too small. A long
- * entry is divided into its keys, a long list into halves. A long single value is replaced by its length and SHA-256.
+ * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one is too small. A long
+ * entry is split into keys, a long list into halves. A long single value is replaced by its length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {
   const { timestamp, file, writer, before, after } = facts

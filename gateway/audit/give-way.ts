@@ -2,7 +2,7 @@ const never = new Int32Array(new SharedArrayBuffer(4))
 /** Shortest sleep. In practice the kernel sleeps for about 0.1 ms. */
 const SHORT_MS = 0.05
 
-/** Sleeps without returning to the event loop. By default it sleeps briefly, so that requests on the same processor can run. */
+/** Sleeps without returning to the event loop, so that requests on the same processor can run. */
 export function giveWay(ms = SHORT_MS): void {
   Atomics.wait(never, 0, 0, ms)
 }

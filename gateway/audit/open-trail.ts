@@ -20,8 +20,8 @@ interface OpenOptions extends Omit<TrailOptions, 'lock'> {
 const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 
 /**
- * Begins the trail in the order that loses nothing: lock, repair, open, append missing responses, AUDIT_START. A full disk does
- * not stop the start: the trail is then not `writable`.
+ * Begins the trail in the order that loses nothing: lock, repair, open, missing responses, AUDIT_START. On a full disk the
+ * trail is not `writable`.
  * @throws Error that names the file, when it cannot be used, belongs to others, or is written by another process
  */
 export function openTrail(options: OpenOptions): Trail {
@@ -80,7 +80,7 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   }
 }
 
-/** Locks the trail. Without a lock, a second writer would close open requests of the first and cut off its unfinished line. */
+/** Without a lock, a second writer would close open requests of the first and cut off its unfinished line. */
 function lockTrail(file: string): ProcessLock {
   const path = `${realPathOf(file)}.lock`
   return takeProcessLock({

@@ -1,13 +1,13 @@
-/** What the sealing thread records in the trail. */
+/** Records of the sealing thread. */
 export type SealNews =
-  /** The tree over the first `size` lines of the trail stands in a signed checkpoint. `root` is base64. */
+  /** A signed checkpoint covers the first `size` lines of the trail. `root` is base64. */
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
   /** Sealed lines are no longer in the trail. `found`: number of lines up to the last one found; undefined when none was. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
-  /** Number of records that the thread read from the files to seal them, because they had not been handed over. */
+  /** The thread read records back from the files, because they had not been handed over. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
 
-/** @param timestamp ISO 8601 @param origin name of the log */
+/** @param timestamp ISO 8601 */
 export function sealRecord(timestamp: string, origin: string, { type, ...facts }: SealNews): string {
   const format = type === 'AUDIT_SEAL' ? 1 : undefined
   return `${JSON.stringify({ type, timestamp, origin, ...facts, format })}\n`

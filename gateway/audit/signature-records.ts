@@ -7,7 +7,7 @@ interface SignerKeyFacts {
   readonly jwk: object
 }
 
-/** Last member of a record. No value can hold it, because quotes inside values are escaped. */
+/** Last member of a record. No value can hold it: its quotes are escaped. */
 const SIGNATURE_KEY = ',"signature":{'
 const CLOSE = '}'.charCodeAt(0)
 

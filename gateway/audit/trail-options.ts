@@ -5,7 +5,7 @@ import type { ForeignWrite } from './seal-records.ts'
 export interface TrailOptions extends TrailListeners {
   /** `-` is standard output. */
   readonly file: string
-  /** How far a record must have got before the request goes on; `written` by default. `synced` needs a regular file. */
+  /** `written` by default. `synced` needs a regular file. */
   readonly durability?: Durability
   readonly version?: string
   readonly now?: () => number

@@ -18,12 +18,12 @@ const RESPONSE_TIMEOUT_MS = 5000
 
 /**
  * The audit trail: a file of lines, which this process alone writes.
- * `append` is for requests: if the line cannot be written, the caller refuses the request. `settle` is for what has happened: a
- * line that cannot be written stays pending. Pending lines are responses of requests in flight, so their number is bounded.
- * An outage or a rotation begins with an AUDIT_STOP, which has the reason, and ends with an AUDIT_START, which has the number
- * of refused requests. Both tell recovery how many requests are open.
- * If a failed write left a part of a line, that part is cut off. Where that cannot be done (standard output, an append-only
- * file), the next write begins with the rest of the line.
+ * - `append` is for requests: if the line cannot be written, the caller refuses the request.
+ * - `settle` is for what has happened: a line that cannot be written stays pending. Pending lines are responses of requests
+ *   in flight, so their number is bounded.
+ *
+ * An outage or a rotation begins with AUDIT_STOP and ends with AUDIT_START. Both tell recovery how many requests are open.
+ * Where a part of a line cannot be cut off (standard output, an append-only file), the next write begins with the rest.
  * Standard output is never recovered. A full blocking pipe stops the gateway.
  */
 export class Trail {
@@ -41,7 +41,7 @@ export class Trail {
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
-  /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file */
+  /** Writes nothing. Use `openTrail`. @throws Error that names the file */
   constructor(options: TrailOptions) {
     this.#options = options
     const { file, durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
@@ -101,8 +101,7 @@ export class Trail {
 
   /**
    * Records the API_REQUEST of a request that can still be refused.
-   * @returns a `Commit` to wait for, or undefined when there is no wait (`buffered`). After an error the line is not recorded,
-   * and no API_RESPONSE may follow
+   * @returns a `Commit` to wait for; undefined: no wait (`buffered`). After an error no API_RESPONSE may follow
    */
   append(record: string): Error | Commit | undefined {
     if (this.recheck()) return this.#policy.add(record)
@@ -137,7 +136,7 @@ export class Trail {
     else this.#outage.whenPendingWritten(run)
   }
 
-  /** To be called once a second: writes what is pending, and replaces a removed file or lock. */
+  /** Writes what is pending, and replaces a removed file or lock. Call it once a second. */
   maintain(): void {
     if (this.#suspended) {
       if (this.#wantsBack) this.goOn()
@@ -197,9 +196,8 @@ export class Trail {
   }
 
   /**
-   * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
-   * AUDIT_START and the lines that the old one did not take. With `synced` the caller holds the right to commit.
-   * @throws Error that names the file, when the old one is kept; Error of the system, when it could not be synced or closed
+   * Continues in a new file, if the present one was renamed. The new one begins with AUDIT_START and the lines that the old
+   * one did not take. The caller holds the right to commit.
    */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
@@ -231,8 +229,9 @@ export class Trail {
   }
 
   /**
-   * Stops writing, with AUDIT_STOP, and gives up the lock. Until `goOn` or `leaveTo`, requests cannot be recorded and responses
-   * stay pending. @returns an error when it failed: the trail then continues
+   * Stops writing, and gives up the lock. Until `goOn` or `leaveTo`, requests cannot be recorded and responses stay
+   * pending.
+   * @returns an error when it failed: the trail then continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
     const error = await this.#stop(reason)

@@ -16,7 +16,7 @@ import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 export class AttestationFault extends Error {}
 
 /**
- * The witnesses that an auditor trusts. @param keys C2SP verifier keys @param count how many of them must have signed
+ * @param keys C2SP verifier keys @param count how many must have signed
  * @throws Error when one is no key of a witness, or is there twice
  */
 export function trustedWitnesses(keys: readonly string[], count = keys.length): Witnesses {
@@ -67,7 +67,7 @@ export function openWitnessed(
   }
 }
 
-/** @param file of the auditor, PEM. @throws Error when it holds no certificates */
+/** @param file PEM */
 export function readAuthorities(file: string): readonly X509Certificate[] {
   const found = certificatesIn(readRegularFile(file).toString())
   if (found.length === 0) throw new Error(`${file} holds no certificate in PEM`)

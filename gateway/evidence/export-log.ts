@@ -13,9 +13,8 @@ import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
 
 /**
  * Writes a log as C2SP tlog-tiles: checkpoint, tiles, and entry bundles made from the lines of the trail.
- *
- * @param directory of the log @param to a directory, which is made; files of an earlier export are overwritten
- * @throws EvidenceFault when lines and log do not agree, or the log is damaged; Error when a file cannot be read or written
+ * @param to a directory: it is made, and files of an earlier export are overwritten
+ * @throws EvidenceFault when lines and log do not agree, or the log is damaged
  */
 export async function exportLog(
   segments: readonly Segment[],
@@ -44,7 +43,7 @@ interface TileName {
   readonly path: string
 }
 
-/** The tiles that lead to the signed root. @throws EvidenceFault when a tile over leaf `first` or a later leaf is unproven */
+/** @throws EvidenceFault when a tile over leaf `first` or a later leaf is unproven */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

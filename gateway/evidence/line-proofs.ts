@@ -27,7 +27,7 @@ const PROOF =
 /** A proof of a tree of 2^63 leaves has 63 hashes. */
 const HASHES_MAX = 63
 
-/** Reads one C2SP tlog-proof. @throws Error when it is none */
+/** Reads one C2SP tlog-proof. */
 function parseProof(text: string): TlogProof {
   const [, extra, index, path, checkpoint] = PROOF.exec(text) ?? []
   if (extra === undefined || path === undefined || checkpoint === undefined) {
@@ -46,9 +46,9 @@ function parseProof(text: string): TlogProof {
 }
 
 /**
- * Proves each line by the last checkpoint that witnesses have signed, if that covers all lines; else by the newest checkpoint.
- *
- * @throws EvidenceFault when a line is not sealed yet, or the log is damaged; Error when a file cannot be read
+ * Proves each line by the last checkpoint that witnesses have signed, if that covers all lines; else by the newest
+ * checkpoint.
+ * @throws EvidenceFault when a line is not sealed yet, or the log is damaged
  */
 export function proveLines(directory: string, lines: readonly Buffer[]): string[] {
   const file = checkpointFile(directory)
@@ -112,7 +112,7 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
-/** Says why the key alone does not prove that a line is in the log, if so. @throws Error when a file cannot be read */
+/** Says why the key alone does not prove that a line is in the log. */
 export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
   try {
     return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]

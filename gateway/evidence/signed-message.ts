@@ -32,7 +32,7 @@ const MAX_FIELDS = 4096
 const TARGET = /^(?:\/|https?:\/\/)/i
 const TEXTS = ['label', 'keyId', 'thumbprint', 'algorithm', 'publicUrl', 'input', 'value'] as const
 
-/** Reads a file: request line and headers with CR LF, an empty line, and the body to the end of the file. Never throws. */
+/** Reads a request line and headers with CR LF, an empty line, and the body up to the end. Never throws. */
 export function readRequest(bytes: Buffer): OrFault<{ readonly request: SentRequest }, string> {
   const lines = new RequestLines()
   const { sent, fault } = readSent(bytes, lines)
@@ -43,7 +43,7 @@ export function readRequest(bytes: Buffer): OrFault<{ readonly request: SentRequ
     : { fault: 'its target is neither a path nor an http URI' }
 }
 
-/** Reads a response as `readRequest` does, with a status line. Never throws. */
+/** Reads a response as `readRequest` does. */
 export function readResponse(bytes: Buffer): OrFault<{ readonly response: SentResponse }, string> {
   const lines = new ResponseLines()
   const { sent, fault } = readSent(bytes, lines)
@@ -88,7 +88,7 @@ export function keyIn(
   return key?.thumbprint === thumbprint ? key : undefined
 }
 
-/** Compares the body with the digest of the record. @returns what is wrong */
+/** Compares the body with the digest of the record. */
 export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | undefined {
   if (digest !== undefined) return digestFault(digest, body)
   return body.length === 0 ? undefined : 'it has a body, but the signed message had none'
@@ -120,7 +120,7 @@ function jwsIn(fields: readonly Field[], label: string): readonly MessageSignatu
   return [{ label, components: [], covered: new Set(), params, value, created: Number(iat) }]
 }
 
-/** Compares the body of the request with the digest that the signature of the response covers. @returns what is wrong */
+/** Compares the body of the request with the digest that the signature of the response covers. */
 function requestFault({ fields, body }: Sent, { covered }: MessageSignature): string | undefined {
   if (covered.has('"content-digest";req'))
     return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
@@ -129,7 +129,7 @@ function requestFault({ fields, body }: Sent, { covered }: MessageSignature): st
     : 'the response is not signed with the body of its request: leave it out of the message'
 }
 
-/** Verifies the signature. Takes the target from the message, since the record may mask it. @returns what is wrong */
+/** Takes the target from the message, since the record may mask it. */
 export function signatureFault(
   sent: { readonly request: SentRequest; readonly response: SentResponse | undefined },
   signature: MessageSignature,

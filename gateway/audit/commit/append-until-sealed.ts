@@ -15,8 +15,8 @@ const PAUSE_MS = 200
 const MAX_PAUSES = 150
 
 /**
- * Appends lines that announce a removal, and waits until they are sealed. Where nothing is sealed, it syncs them.
- * @throws Error when a line could not be appended, or was not sealed in half a minute. The line may be in the trail
+ * Appends lines, and waits until they are sealed; without seals, syncs them.
+ * @throws Error when a line could not be appended, or was not sealed in half a minute; it may be in the trail
  */
 export async function appendUntilSealed(
   lines: readonly string[],
@@ -25,7 +25,7 @@ export async function appendUntilSealed(
   const last = lines.at(-1)
   if (last === undefined) return
   const before = SealedTree.of(auditFile)
-  // Before the first checkpoint there is nothing to wait for: that one will cover all lines.
+  // Nothing to wait for: the first checkpoint will cover all lines.
   const isForSeal = isSealed && before !== undefined
   const fd = openSync(auditFile, 'r')
   try {

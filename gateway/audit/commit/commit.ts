@@ -15,11 +15,11 @@ export class Commit {
 
 export type Group = { readonly lines: readonly string[]; readonly commit: Commit }
 
-/** When lines are written, and how far they must have got before the request goes on. */
+/** Decides when lines are written, and when a request may go on. */
 export interface CommitPolicy {
   add(line: string): Commit | undefined
   readonly uncommitted: number
-  /** Writes the waiting lines now. With `synced` it leaves them for the next commit. */
+  /** Writes waiting lines now; `synced` leaves them for the next commit. */
   flush(): void
   close(): Group
 }

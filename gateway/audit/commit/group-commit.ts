@@ -9,15 +9,15 @@ const MAX_TURNS = 4
 interface GroupCommitOptions {
   readonly trailFile: TrailFile
   readonly outage: Outage
-  /** True for `synced`: lines are committed when the disk has them. False for `written`: when the operating system has them. */
+  /** True for `synced`: the disk must have the lines. False for `written`: the operating system must. */
   readonly syncs: boolean
 }
 
 /**
- * Durability `written` and `synced`: at the end of a turn of the event loop, one write hands all lines to the operating system.
- * With `synced` one `fdatasync` in the thread pool then commits them as a group. A growing group waits a few turns, which
- * halves the syncs under load. Only one group is committed at a time, so its lines are the last in the file. After a failed
- * `fdatasync` they are cut off: the kernel may have dropped pages, and a second call would report success.
+ * Durability `written` and `synced`: one write at the end of a turn of the event loop takes all lines. With `synced`, one
+ * `fdatasync` then commits them. A growing group waits a few turns, which halves the syncs under load. One group is
+ * committed at a time, so its lines are the last in the file. A failed `fdatasync` cuts them off: the kernel may have
+ * dropped pages, and a second call would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions
@@ -79,7 +79,7 @@ export class GroupCommit implements CommitPolicy {
     if (this.#lines.length > 0) this.#beginSync()
   }
 
-  /** To be called at the end of a turn. @returns whether the group waits for another */
+  /** @returns whether the group waits for another turn */
   #grows(): boolean {
     const { length } = this.#lines
     const grows = length > this.#linesBefore && this.#turns < MAX_TURNS

@@ -34,7 +34,7 @@ interface CommitFault {
 /** State of a trail that cannot be written. Responses stay pending; an AUDIT_STOP and an AUDIT_START enclose the outage. */
 export class Outage {
   readonly #options: OutageOptions
-  /** Records that could not be written, in their order. If a part of a line is in the file, that line comes first. */
+  /** Records that wait to be written, in order. A line that is partly in the file comes first. */
   #pending: (string | PendingStop)[] = []
   #hasFailed = false
   writable = true
@@ -58,7 +58,7 @@ export class Outage {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
-  /** Writes the responses that recovery found missing, then AUDIT_START. @param open number of the predecessor's open requests */
+  /** Writes recovered responses, then AUDIT_START. @param open number of the predecessor's open requests */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
     const error = this.flush()
@@ -71,7 +71,6 @@ export class Outage {
     this.#pause(error)
   }
 
-  /** Reports records that are in the file. */
   written(counts: RecordCounts): void {
     for (const [type, count] of counts) this.#options.listeners.onRecord(type, count)
   }
@@ -101,7 +100,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** Commits a group after what is pending. The caller holds the right to commit. @returns the error given to `commitFailed` */
+  /** Commits lines after pending ones. The caller holds the right to commit. @returns the error given to `commitFailed` */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options
@@ -127,7 +126,7 @@ export class Outage {
     this.#pending.push({ reason, timestamp: this.#timestamp() })
   }
 
-  /** Writes what is pending until a line fails; with `synced` all of it or nothing. @returns why it failed */
+  /** Writes what is pending until a line fails; with `synced` all or nothing. */
   flush(): Error | undefined {
     return this.#allOrNothing(() => this.#putPending())
   }
@@ -135,7 +134,7 @@ export class Outage {
   /** Goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // A second call comes when the first new file was never written: `removed` and `clockSetBackMs` of the first call still hold.
+    // If the first new file was never written, `removed` and `clockSetBackMs` of its call still hold.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false
@@ -168,7 +167,7 @@ export class Outage {
     return this.writable
   }
 
-  /** As `recheck`, for the holder of the right to commit. @returns why the trail still cannot be written */
+  /** Tries to write again. The caller holds the right to commit. @returns why it failed */
   resume(): Error | undefined {
     if (this.writable) return undefined
     if (!this.#ended && !this.#suspended)
@@ -183,7 +182,7 @@ export class Outage {
     return this.#fault
   }
 
-  /** Writes what is pending and an AUDIT_STOP, then nothing until `unsuspend`. @returns why that failed */
+  /** Writes what is pending and an AUDIT_STOP, then nothing until `unsuspend`. */
   suspend(reason: string): Error | undefined {
     this.addStop(reason)
     const error = this.#writeLast()
@@ -194,7 +193,7 @@ export class Outage {
     return error
   }
 
-  /** Appends seals over all lines, after `suspend`. A seal that cannot be written is left out: the stop does not fail. */
+  /** Appends seals after `suspend`. One that cannot be written is left out: the stop does not fail. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
     if (lines.length === 0) return
@@ -207,7 +206,7 @@ export class Outage {
     this.#suspended = false
   }
 
-  /** Ends, because another process continues. @returns the lines that the other must write, and a function to call after that */
+  /** Ends, because another process continues. That one must write `lines`; then call `written`. */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
     const lines = this.#pending.filter((record) => typeof record === 'string')
     this.#pending = []
@@ -264,7 +263,7 @@ export class Outage {
     return error
   }
 
-  /** Calls `write`. With `synced` it commits all that `write` puts, or cuts it off again. */
+  /** With `synced`, commits all that `write` puts, or cuts it off again. */
   #allOrNothing(write: () => Error | undefined): Error | undefined {
     const { trailFile, syncs } = this.#options
     if (!syncs) return write()

@@ -15,19 +15,19 @@ interface ForeignWritersOptions
   readonly now: () => number
 }
 
-/** Least time between two new files. Without it a frequent writer would cause a new file at each of our writes. */
+/** Least time between new files, so that a frequent writer does not cause one at each of our writes. */
 const BETWEEN_FILES_MS = 60_000
 const ROTATION_MS = 60_000
 
 /**
- * Notices foreign writes: the file has another size, changed while nothing was written, was renamed without a rotation, or was
- * replaced. Foreign bytes are set aside under the name of a closed segment. The trail continues in a new file, which begins with
- * AUDIT_START and AUDIT_FOREIGN. For a minute after that it stays in that file, and foreign bytes are reported once a second.
+ * Notices foreign writes: the file has another size, changed between our writes, was renamed without a rotation, or was
+ * replaced. Foreign bytes are set aside as a closed segment. The trail continues in a new file that begins with AUDIT_START
+ * and AUDIT_FOREIGN. For a minute after that, foreign bytes are only reported.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Our file after a rename by others, and when `find` first saw an empty file or no file under its name. */
+  /** Our file after a rename by others, and when `find` first noticed. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */
@@ -63,7 +63,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** Looks for another file in the place of ours. An empty file or no file means that others are just rotating ours. */
+  /** An empty or missing file means that others are just rotating ours. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
@@ -104,7 +104,7 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the place of the trail's file, and begins a new file. @throws Error of the system */
+/** Renames what stands in the place of the trail's file, and begins a new one. */
 function beginAnew(
   file: string,
   own: { readonly inode: string; readonly path: string },
@@ -122,7 +122,7 @@ function beginAnew(
   return { next: TrailSink.open(file), aside }
 }
 
-/** Renames a file as a rotation would. @returns its new name @throws Error of the system */
+/** Renames a file as a rotation would. @returns its new name */
 export function setAside(file: string, nowMs: number): string {
   const aside = freePath(realPathOf(file), nowMs)
   renameSync(realPathOf(file), aside)

@@ -4,7 +4,7 @@ import { openRegularFile } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
-/** Number of bytes at the beginning of a file within which a record must begin. */
+/** A record must begin within these first bytes of a file. */
 const HEAD_BYTES = 128 * 1024
 
 type Candidate = { readonly path: string; readonly mtimeNs: bigint }
@@ -21,9 +21,9 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * Finds the previous file of the trail: the one with the inode `continues`. Without an inode (the gateway was killed during a
- * rotation) this is the newest file whose name is that of `file` with a suffix.
- * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
+ * Finds the previous file of the trail: the one with the inode `continues`. Without it (the gateway was killed during a
+ * rotation), the newest file whose name is that of `file` with a suffix.
+ * @param visited files already read
  */
 export function rotatedFile(
   file: string,
@@ -48,7 +48,7 @@ export function rotatedFile(
   return newest?.path
 }
 
-/** True when the file still has the inode, and is empty or has a record near its beginning. */
+/** The inode may by now belong to another file. */
 function isTrail(path: string, inode: string): boolean {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
   const head = Buffer.alloc(HEAD_BYTES)

@@ -3,7 +3,7 @@ import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
 
-/** Pause after which the time of change is noted. It is longer than a tick of the clock by which the kernel stamps files. */
+/** Pause before the time of change is noted: longer than a tick of the kernel's clock for files. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
@@ -15,21 +15,21 @@ export type FilePlace = { readonly inode: string; readonly end: number }
 
 /** Seals the trail while it is written. Gets the written lines, so that none is read back from a file that others may change. */
 export interface TrailSeals {
-  /** Begins to seal. From now on `wrote` gets the committed lines behind the trail's `told`. */
+  /** From now on `wrote` gets the committed lines behind the trail's `told`. */
   begin(): void
   /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
-  /** Counts each begin and each end of a rewrite of bytes in place: odd during a rewrite. */
+  /** Counts begins and ends of rewrites in place: odd during one. */
   mends(): number
   /** Says that later lines go into another, empty file. */
   moved(inode: string): void
-  /** Seals all that the file has, and stops until `begin`. @returns AUDIT_SEAL lines to append */
+  /** Seals the rest, and stops until `begin`. @returns AUDIT_SEAL lines to append */
   finish(): Promise<readonly string[]>
 }
 
 /**
- * Writes whole lines to the file, counts open requests and knows where the file ends. What a failed write left is cut off; what
- * is written between `startCommit` and `endCommit` can be rolled back.
+ * Writes whole lines to the file. What a failed write left is cut off; what is written between `startCommit` and
+ * `endCommit` can be rolled back.
  */
 export class TrailFile {
   sink: TrailSink
@@ -43,7 +43,7 @@ export class TrailFile {
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
   #seals: TrailSeals | undefined
-  /** Lines that the seals do not have yet, because they may be rolled back, or because no seals are there yet. */
+  /** Lines not yet told to the seals: they may be rolled back, or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   #first: readonly string[] = []
@@ -53,7 +53,7 @@ export class TrailFile {
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
-  /** Called when others have written to the file. Calls `moveTo` to continue in a new one. */
+  /** Called when others have written to the file; may call `moveTo`. */
   onForeign: (at: number, found: number) => void = () => {}
 
   /** @param isFollowed `follow` will be called: lines are kept for it */
@@ -76,8 +76,8 @@ export class TrailFile {
   }
 
   /**
-   * Checks the size of the file, and after a pause its time of change. After a foreign write the trail continues in a new file,
-   * or in a new line if `onForeign` began no file. @returns why the file or line cannot be begun
+   * Checks the size and, after a pause, the time of change. After a foreign write the trail continues in a new file, or in
+   * a new line if `onForeign` began no file.
    */
   check(): Error | undefined {
     const stats = this.sink.isOwn ? this.sink.stats : undefined
@@ -86,7 +86,7 @@ export class TrailFile {
     if (found !== this.#end || isChanged) {
       const at = this.#end
       this.#changedAtMs = undefined
-      // So foreign bytes are reported only once, also when no new file can be begun.
+      // Reports foreign bytes only once, even if no new file can be begun.
       this.#end = found
       this.#isEndForeign = true
       this.onForeign(at, found)
@@ -153,7 +153,7 @@ export class TrailFile {
     return error
   }
 
-  /** Takes the right to commit. @returns undefined when taken; else a promise that resolves when its holder releases it */
+  /** Takes the right to commit. @returns undefined when taken; else a promise that resolves at its release */
   takeCommit(): Promise<void> | undefined {
     if (this.#committing !== undefined) return this.#committing.promise
     this.#committing = Promise.withResolvers()
@@ -183,7 +183,9 @@ export class TrailFile {
     this.#tellUntold()
   }
 
-  /** Cuts off what was written since `start`. If that fails, nothing more is written to this file: the disk may have dropped a part. */
+  /**
+   * Cuts off what was written since `start`. If that fails, the file is written no more: the disk may have dropped a part.
+   */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.sink.cutOff(this.#end - start.end)) {

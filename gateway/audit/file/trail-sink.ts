@@ -10,7 +10,7 @@ const UTF8_MAX_BYTES_PER_UNIT = 3
 /** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
 const PIPE_TIMEOUT_MS = 50
 
-/** An open file or standard output. Call `load`, then `write`. What a failed write left is cut off where possible. */
+/** An open file or standard output. Call `load`, then `write`. */
 export class TrailSink {
   /** Bytes of a partial line that could not be cut off. */
   tornBytes = 0
@@ -78,12 +78,12 @@ export class TrailSink {
     return fstatSync(this.fd)
   }
 
-  /** True when the file has no name any more: its contents are lost when the process ends. */
+  /** True when no name is left: the contents are lost when the process ends. */
   get isRemoved(): boolean {
     return fstatSync(this.fd).nlink === 0
   }
 
-  /** Standard output stays open. @throws Error of the system, when something could not be written */
+  /** Leaves standard output open. */
   close(): void {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }

@@ -15,16 +15,15 @@ import { FOREIGN_HEAD } from '../seal-records.ts'
 type CountLine = { readonly open?: unknown; readonly continues?: unknown; readonly format?: unknown }
 
 /**
- * Finds the API_REQUEST lines of a trail that have no API_RESPONSE. `read` gets the lines one by one, the last line first.
- * Pairs are found by the bytes of `pairKeyOf`, so most lines need no JSON parser. Memory grows only with the number of
- * exchanges open at once.
+ * Finds API_REQUEST lines without an API_RESPONSE. `read` gets the lines one by one, the last first. `pairKeyOf` pairs them
+ * by bytes, so most need no JSON parser. Memory grows only with the exchanges open at once.
  */
 export class OpenRequests {
   found = false
   damagedLines = 0
   continues: string | undefined = undefined
 
-  /** For each file that others have written to, by inode: the position at which the gateway's own bytes end. */
+  /** Ends of the gateway's own bytes in files that others have written to, by inode. */
   readonly ends = new Map<unknown, number>()
 
   /** Responses whose requests have not been read yet. */

@@ -11,7 +11,7 @@ import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { FOREIGN_HEAD, type ForeignWrite, SEAL_HEAD } from '../seal-records.ts'
 import { OpenRequests, parsed } from './open-requests.ts'
 
-/** Bytes at the beginning of a file among which AUDIT_FOREIGN is looked for. */
+/** AUDIT_FOREIGN is looked for in these first bytes. */
 const HEAD_BYTES = 65_536
 
 export interface Recovery {
@@ -19,17 +19,17 @@ export interface Recovery {
   readonly records: readonly string[]
   readonly cutBytes: number
   readonly damagedLines: number
-  /** Number of requests that a line counts as open, but that no file has. */
+  /** Requests counted as open that no file has. */
   readonly unresolved: number
   /** End of the file at an orderly stop, and its size with foreign bytes behind it. */
   readonly foreign?: { readonly at: number; readonly found: number } | undefined
 }
 
 /**
- * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
- * records before AUDIT_START: then even a killed start loses nothing. Reads backwards, also in rotated, uncompressed files of
- * the directory, until a line shows that all open requests were found.
- * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
+ * Cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Reads backwards, also in rotated,
+ * uncompressed files, until all open requests are found. Append the records before AUDIT_START: then even a killed start
+ * loses nothing.
+ * @throws Error that names the file
  */
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
@@ -62,7 +62,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** Finds the files with open requests of a trail in use. @param file its name, also after a rename @throws Error that names it */
+/** Finds the files with open requests of a trail in use. @param file its name, also after a rename */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {
@@ -75,8 +75,8 @@ export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd 
 }
 
 /**
- * Finds foreign bytes behind an orderly end (AUDIT_STOP and its AUDIT_SEAL), where only a start writes: recovered responses,
- * then AUDIT_START. Reads back to the last AUDIT_START or AUDIT_SEAL.
+ * Finds foreign bytes behind an orderly end (AUDIT_STOP and its AUDIT_SEAL). Only a start writes there: recovered
+ * responses, then AUDIT_START.
  */
 function bytesBehindEnd(fd: number, found: number): Recovery['foreign'] {
   let end = endOfLastLine(fd, found)

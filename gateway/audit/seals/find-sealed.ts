@@ -13,7 +13,7 @@ const MANY_LEAVES = 65_536
 
 export interface SealGap {
   readonly size: number
-  /** Number of leaves up to the last one found in the trail; undefined when none was. */
+  /** Leaves up to the last one found in the trail; undefined: none. */
   readonly found: number | undefined
 }
 
@@ -26,7 +26,7 @@ export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** Adds a tile. To be called for the last tile first. @param hashes of the tile, as text */
+  /** Call it for the last tile first. @param hashes as text */
   addTile(tile: number, hashes: string): void {
     for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
       const [index, hash] = [tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES)]

@@ -8,10 +8,10 @@ export const HASH_BYTES = 32
 export const LEAF_PREFIX = 0
 export const NODE_PREFIX = 1
 
-/** A hash as text, with one character (U+0000 to U+00FF) for each byte. In Node this is twice as fast to make as a buffer. */
+/** A hash as latin1 text: twice as fast to make as a buffer. */
 export type HashText = string
 
-/** Without a length, each call of `hash` checks whether the algorithm needs one: a tenth of its time for 65 bytes. */
+/** Without a length, each call of `hash` checks whether the algorithm needs one: a tenth of its time. */
 const AS_TEXT = { outputEncoding: 'latin1', outputLength: HASH_BYTES } as const
 
 export function sha256(bytes: Uint8Array): HashText {
@@ -28,7 +28,7 @@ export function leafHash(leaf: Uint8Array): Buffer {
   return hashBytes(sha256(Buffer.concat([Buffer.of(LEAF_PREFIX), leaf])))
 }
 
-/** Hash of the leaf of a line. @param line with its `\n` */
+/** @param line with its `\n` */
 export function lineHash(line: Uint8Array): HashText {
   return sha256(Buffer.concat([Buffer.of(LEAF_PREFIX), leafOf(line)]))
 }
@@ -45,7 +45,7 @@ export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }
 
-/** @param lineBytes length of the whole line with its `\n` @param sha256Hex hash of the same bytes */
+/** Makes the leaf of an oversize line. Both parameters include its `\n`. */
 export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }

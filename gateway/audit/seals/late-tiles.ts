@@ -18,16 +18,16 @@ const LATE_MS = 40_000
 const MAX_SYNCS = 256
 /** Number of tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024
-/** Number of tiles before a lost one. Their leaves are looked for in the trail, to find where the lost one begins. */
+/** Tiles before a lost one whose leaves are looked for in the trail, to find where it begins. */
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
 type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
- * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
- * destroy those of the last minute. The next start makes them again from the trail (`recover`), which is already synced, and
- * compares them with the tiles above. The file `unsynced-tiles`, which is synced first, names the first unsynced tile.
+ * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A power
+ * failure may destroy those of the last minute. The next start makes them again from the synced trail (`recover`), and
+ * compares them with the tiles above. The file `unsynced-tiles`, which is synced first, names the first of them.
  */
 export class LateTiles {
   readonly #files: TileFiles
@@ -38,7 +38,7 @@ export class LateTiles {
     this.#files = files
   }
 
-  /** @param nowMs steady @throws Error of the system */
+  /** @param nowMs steady */
   write(tiles: readonly { readonly index: number; readonly bytes: Buffer }[], nowMs: number): void {
     const [first] = tiles
     if (first === undefined) return
@@ -52,7 +52,7 @@ export class LateTiles {
     this.#markedFrom = undefined
   }
 
-  /** Syncs tiles that have waited. @param nowMs steady; infinite for all @returns whether there are more @throws Error of the system */
+  /** @param nowMs steady; infinite: sync all @returns whether there are more */
   sync(nowMs: number): boolean {
     const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
     if (due.length === 0) return false
@@ -71,10 +71,9 @@ export class LateTiles {
   }
 
   /**
-   * Writes again the tiles that the disk may not have after a crash or a failed sync. A tile counts only if the tile above has
-   * its root; otherwise it is made from the trail.
-   * @param tree that the checkpoint covers @param trail the audit file @returns a fault in words, when some are lost @throws
-   * Error of the system
+   * Writes again the tiles that the disk may have lost. A tile counts only if the tile above has its root; otherwise it is
+   * made from the trail.
+   * @param tree that the checkpoint covers @param trail the audit file @returns a fault when some are lost
    */
   async recover(tree: TileReader, trail: string): Promise<string | undefined> {
     const from = firstUnsynced(this.#files.directory)
@@ -120,7 +119,7 @@ export class LateTiles {
     this.#markedFrom = index
   }
 
-  /** Removes the mark. If a power failure brings it back, some tiles are checked in vain. */
+  /** Needs no sync: if a power failure brings the mark back, tiles are checked in vain. */
   #unmark(): void {
     removeFile(markFile(this.#files.directory))
     this.#markedFrom = undefined
@@ -131,7 +130,7 @@ function markFile(directory: string): string {
   return join(directory, 'unsynced-tiles')
 }
 
-/** The first tile of leaves that may not be on the disk. @returns undefined when all are synced */
+/** The first tile of leaves that may not be on the disk. */
 export function firstUnsynced(directory: string): number | undefined {
   const mark = readIfThere(markFile(directory))
   if (mark === undefined) return undefined
@@ -163,7 +162,7 @@ function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
 type MadeTile = { readonly index: number; readonly bytes: Buffer }
 type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
 
-/** Makes tiles from the lines of the trail, if their root is right. Where lines are gone, it tries a later tile. */
+/** Makes tiles from the trail, if their root is right. Where lines are gone, it tries a later tile. */
 async function* tilesOfTrail(
   tree: TileReader,
   trail: string,

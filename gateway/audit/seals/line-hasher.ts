@@ -2,8 +2,8 @@ import { createHash, type Hash } from 'node:crypto'
 import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from './hashes.ts'
 
 /**
- * Called for each whole line. The leaf is `bytes` from `start` (inclusive) to `end`, until the call returns. `lineBytes` is the
- * length in the file; an oversize line has a shorter leaf.
+ * Called for each whole line. The leaf is `bytes` from `start` to `end` (exclusive), until the call returns. `lineBytes` is
+ * the length in the file: an oversize line has a shorter leaf.
  */
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 

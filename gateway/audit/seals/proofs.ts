@@ -67,7 +67,7 @@ export function consistencyProof(tree: Subtrees, oldSize: number, size: number):
   return proof.reverse()
 }
 
-/** Verifies a proof of inclusion (RFC 9162 section 2.1.3.2). @returns true when it shows the leaf in the tree with that root */
+/** Verifies a proof of inclusion (RFC 9162 section 2.1.3.2). */
 export function verifyInclusion(facts: {
   readonly index: number
   readonly size: number

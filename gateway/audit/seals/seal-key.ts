@@ -37,12 +37,12 @@ export function originOf(publicKey: Uint8Array): string {
   return `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
 }
 
-/** Makes the file of an Ed25519 key, mode 0600. @returns false when the file exists @throws Error that names the file */
+/** Makes the file of an Ed25519 key, mode 0600. @returns false when it exists @throws Error that names it */
 export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
-/** Makes the file of an ML-DSA-44 key. @returns its path; undefined when it exists @throws also when this Node has no ML-DSA */
+/** @returns the path of the file; undefined when it exists @throws also when this Node has no ML-DSA */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined
@@ -68,7 +68,7 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
   return naming(file, () => makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' })))
 }
 
-/** Reads the keys of a log. @param withSecond also the ML-DSA-44 key; default: if it exists @throws Error that names the file */
+/** @param withSecond also the ML-DSA-44 key @throws Error that names the file */
 export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
     ed25519: readKeyFile(file, 'ed25519'),
@@ -89,7 +89,7 @@ function readKeyFile(file: string, kind: Kind): KeyObject {
   throw unusable(file, `it holds a private key of the kind ${found}, but must hold ${KINDS[kind]} key`)
 }
 
-/** @param origin of the log, when it is not made from the key @throws Error that names the file, as `readKeyFiles` */
+/** @param origin default: made from the key @throws as `readKeyFiles` */
 export function readSealKey(file: string, origin?: string): SealKey {
   return sealKeyOf(readKeyFiles(file), origin)
 }

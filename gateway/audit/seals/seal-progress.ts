@@ -3,7 +3,9 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed, in memory that both threads share. The main thread writes it only when sealing begins or goes on. */
+/**
+ * Progress of sealing, in memory that both threads share. The main thread writes it only when sealing begins or goes on.
+ */
 export interface SealProgress {
   readonly buffer: SharedArrayBuffer
   sealedSize: number
@@ -11,7 +13,7 @@ export interface SealProgress {
   unsealedRecords: number
   /** Time by `steadyMs`: no unsealed record in the thread is older. Infinite: all are sealed. */
   oldestAtMs: number
-  /** Number of bytes that the thread has taken from the lines sent to it. */
+  /** Bytes that the thread has taken from the lines sent to it. */
   takenBytes: number
   /** As `TrailSeals.mends`. */
   mends: number

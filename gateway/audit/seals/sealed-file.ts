@@ -7,9 +7,9 @@ import type { SealProgress } from './seal-progress.ts'
 const PIECE_BYTES = 128 * 1024
 
 /**
- * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. It is found by its inode.
- * After a failed `fdatasync` Linux treats the bytes that it could not write as written, and reports the failure to each
- * descriptor once: a later `fdatasync` succeeds without writing them. So doubtful bytes are written again in place.
+ * A file of the trail, whose taken lines must be on the disk before a checkpoint covers them. After a failed `fdatasync`
+ * Linux treats the lost bytes as written: a later call succeeds without writing them. So doubtful bytes are written again
+ * in place.
  */
 export class SealedFile {
   readonly inode: string
@@ -21,7 +21,7 @@ export class SealedFile {
   readonly #progress: Pick<SealProgress, 'mends'>
   readonly #onLasting: (fault: string) => void
 
-  /** @param options isDoubtful: an earlier sync may have failed for bytes behind the position */
+  /** @param options isDoubtful: an earlier sync may have failed */
   constructor(
     place: { readonly file: string; readonly inode: string; readonly position: number },
     options: {
@@ -45,7 +45,6 @@ export class SealedFile {
     return this.#fd === undefined || fstatSync(this.#fd).nlink === 0
   }
 
-  /** @throws Error of the system */
   sync(): void {
     if (this.#fd === undefined) return
     try {

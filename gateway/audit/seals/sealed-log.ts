@@ -33,7 +33,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** Refuses a new key where there is a checkpoint: the new key cannot have signed it. @throws Error that says what to do */
+/** Throws where there is a checkpoint: a new key cannot have signed it. */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
@@ -56,20 +56,20 @@ interface EdgeTile {
 type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
 
 /**
- * The log of a trail in its gateway: a tree that grows leaf by leaf. `seal` makes a checkpoint of it. Tiles that could not be
- * written stay in memory for the next `seal`.
+ * The log of a trail in its gateway: a tree that grows leaf by leaf. Tiles that could not be written wait in memory for the
+ * next `seal`.
  */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
-  /** Full tiles of leaves, which are synced late. After an error of `late.sync` call `recover`. */
+  /** After an error of `late.sync` call `recover`. */
   readonly late: LateTiles
   readonly #files: TileFiles
   readonly #edgeTiles: EdgeTile[] = []
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
-  /** The checkpoint of the last attempt to write one. It may be on the disk although the attempt failed. */
+  /** The last checkpoint that was tried. It may be on the disk although the attempt failed. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
@@ -104,7 +104,7 @@ export class SealedLog {
     this.#edge.append(hash)
   }
 
-  /** Does what `LateTiles.recover` does. Call it before the first `seal`, and after a failed sync. @param trail the audit file */
+  /** See `LateTiles.recover`. Call it before the first `seal`, and after a failed sync. */
   recover(trail: string): Promise<string | undefined> {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
@@ -126,8 +126,7 @@ export class SealedLog {
 
   /**
    * Writes tiles, then a checkpoint over all leaves. May be called again after a failure.
-   * @param nowMs steady @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal
-   * @throws Error of the system
+   * @param nowMs steady @param onRemoved called when the directory was removed, or its checkpoint replaced
    */
   async seal(nowMs: number, onRemoved: (what: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
@@ -147,7 +146,6 @@ export class SealedLog {
     return checkpoint
   }
 
-  /** @throws TileFault when the last tiles are not there */
   #readEdgeTiles(tiles: TileReader): void {
     for (const { level, index, width } of partialTiles(tiles.size)) {
       const tile = this.#edgeTile(level)
@@ -178,7 +176,7 @@ export class SealedLog {
     return this.#edgeTiles[level] as EdgeTile
   }
 
-  /** Writes tiles, and syncs all except the full tiles of leaves: `LateTiles` does that. @returns the full tiles of all levels */
+  /** Syncs all tiles except the full tiles of leaves: `LateTiles` does that. @returns the full tiles of all levels */
   async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)
@@ -197,7 +195,7 @@ export class SealedLog {
     return full
   }
 
-  /** Removes partial tiles that are replaced by full ones. To be called once a checkpoint covers the full ones. */
+  /** Removes partial tiles. Call it once a checkpoint covers the full ones. */
   #removePartial(full: readonly FullTile[]): void {
     for (const { level, index } of full) {
       const partial = join(this.#directory, `${tilePath(level, index)}.p`)

@@ -17,13 +17,13 @@ import { SealedLog } from './sealed-log.ts'
 
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
-/** Leaves that are added without a pause. 128 take some 0.2 ms. */
+/** Leaves added without a pause: some 0.2 ms. */
 const LEAVES_AT_ONCE = 128
-/** Leaves added without a pause under full load. Requests then wait for each other anyway, so pauses cost more than they give. */
+/** Under full load requests wait for each other anyway, so pauses cost more than they give. */
 const LEAVES_UNDER_LOAD = 512
-/** Bytes written per millisecond under full load, which is some 10,000 requests a second. */
+/** Full load: some 10,000 requests a second. */
 const FULL_LOAD_BYTES_PER_MS = 4000
-/** Time that an orderly stop has to sync `LateTiles`. The next start syncs the rest. */
+/** Time that an orderly stop has to sync tiles. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
 
@@ -48,17 +48,16 @@ interface SealerOptions {
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
   onReadBack(records: number): void
-  /** Called for faults after which sealing continues, such as a removed log. */
+  /** Called for faults after which sealing continues. */
   onFault(message: string): void
 }
 
 /**
- * Seals the trail while it is written: takes its lines from the writer. It makes a checkpoint when a line has waited for a
- * second, when 32,768 lines wait, at the end of each segment, and in `finish`.
- * Files are read only for lines that an earlier process or thread left unsealed, or that a full queue skipped.
- * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
- * are leaves too, but no reason for another checkpoint.
- * Every step may fail and be called again.
+ * Seals the trail while it is written. It makes a checkpoint when a line has waited for a second, when 32,768 lines wait,
+ * at the end of each segment, and in `finish`. AUDIT_SEAL lines are leaves, but no reason for a checkpoint. Files are read
+ * only for lines that an earlier process or thread left unsealed, or that a full queue skipped. A checkpoint covers only
+ * lines that `fdatasync` has covered, so a power failure never looks like tampering. Every step may fail and be called
+ * again.
  */
 export class Sealer {
   readonly #options: SealerOptions
@@ -105,7 +104,7 @@ export class Sealer {
       : Number.POSITIVE_INFINITY
   }
 
-  /** Takes the news, and seals lines that have waited. @returns true when there is more to do at once */
+  /** @returns true when there is more to do at once */
   async poll(): Promise<boolean> {
     const more = await this.#advance()
     const isDue = this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
@@ -156,7 +155,7 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position += lines.length
     progress.takenBytes += lines.length
     progress.unsealedRecords = this.#unsealed
-    // Frees the memory at once. Otherwise V8 would run a full collection for it again and again.
+    // Frees the memory at once: V8 would run full collections for it.
     lines.buffer.transfer(0)
   }
 
@@ -212,11 +211,11 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position = target.end
   }
 
-  /** @returns segments up to the file of the target, and the place in one of them */
+  /** @returns segments up to the target's file, and the place in one of them */
   async #placeToRead({ inode }: FilePlace) {
     const { file } = this.#options
     const own = this.#file
-    // The last leaves, by which the place is found, may be in tiles that a power failure has destroyed.
+    // The place is found by the last tiles, which a power failure may have destroyed.
     await this.#recoverTree()
     const place = own === undefined ? await placeToGoOn(this.#log, this.#options) : undefined
     if (place?.segments.length === 1 && inodeOf(file) === inode) return place
@@ -282,7 +281,7 @@ export class Sealer {
   }
 }
 
-/** Where the gateway's own bytes end in files that others have written to, by inode. The first lines of the next file say so. */
+/** Ends of the gateway's own bytes in files that others have written to, by inode. */
 async function foreignEnds(
   segments: readonly Pick<Segment, 'path' | 'compression'>[],
 ): Promise<ReadonlyMap<unknown, number>> {

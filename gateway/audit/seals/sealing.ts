@@ -26,13 +26,12 @@ const FINISH_MS = 3000
 /** Lines go to the thread in portions of this size, or after this time. */
 const STAGE_BYTES = 256 * 1024
 const STAGE_MS = 200
-/** Bytes that may wait for the thread while its disk holds it up. */
+/** Bytes that may wait for the thread. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
- * Seals a trail in a thread of its own, which is handed the lines as they are written.
- * The queue is bounded. When it is full, nothing is handed over until the thread has taken everything. The thread then reads
- * the skipped lines from the file, and reports their number.
+ * Seals a trail in a thread of its own. The queue is bounded: when it is full, nothing is handed over until the thread has
+ * taken everything. The thread then reads the skipped lines from the file, and reports their number.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
@@ -113,7 +112,7 @@ export class Sealing implements TrailSeals {
     this.#thread.post({ type: 'lines', lines, atMs, toMs: steadyMs() }, [lines.buffer])
   }
 
-  /** @returns the staged lines in a buffer of their own. A full stage is given away rather than copied */
+  /** Gives a full stage away rather than copy it. */
   #take(): Uint8Array<ArrayBuffer> {
     const stage = this.#stage
     const isFull = this.#staged === STAGE_BYTES

@@ -120,7 +120,7 @@ export function formatVerifierKey({ name, keyId, type, publicKey }: VerifierKey)
   return `${name}+${keyId}+${Buffer.concat([Buffer.of(type), publicKey]).toString('base64')}`
 }
 
-/** @throws NoteFault when the text is no verifier key, or its key id does not fit its key */
+/** @throws NoteFault, also when the key id does not fit the key */
 export function parseVerifierKey(text: string): VerifierKey {
   const [name = '', keyId = '', ...rest] = text.trim().split('+')
   // Base64 may hold a plus itself.

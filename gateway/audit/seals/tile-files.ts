@@ -24,7 +24,7 @@ export class TileFiles {
     this.directory = directory
   }
 
-  /** Writes and syncs files. A reader sees all of a tile or nothing. @throws Error of the system */
+  /** A reader sees all of a tile or nothing. */
   async writeSynced(files: readonly TileFile[]): Promise<void> {
     for (let at = 0; at < files.length; at += MAX_DRAFTS) {
       await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))
@@ -32,7 +32,7 @@ export class TileFiles {
     this.syncNames()
   }
 
-  /** Writes files. A reader sees all of a tile or nothing; a power failure may leave anything. @throws Error of the system */
+  /** A reader sees all of a tile or nothing; a power failure may leave anything. */
   write(files: readonly TileFile[]): void {
     for (const { name, bytes } of files) {
       const path = join(this.directory, name)
@@ -118,7 +118,7 @@ function writeAll(fd: number, bytes: Buffer): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
 }
 
-/** @throws Error of the system, once no sync is in progress any more */
+/** Rejects only once no sync is in progress. */
 async function syncAll(drafts: readonly Draft[]): Promise<void> {
   const left = drafts.values()
   const inTurn = async () => {

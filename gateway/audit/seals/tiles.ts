@@ -20,7 +20,7 @@ export function checkpointFile(directory: string): string {
   return join(directory, 'checkpoint')
 }
 
-/** Path of a tile (C2SP tlog-tiles): `tile/0/x001/234`, `tile/0/x001/234.p/5`. @param width below 256 for a partial tile */
+/** Path of a tile (C2SP tlog-tiles): `tile/0/x001/234`; partial: `tile/0/x001/234.p/5`. */
 export function tilePath(level: number | 'entries', index: number, width = TILE_WIDTH): string {
   const groups: string[] = []
   for (let rest = index; groups.length === 0 || rest > 0; rest = Math.floor(rest / 1000)) {
@@ -46,7 +46,7 @@ export function firstTile(directory: string, level: number | 'entries', end: num
   return low
 }
 
-/** Number of hashes in a tile of a tree of `size` leaves, 0 to 256. */
+/** Number of hashes in a tile, 0 to 256. */
 export function tileWidth(size: number, level: number, index: number): number {
   return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
 }

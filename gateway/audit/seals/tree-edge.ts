@@ -3,7 +3,7 @@ import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 }
 /** Depth of a tree of 2^53 leaves, and one more hash while two are joined. */
 const MAX_HASHES = 55
 
-/** Called for each hash that tiles hold: the roots of complete subtrees of 1, 256, 256² … leaves. `level` is that of the tile. */
+/** Called for each hash that tiles hold. `level` is that of the tile. */
 type OnTileHash = (level: number, hash: HashText) => void
 
 /** The right edge of a growing tree ("compact range"): the roots of its complete subtrees, the largest first. */

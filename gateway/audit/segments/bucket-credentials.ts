@@ -6,7 +6,7 @@ interface Credentials {
   readonly sessionToken?: string
 }
 
-/** Reads lines such as `aws_access_key_id = …`, as in ~/.aws/credentials. @throws Error that says what is missing */
+/** Reads lines such as `aws_access_key_id = …`, as in ~/.aws/credentials. */
 export function credentialsIn(file: string): Credentials {
   const lines = readFileSync(file, 'utf8').matchAll(/^[ \t]*(aws_\w+)[ \t]*=[ \t]*(\S+)[ \t]*$/gim)
   const read = Object.fromEntries([...lines].map(([, name = '', value = '']) => [name.toUpperCase(), value]))

@@ -14,12 +14,12 @@ import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
 import { discard, OWNER_ONLY, removeFile, withFile } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
-/** Level of zstd: about 150 MB a second on one core. Higher levels gain little. */
+/** About 150 MB a second on one core. Higher levels gain little. */
 const LEVEL = 6
 
 /**
- * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call can be
- * repeated. A copy that another program has made, or is making, is never removed.
+ * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call can
+ * be repeated. A copy of another program is never removed.
  * @throws Error that names the file; the segment or a copy of it is then still there
  */
 export async function compressSegment(path: string): Promise<void> {

@@ -69,7 +69,7 @@ const keeper = new SegmentKeeper({
   reports,
 })
 
-/** Takes the lock, if nobody holds it. During a restart the predecessor may hold it. */
+/** During a restart the predecessor may hold the lock. */
 function hasLock(): boolean {
   if (lock !== undefined) return true
   let taken: ProcessLock | undefined

@@ -28,7 +28,7 @@ export interface KeeperParts {
   readonly reports: KeeperReports
   /** From `SteadyWallClock`, milliseconds since the epoch. */
   readonly now: () => number
-  /** Time by the clock of the machine, as all records have it. */
+  /** Time for records, by the clock of the machine. */
   readonly wallNow?: () => number
   /** Segments that a start would read to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
@@ -61,7 +61,7 @@ export class SegmentKeeper {
     if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
-  /** Begins anew after an edit of the target: another target has nothing yet, and is tried at once. */
+  /** Begins anew after an edit of the target: another target has nothing yet. */
   #followEdit({ file, ship }: AuditKeeping): void {
     if (isDeepStrictEqual(ship, this.#shipTo)) return
     this.#shipTo = ship
@@ -70,7 +70,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** A call reads back to the oldest open request. While a segment waits for such a request, calls become rare. */
+  /** Reads back to the oldest open request. Calls become rare while a segment waits for one. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true

@@ -35,9 +35,9 @@ interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first, and their tiles. Before that it names each in a line of the trail and
- * waits for the seal, if any: a gap without such a line is a fault. A repeat of a killed run may name a segment twice.
- * @throws Error that names the file, when one cannot be read or removed
+ * Removes segments whose retention is over, oldest first, and their tiles. Before that it names each in a sealed line of
+ * the trail: a gap without such a line is a fault.
+ * @throws Error that names the file
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   const { due, kept } = await dueSegments(options)
@@ -67,7 +67,7 @@ async function dueSegments(
       if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }
       due.push({ segment, range, line: await recordOf(segment, range, wallMs) })
     } catch (error) {
-      // The segments before it can go. The next run meets the error first, and throws it.
+      // The segments before it can go. The next run throws the error.
       if (due.length > 0) break
       throw error
     }
@@ -75,7 +75,7 @@ async function dueSegments(
   return { due, kept: undefined }
 }
 
-/** @returns the leaves of the segment, or undefined when it has none; a text that says why, when the segment must stay */
+/** @returns the leaves of the segment, if any; a text that says why it must stay */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
@@ -87,7 +87,7 @@ async function mayGo(
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer needs the last leaf, so its segment stays. Without a sealer, an older log only tells the leaves of the segment.
+  // The sealer needs the last leaf, so its segment stays.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
   // The order of names proves nothing, because anybody can rename a file. Tiles of kept lines must stay.
@@ -126,9 +126,9 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven. Only a witness
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven. A witness
  * whose last tree is smaller than both `firstLeaf` and the tree of the quorum gets no proof.
- * @returns how many tiles were removed @throws Error of the system
+ * @returns how many tiles were removed
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)

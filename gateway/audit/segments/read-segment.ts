@@ -9,12 +9,12 @@ const CHUNK_BYTES = 1024 * 1024
 const MIN_CHUNK_BYTES = 64 * 1024
 const USUAL_RATIO = 10
 export const NEWLINE = 10
-/** Longest line. A longer one is of no trail, or was made to fill the memory. */
+/** A longer line is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** Compression makes a trail 10 to 50 times smaller. A much higher ratio keeps a reader busy. */
+/** A trail becomes 10 to 50 times smaller. A much higher ratio keeps a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
-/** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */
+/** Above this ratio lines are counted: each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
 /** Compressed bytes that usually hold the first block of zstd (128 KiB of plain text). */
@@ -23,12 +23,13 @@ const TIMESTAMP_KEY = '"timestamp":"'
 /** First bytes of a line: enough for its type, a request id of up to 128 characters and the timestamp. */
 export const HEAD_BYTES = 512
 
-/** Loaded only for compressed segments: it costs the thread that seals 7 ms of its start. */
+/** Loaded only for compressed segments: it costs 7 ms of a start. */
 const zlib = () => process.getBuiltinModule('node:zlib')
 
 /**
- * Gives the decompressed bytes of a segment in blocks of whole lines; only the last may end within a line. Memory is bounded.
- * @param fromByte where a line begins in the decompressed bytes @throws Error that names the file and the reason
+ * Gives the decompressed bytes of a segment in blocks of whole lines; only the last may end within a line. Memory is
+ * bounded.
+ * @param fromByte where a line begins @throws Error that names the file and the reason
  */
 export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []
@@ -59,9 +60,9 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   }
 }
 
-/** The `timestamp` of a line, milliseconds since the epoch; undefined without one. */
+/** The `timestamp` of a line, milliseconds since the epoch. */
 export function timeOf(line: Buffer): number | undefined {
-  // No value can hold the key, because quotes inside values are escaped.
+  // No value can hold the key: its quotes are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))
   const at = head.indexOf(TIMESTAMP_KEY)
   if (at === -1) return undefined
@@ -79,7 +80,7 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
   return undefined
 }
 
-/** @returns the descriptor of a segment, even if it was renamed; undefined when it is compressed @throws Error as `blocksOf` */
+/** Opens a segment, even if it was renamed; undefined when it is compressed. @throws Error as `blocksOf` */
 export function openPlain(segment: Source): number | undefined {
   if (segment.compression !== 'none') return undefined
   const { fd, compression } = opened(segment)
@@ -146,7 +147,7 @@ function firstBytes(fd: number, count: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, count, 0))
 }
 
-/** The decompressed bytes of a segment, as they come. @throws Error as `blocksOf` */
+/** Gives decompressed bytes as they come. @throws Error as `blocksOf` */
 export async function* chunksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer> {
   try {
     const { fd, compression } = openSegment(segment)

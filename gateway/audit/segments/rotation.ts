@@ -15,7 +15,7 @@ interface RotationOptions {
   readonly trail: {
     /** Undefined when the trail may not be rotated. */
     readonly inode: string | undefined
-    /** @param clockSetBackMs by how much, at least, the clock was set back while the old file was written */
+    /** @param clockSetBackMs see `StartFacts` */
     reopen(clockSetBackMs: number | undefined): void
   }
   readonly now: () => number
@@ -27,8 +27,8 @@ const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
 /**
- * Begins a new segment when the file is large or old enough, or the clock was set back: renames it and reopens the trail. So
- * the clock never goes back by a minute or more within a segment, except before its last lines.
+ * Begins a new segment when the file is large or old enough, or the clock was set back. So the clock never goes back by a
+ * minute or more within a segment, except before its last lines.
  */
 export class Rotation {
   readonly #options: RotationOptions
@@ -100,7 +100,7 @@ export class Rotation {
   }
 }
 
-/** Time of the first line, and the latest time near the end, where responses do not count: they have the time of their request. */
+/** Near the end responses do not count: they have the time of their request. */
 function timesIn(file: string): {
   readonly firstMs?: number | undefined
   readonly latestMs?: number | undefined

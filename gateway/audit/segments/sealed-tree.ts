@@ -8,7 +8,7 @@ import type { Segment } from './segment.ts'
 
 export type LeafRange = { readonly first: number; readonly last: number }
 
-/** What the seals of a trail cover. The checkpoint's signature is not verified: this tells what must be kept, and proves nothing. */
+/** The leaves that the seals of a trail cover. It verifies no signature: it tells what must be kept, and proves nothing. */
 export class SealedTree {
   readonly #tiles: TileReader
 
@@ -16,7 +16,7 @@ export class SealedTree {
     this.#tiles = new TileReader(directory, size)
   }
 
-  /** @returns undefined when nothing is sealed yet @throws Error when the checkpoint cannot be read */
+  /** @returns undefined when nothing is sealed yet */
   static of(auditFile: string): SealedTree | undefined {
     const directory = logDirectory(auditFile)
     const file = checkpointFile(directory)
@@ -42,7 +42,7 @@ export class SealedTree {
   }
 
   /**
-   * Finds the leaves of a segment's lines, which must be contiguous; undefined when they are not. Reads the whole segment.
+   * Finds the leaves of a segment; undefined when they are not contiguous. Reads the whole segment.
    * @param from where the search begins: new segments are near the end @throws TileFault; Error as `blocksOf`
    */
   async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {
@@ -65,18 +65,17 @@ export class SealedTree {
     return first !== undefined && isWhole ? { first, last: next - 1 } : undefined
   }
 
-  /** @returns whether a line is among the leaves before `end` */
   hasBefore(end: number, line: Buffer | undefined): boolean {
     const found = line && this.#find(lineHash(line), 'beginning', end)
     return found !== undefined && found < end
   }
 
-  /** @returns whether a line is among the leaves of the tile with leaf `first`, or of a later tile */
+  /** Searches the tile with leaf `first` and later tiles. */
   hasFrom(first: number, line: string): boolean {
     return this.#find(lineHash(Buffer.from(line)), 'end', this.size, first) !== undefined
   }
 
-  /** @returns whether the first `size` leaves have that root; true where pruned tiles cannot tell @throws TileFault */
+  /** @returns true also where pruned tiles cannot tell @throws TileFault */
   hasGrownFrom(size: number, root: Buffer): boolean {
     if (size > this.size) return false
     return size === 0 || this.firstLeaf > size || rangeHash(this.#tiles, 0, size).equals(root)

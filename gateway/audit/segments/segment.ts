@@ -3,14 +3,14 @@ import { basename } from 'node:path'
 /** How a segment is compressed. Only `none`, `zstd` and `gzip` can be read. */
 type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 
-/** A file of the trail: the open one, with the name of the audit file, or one that a rotation has closed. */
+/** A file of the trail: the open one, or one that a rotation has closed. */
 export interface Segment {
   readonly path: string
   readonly compression: Compression
   readonly sizeBytes: number
-  /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
+  /** AUDIT_START names it in `continues`. Compression changes it. */
   readonly inode: string
-  /** What is unusual about the file: it has another name too, or is reached by a link. */
+  /** Says that the file has another name too, or is reached by a link. */
   readonly remark?: string | undefined
 }
 
@@ -46,7 +46,7 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** Time at which the gateway closed the segment, by its name; undefined when the gateway has not given the name. */
+/** Time at which the gateway closed the segment, by its name; undefined for other names. */
 export function stampOf(path: string): number | undefined {
   const digits = STAMPED.exec(plainPath(path))?.[1]
   if (digits === undefined) return undefined

@@ -33,7 +33,6 @@ export class ShipBucket implements ShipTarget {
   readonly #bucket: AuditBucket
   readonly #client: S3Client
 
-  /** @param cut which objects are sent in parts, and how large the parts are */
   constructor(bucket: AuditBucket, cut = CUT) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.cut = cut
@@ -105,7 +104,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Sends parts, each with its checksum. A lifecycle rule of the bucket must remove the parts that a killed process leaves. */
+  /** A lifecycle rule of the bucket must remove the parts that a killed process leaves. */
   async #sendParts(object: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
     const upload = new Upload({
       client: this.#client,
@@ -117,7 +116,7 @@ export class ShipBucket implements ShipTarget {
     await upload.done()
   }
 
-  /** Asks for an object. Without `s3:ListBucket`, 403 may mean that it is missing. */
+  /** Without `s3:ListBucket`, 403 may mean that the object is missing. */
   async #head(name: string): Promise<Seen> {
     const command = new HeadObjectCommand({ ...this.#place(name), ChecksumMode: 'ENABLED' })
     try {
@@ -129,7 +128,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Locks an object that was sent in parts, unless it is seen to be locked. Some servers ignore the lock of such an upload. */
+  /** Locks an object sent in parts: some servers ignore the lock of such an upload. */
   async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
     if (lock === undefined || parts === undefined) return
@@ -244,7 +243,7 @@ function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }
 
-/** Text for the log. It has only the name of a server's error, because its message could repeat secrets of the request. */
+/** Text for the log. It has only the name of a server's error: the message could repeat secrets of the request. */
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name

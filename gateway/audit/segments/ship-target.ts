@@ -25,11 +25,10 @@ export interface ShipTarget {
   readonly cut?: CutRule
   /** @returns whether the copy is whole @throws Error when that cannot be told */
   has(name: string, digest: Digest): Promise<boolean>
-  /** Copies. Afterwards `has` is true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
+  /** Afterwards `has` is true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
-/** @throws Error of the system */
 export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Digest> {
   const whole = new RunningDigest()
   const parts: Digest[] = []

@@ -19,7 +19,7 @@ import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 import type { ClosedSegment } from './trail-segments.ts'
 
-/** Largest state. A segment takes some hundred bytes, a large one more. */
+/** A segment takes some hundred bytes, a large one more. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 const KEEP_MS = 1000
 
@@ -49,7 +49,7 @@ export class Shipper {
     return this.#copyOf(path) !== undefined
   }
 
-  /** The name of a segment's copy. The segment may have been compressed since. */
+  /** The segment may have been compressed after it was copied. */
   #copyOf(path: string): string | undefined {
     const plain = plainPath(basename(path))
     return [basename(path), plain, `${plain}.zst`].find((name) => name in this.#state.segments)
@@ -60,7 +60,7 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // The whole state is written, at most once a second. After a crash the copies that it lacks are compared again.
+    // Writes the whole state, at most once a second. After a crash, copies that it lacks are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
@@ -102,7 +102,7 @@ export class Shipper {
     if (gone.length > 0) this.keep()
   }
 
-  /** Copies new tiles, then the checkpoint. @throws Error; the next call continues */
+  /** @throws Error; the next call continues */
   async shipTree(): Promise<void> {
     // The log lies beside the given name, which may be a link. Copies are named after the file itself.
     const directory = logDirectory(this.#auditFile)
@@ -133,7 +133,6 @@ export class Shipper {
     await this.#target.put(name, { bytes }, await digestOf({ bytes }), replaces)
   }
 
-  /** @throws Error of the system */
   keep(): void {
     this.#keptMs = performance.now()
     replaceFile(fileOf(this.#auditFile), [`${JSON.stringify(this.#state)}\n`])
@@ -148,7 +147,6 @@ function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.shipped`
 }
 
-/** @returns undefined when nothing was shipped to this target */
 function readShipped(file: string, to: string): Shipped | undefined {
   if (!existsSync(file)) return undefined
   try {

@@ -17,7 +17,7 @@ export class SteadyWallClock {
   #offsetMs: number
   #offsetSinceMs: number
 
-  /** @param knownMs a time that is past for certain; undefined: none is known */
+  /** @param knownMs a time that is past for certain */
   constructor(
     knownMs: number | undefined,
     wall: () => number = Date.now,
@@ -65,7 +65,7 @@ function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }
 
-/** Reads a time that is past for certain: the one that an earlier process stored, or else that of the last closed segment. */
+/** Reads the time that an earlier process stored, or else that of the last closed segment: both are past for certain. */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())

@@ -17,9 +17,9 @@ interface Headed extends Segment {
 const MAX_TRIES = 9
 
 /**
- * Lists the segments of a trail, oldest first, the open one last: files that a rotation names after the audit file, and those
- * that an AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
- * @throws Error that names the file or directory, when it cannot be read
+ * Lists the segments of a trail, oldest first, the open one last: files that a rotation names after the audit file, and
+ * those that an AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
+ * @throws Error that names the file or directory
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
   const open = realPathOf(auditFile)
@@ -48,7 +48,7 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
 
-/** Lists these files, oldest first. @throws Error that names the file, when one cannot be read */
+/** Lists these files, oldest first. @throws Error that names the file */
 export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
   const found = await headed(withoutCopies(new Set(paths)))
   return inOrder(found)
@@ -122,7 +122,7 @@ function withoutCopies(paths: ReadonlySet<string>): string[] {
   return [...paths].filter((path) => plainPath(path) === path || !paths.has(plainPath(path)))
 }
 
-/** Names of audit files that a rotation may have renamed to this: as a rule one or none. */
+/** Audit files that a rotation may have renamed to this: as a rule one or none. */
 function openNamesOf(path: string): string[] {
   const name = basename(path)
   return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>
@@ -139,12 +139,12 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : Number(a > b)
 }
 
-/** A segment that the gateway has closed. Other programs keep, compress and remove those that they have closed. */
+/** A segment that the gateway has closed. Other programs look after those that they have closed. */
 export interface ClosedSegment extends Segment {
   readonly closedMs: number
 }
 
-/** Segments that the gateway has closed, oldest first, without copies. @throws Error that names the audit file */
+/** Lists the closed segments, oldest first, without copies. @throws Error that names the audit file */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
   const paths = namesBeside(file).filter(
@@ -170,7 +170,6 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
   return segments
 }
 
-/** @throws Error that names the file */
 export function namesBeside(file: string): string[] {
   return naming(file, () => readdirSync(dirname(file)))
 }

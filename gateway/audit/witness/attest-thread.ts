@@ -47,7 +47,7 @@ parentPort?.on('message', async (ms: number) => {
   process.exit()
 })
 
-/** Looks for a new checkpoint, which replaces the file. */
+/** A new checkpoint replaces the file. */
 function look(): void {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return

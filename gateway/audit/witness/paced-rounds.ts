@@ -74,7 +74,6 @@ export abstract class PacedRounds {
     this.aborted.abort()
   }
 
-  /** @throws Error of the system, or NoteFault */
   protected newest(): { readonly bytes: Buffer; readonly text: string; readonly checkpoint: Checkpoint } {
     const bytes = readRegularFile(checkpointFile(this.#options.directory))
     const { text } = parseNote(bytes)

@@ -22,7 +22,7 @@ export class WitnessFault extends Error {
   }
 }
 
-/** Thrown when the witness has cosigned a newer checkpoint of the log. During a restart the other process asks, too. */
+/** The witness has cosigned a newer checkpoint: during a restart the other process asks too. */
 export class Overtaken extends Error {}
 
 export interface Submission {
@@ -34,7 +34,7 @@ export interface Submission {
 
 const HEADERS = { 'content-type': 'text/plain; charset=utf-8' }
 const SIZE_LINE = /^(?:0|[1-9]\d{0,15})\n$/
-/** Tries for one submission: with the size that we know, then with the sizes that the witness names. */
+/** Tries with the size that we know, then with those that the witness names. */
 const MAX_TRIES = 3
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'finds the request malformed',

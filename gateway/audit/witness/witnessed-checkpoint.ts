@@ -26,7 +26,7 @@ export function areEnough(
   return isReached(quorum, (key) => names.has(key.split('+', 2).join('+')))
 }
 
-/** Keeps a checkpoint with its signatures, unless another process has kept a larger tree of the log. @throws Error of the system */
+/** Keeps a checkpoint with its signatures, unless another process has kept a larger tree of the log. */
 export function keepWitnessed(
   directory: string,
   checkpoint: Uint8Array,
@@ -59,7 +59,7 @@ export function readWitnessed(
   }
 }
 
-/** The witnessed checkpoint of an earlier run; undefined when there is none of this log that a quorum has signed. */
+/** The witnessed checkpoint of an earlier run, if it is of this log and a quorum has signed it. */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

@@ -37,7 +37,7 @@ const LAST_MS = 8_640_000_000_000_000
 /** No value can hold these keys: its quotes are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
-/** Time at which a line was written, milliseconds since the epoch; undefined for requests and recovered responses, which do not say it. */
+/** Time at which a line was written, milliseconds since the epoch. Requests and recovered responses do not tell it. */
 export function writtenMs(line: Buffer): number | undefined {
   if (startsWith(line, REQUEST_HEAD)) return undefined
   const text = line.toString('latin1')
@@ -64,7 +64,7 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/** Time of the last line in a block, among lines that tell a time. @param responsesTell false: responses are skipped */
+/** Time of the last line that tells one. @param responsesTell false: responses are skipped */
 export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)

@@ -15,10 +15,10 @@ interface Span {
 export type DayReport = ReturnType<DayCount['report']>
 
 const DAY_MS = 86_400_000
-/** Longer waits for a seal need a person. The gateway seals each second; a restart takes longer. */
+/** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 
-/** Counts a day of the trail. @param dayMs its beginning in UTC @throws Error when a file cannot be read */
+/** Counts a day of the trail. @param dayMs its beginning in UTC */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,
@@ -77,7 +77,7 @@ class DayCount {
   #noRecords = 0
   hasRecord = false
   #stop: AuditLine | undefined
-  /** Time at which the last line was written, among the lines that tell a time. */
+  /** Time of the last line that tells one. */
   #lastMs: number | undefined
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined

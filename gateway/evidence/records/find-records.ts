@@ -101,7 +101,7 @@ class Finder {
   readonly #filter: RecordFilter
   readonly #found: Found
   readonly #period: Period | undefined
-  /** Keys of requests that were found and have no response yet. */
+  /** Keys of found requests that have no response yet. */
   readonly #open = new Set<string>()
   #count = 0
 
@@ -111,7 +111,7 @@ class Finder {
     this.#found = found
   }
 
-  /** @param around where to read; records of other times are found there too @returns the number of records */
+  /** @param around where to read; records of other times are found there too */
   async read(segments: readonly Segment[], around: Period | undefined): Promise<number> {
     const { onRead, isEnough } = this.#found
     const needle = this.#needle(around)

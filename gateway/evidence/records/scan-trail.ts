@@ -9,7 +9,7 @@ export interface Period {
   readonly toMs: number
 }
 
-/** Called with the number of bytes read so far. In compressed files, compressed bytes count. */
+/** Called with the number of bytes read so far; compressed bytes in compressed files. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {
@@ -35,10 +35,9 @@ interface Head {
 }
 
 /**
- * Reads blocks of whole lines that may hold records of requests that began in the period. Segments before it are skipped, and the
- * first one is bisected. Lines stand in the order of writing. Reading ends at a line that is `RECORDED_WITHIN_MS` later than the
- * period, if no wanted request is open and the clock was not set back at a later segment. All segments are read if they are not in
- * the order of time.
+ * Reads blocks of whole lines that may hold records of requests that began in the period. Segments before it are skipped,
+ * and the first one is bisected. Reading ends `RECORDED_WITHIN_MS` after the period, if no wanted request is open and the
+ * clock was not set back at a later segment. All segments are read if they are not in the order of time.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
@@ -142,7 +141,7 @@ function probe(fd: number, at: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
-/** The byte at which a line begins, such that all lines before it were written before `timeMs`. 0 for a compressed segment. */
+/** The byte of a line before which all lines are older than `timeMs`. 0 for a compressed segment. */
 function firstByte(segment: Segment, timeMs: number): number {
   const fd = openPlain(segment)
   if (fd === undefined) return 0

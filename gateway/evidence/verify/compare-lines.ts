@@ -28,7 +28,7 @@ export class LineComparison {
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** Number of lines from `#broken` on, at least one of which differs. It is above 1 where tiles over them were changed too. */
+  /** Lines from `#broken` on, at least one of which differs. Above 1 where tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */
@@ -67,7 +67,7 @@ export class LineComparison {
     return this.#broken !== undefined
   }
 
-  /** True once a difference was found and enough lines behind it were read to say what it is. */
+  /** True once enough lines behind a difference were read to say what it is. */
   get isDecided(): boolean {
     return this.#broken !== undefined && this.#isAhead(this.#broken)
   }
@@ -116,7 +116,7 @@ export class LineComparison {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** To be called when all lines were read. @param mayEndEarly true: there may be later sealed lines that were not given */
+  /** Call it when all lines were read. @param mayEndEarly there may be later sealed lines that were not given */
   end(mayEndEarly: boolean): void {
     do {
       this.#append(this.#checkpoint.size)
@@ -163,7 +163,6 @@ export class LineComparison {
     }
   }
 
-  /** Tells whether the tiles of all lines lead to the signed root. */
   #isProvenByTiles(): boolean {
     if (this.#doubtful.length > 0 || this.#edge.size === this.#begin) return false
     const last = Math.floor((this.#edge.size - 1) / TILE_WIDTH)
@@ -187,7 +186,7 @@ export class LineComparison {
     }
   }
 
-  /** Says what was done at the first difference: the line at this leaf is not the sealed one. */
+  /** @param leaf the first one whose line is not the sealed one */
   #difference(leaf: number): Finding {
     const at = this.#lineOf(leaf)
     const { size } = this.#checkpoint

@@ -21,7 +21,6 @@ export interface Finding {
   /** Undefined for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
-  /** How many lines were added. */
   readonly addedLines?: number
 }
 

@@ -45,7 +45,7 @@ export class ProvenTiles {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
 
-  /** The root of an earlier tree by proven tiles; undefined: some are missing; 'unproven': one does not lead to the signed root. */
+  /** See `ProvenLog`. */
   provenRootAt(size: number): Buffer | 'unproven' | undefined {
     let isProven = true
     const subtree = (height: number, index: number): Buffer => {
@@ -95,9 +95,7 @@ const SPREAD_LEAVES = 8192
 
 /**
  * The leaf of the first line: lines before it were pruned, or not given.
- *
- * @param hashes of the first lines, one of which may be changed or out of place @param size of the tree
- * @returns undefined when none of these lines is in the tiles
+ * @param hashes of the first lines, one of which may be changed or out of place
  */
 export function firstLeafOf(
   hashes: readonly HashText[],

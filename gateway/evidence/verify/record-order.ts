@@ -13,7 +13,7 @@ const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
 /** Bounds memory: no gateway leaves so many requests open. */
 const OPEN_MAX = 1_000_000
 
-/** Compares records with one another. Seals prove that nobody changed them; this tells whether the gateway wrote what it should. */
+/** Tells whether the gateway wrote what it should: seals prove only that nobody changed it. */
 export class RecordOrder {
   readonly #warnings: Warnings
   /** Number of open requests, by key. */

@@ -21,13 +21,14 @@ import type { Finding } from './finding.ts'
 export interface TrustedKey {
   /** @param logName origin of the checkpoint @throws NoteFault when the policy has no key for it */
   verifiersOf(logName: string): readonly NoteVerifier[]
-  /** Which of the verifiers must have signed. A wrong signature of any other is a fault too. */
+  /** Verifiers that must have signed. A wrong signature of any other is a fault too. */
   readonly least: 'all' | 'first' | 'one'
 }
 
 /**
- * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. The file
- * of an ML-DSA-44 key beside a PEM file is read too, but that key need not have signed. @throws Error for anything else
+ * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. An
+ * ML-DSA-44 key beside a PEM file is read too, but need not have signed.
+ * @throws Error for anything else
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -101,7 +102,7 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
 }
 
-/** The checkpoint of a log, or why there is none. @throws Error when the file cannot be read */
+/** The checkpoint of a log, or why there is none. */
 export function openLog(directory: string, key: TrustedKey): Checkpoint | Finding {
   const file = checkpointFile(directory)
   try {
@@ -119,7 +120,7 @@ export function openLog(directory: string, key: TrustedKey): Checkpoint | Findin
 /** Evidence is wrong, as opposed to unreadable. */
 export class EvidenceFault extends Error {}
 
-/** Reads a checkpoint, verifies no signature. @throws EvidenceFault when it is none; Error when the file cannot be read */
+/** Verifies no signature. @throws EvidenceFault when it is no checkpoint */
 export function readCheckpoint(file: string): { readonly note: Buffer; readonly checkpoint: Checkpoint } {
   const note = readRegularFile(file)
   try {

@@ -21,9 +21,8 @@ interface UnsealedLines {
 }
 
 /**
- * Judges the lines behind the last sealed one. A gateway leaves only records there, for a short time. Behind an orderly end it
- * leaves none.
- * @throws Error when a file cannot be read
+ * Judges the lines behind the last sealed one. A gateway leaves only records there, for a short time; behind an orderly
+ * end, none.
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
   const { segments, isAllowed, nowMs } = unsealed

@@ -29,7 +29,7 @@ export interface Evidence {
   /** Kept outside the log, or attested by others. */
   readonly kept?: readonly KeptCheckpoint[]
   readonly isUnsealedAllowed?: boolean | undefined
-  /** Milliseconds since the epoch; another clock in tests. */
+  /** Milliseconds since the epoch. */
   readonly now?: () => number
   readonly onRead?: OnRead | undefined
 }
@@ -72,7 +72,7 @@ const RECORD_HEAD_BYTES = '{"type":"A'.length
 const P = 0x50
 const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 
-/** Proves the lines of a trail by the checkpoint of its log. @throws Error when the log's files cannot be read. */
+/** Proves the lines of a trail by the checkpoint of its log. */
 export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
   const opened = openLog(evidence.directory, evidence.key)
   if ('what' in opened) {
@@ -104,7 +104,6 @@ class Verification {
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
   #isRolledBack = false
-  /** Finding about the first wrong AUDIT_SEAL. */
   #sealFinding: Finding | undefined
   /** The line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
   readonly #prunedTo = new Map<number, number>()
@@ -289,7 +288,7 @@ class Verification {
     return leaf < this.#checkpoint.size || this.#hasGrownTo(leaf + 1)
   }
 
-  /** True when the log covers `size` lines now: a running gateway may have sealed more meanwhile. */
+  /** A running gateway may have sealed more meanwhile. */
   #hasGrownTo(size: number): boolean {
     const { directory, key } = this.#evidence
     const now = openLog(directory, key)
@@ -341,7 +340,6 @@ class Verification {
     return { what: 'removed', place: this.#lines.place(0), text }
   }
 
-  /** Tells whether the log was put back to an earlier state. */
   #compareKept(): void {
     const { kept = [], key } = this.#evidence
     const provenRootAt = (size: number) => this.#tiles.provenRootAt(size)

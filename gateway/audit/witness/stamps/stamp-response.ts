@@ -25,8 +25,9 @@ const TST_INFO = '1.2.840.113549.1.9.16.1.4'
 const MAX_TEXT = 200
 
 /**
- * Checks that a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816) is granted, is for this hash and nonce, and is signed with a
- * time-stamping certificate of an authority. `openssl ts -verify` also checks revocation and path constraints.
+ * Checks that a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816) is granted, is for this hash and nonce, and is signed with
+ * a time-stamping certificate of an authority. Revocation and path constraints are not checked: `openssl ts -verify` can do
+ * that.
  * @throws Error that says what is wrong
  */
 export function checkStamp(response: Buffer, expected: ExpectedStamp): Stamp {
@@ -112,7 +113,7 @@ const OID = {
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
 
-/** Verifies the one signature of a SignedData (RFC 5652 section 5). @param signedData its members @throws Error */
+/** Verifies the one signature of a SignedData (RFC 5652 section 5). @param signedData its members */
 function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const [signerInfo, ...others] = membersIn(signedData.at(-1), TAG.set)
   if (signerInfo === undefined || others.length > 0)

@@ -39,7 +39,6 @@ export class StampRounds extends PacedRounds {
     }
   }
 
-  /** @throws Error that says what is wrong */
   async #request(checkpoint: Buffer): Promise<Buffer> {
     const { send, authorities, policy } = this.#options
     const digest = hash('sha256', checkpoint, 'buffer')
@@ -58,7 +57,7 @@ export class StampRounds extends PacedRounds {
 
 /**
  * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the certificate too.
- * @param hash a SHA-256 @param policy an object identifier in dotted decimals; undefined: the authority's own
+ * @param hash a SHA-256 @param policy an object identifier in dotted decimals
  */
 export function stampRequest(hash: Uint8Array, nonce: Uint8Array, policy: string | undefined): Buffer {
   return der(
