@@ -6,7 +6,7 @@ import { signatureAt } from './signature-records.ts'
 /** Facts that both records of a request have. Only the strings up to `userAgent` are escaped. */
 export interface RequestFacts {
   readonly requestId: string
-  /** Start of the request, ISO 8601 with milliseconds. */
+  /** Start of the request, ISO 8601. */
   readonly timestamp: string
   readonly method: string
   /** As routed, without the query. Cut to 4,096 UTF-16 units. */
@@ -26,7 +26,6 @@ export interface RequestFacts {
   readonly gatewayId: string | undefined
 }
 
-/** Optional members that only API_RESPONSE has. */
 interface ResponseEnd {
   readonly refusalCode?: RefusalCode | undefined
   /** The client that a refused credential names but does not prove. */
@@ -43,7 +42,6 @@ export interface StartFacts {
   /** Requests open at this line. At 0, recovery reads no further back. */
   readonly open: number
   readonly cutBytes?: number | undefined
-  /** API_RESPONSE records that recovery wrote for an earlier run. */
   readonly recovered?: number | undefined
   readonly damagedLines?: number | undefined
   /** Requests that an earlier line counts as open, but that no file has. */
@@ -55,10 +53,9 @@ export interface StartFacts {
   readonly continues?: string | undefined
   /** `true`: the previous file was removed while it was written. Up to a second of records is lost. */
   readonly removed?: true | undefined
-  /** See `ClockOffset`. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
-  /** How far, at least, the clock was set back during the previous file: its lines are not in order of time. */
+  /** Least set-back of the clock during the previous file: its lines are not in order of time. */
   readonly clockSetBackMs?: number | undefined
 }
 
@@ -70,18 +67,17 @@ interface PruneFacts {
   /** First and last leaf of the segment in the log (C2SP tlog-tiles), if sealed. */
   readonly first?: number | undefined
   readonly last?: number | undefined
-  /** When the first record was written, and when the segment was closed; ISO 8601. */
+  /** Times of the first record and of the closing, ISO 8601. */
   readonly from?: string | undefined
   readonly until: string
 }
 
-/** Says that a store can no longer be written, or can be written again. */
 interface StoreFacts {
   readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
-  /** Start of the outage, ISO 8601; undefined in its first record. */
+  /** Start of the outage; undefined in its first record. */
   readonly since?: string | undefined
 }
 
@@ -184,7 +180,7 @@ export function responseTo(
   )
 }
 
-/** API_RESPONSE of a request whose end is unknown: `recovered` says that statusCode and duration mean nothing. */
+/** API_RESPONSE of a request whose end is unknown: statusCode and duration mean nothing. */
 export function recoveredRecord(requestLine: string): string {
   const unsigned = `${requestLine.slice(0, endOf(requestLine))}}\n`
   return responseLine(unsigned, ',"statusCode":0,"duration":0,"recovered":true')
@@ -253,7 +249,7 @@ export function storeRecord({ type, timestamp, store, cause, since }: StoreFacts
   return `${JSON.stringify({ type, timestamp, store, cause, since })}\n`
 }
 
-/** How a line changes the number of open requests: 1, -1 or 0. */
+/** Change of the number of open requests: 1, -1 or 0. */
 export function openChangeOf(line: string): number {
   // Comparing single characters is several times faster than comparing heads.
   if (line.charCodeAt(EXCHANGE_AT) !== EXCHANGE) return 0
@@ -266,7 +262,6 @@ export function typeOf(record: string): string {
   return change === 1 ? 'API_REQUEST' : 'API_RESPONSE'
 }
 
-/** Numbers of records by type. */
 export type RecordCounts = ReadonlyMap<string, number>
 
 /** Reading a character makes V8 flatten the line, so joining lines later is cheap. */

@@ -68,7 +68,7 @@ export class BackgroundThread<Message, News> {
     this.#worker?.postMessage(message, transfer)
   }
 
-  /** Asks the thread to end. @param hurry ends the wait @returns false when it had to be terminated */
+  /** @param hurry ends the wait @returns false when the thread had to be terminated */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker
     this.#isFinishing = true

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Difference between the system's clock and its reference, as a program of the system tells it. */
+/** Difference between the system's clock and its reference. */
 export interface ClockOffset {
   /** To be added to the clock (the offset of RFC 5905), with three decimals. */
   readonly clockOffsetMs: number
@@ -12,7 +12,7 @@ export interface ClockOffset {
 interface Source {
   readonly program: string
   readonly args: readonly string[]
-  /** @returns undefined when the clock is not synchronised, or the answer is not understood */
+  /** @returns undefined when not synchronised or not understood */
   offsetMsIn(output: string): number | undefined
 }
 
@@ -54,7 +54,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The gateway's start keeps this thread busy: a single timer could fire while an answer that has come is still unread.
+    // The start keeps this thread busy: a single timer could fire while an answer is still unread.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()
@@ -84,7 +84,7 @@ function ntpOffsetMs(output: string): number | undefined {
   return rounded(/\boffset=([-+.\d]+)/.exec(output)?.[1], 1)
 }
 
-/** `Offset: -1.353ms`; a long offset has several parts: `+1min 2.003s`. Before the first packet there is no such line. */
+/** `Offset: -1.353ms` or `Offset: +1min 2.003s`. Before the first packet there is no such line. */
 function timesyncOffsetMs(output: string): number | undefined {
   const [, sign, span] = /^\s*Offset: ([-+])(.+)$/m.exec(output) ?? []
   if (span === undefined) return undefined

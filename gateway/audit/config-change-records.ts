@@ -18,7 +18,6 @@ export interface FileWriter {
 
 type Side = 'before' | 'after'
 
-/** Most characters that `part` and `parts` take. */
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**

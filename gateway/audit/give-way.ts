@@ -1,5 +1,5 @@
 const never = new Int32Array(new SharedArrayBuffer(4))
-/** Shortest sleep. In practice the kernel sleeps for about 0.1 ms. */
+/** Shortest sleep: in practice about 0.1 ms. */
 const SHORT_MS = 0.05
 
 /** Sleeps without returning to the event loop, so that requests on the same processor can run. */

@@ -99,7 +99,7 @@ export function isRegularTrail(file: string): boolean {
   }
 }
 
-/** Requests in flight at the predecessor, which sends their responses as long as it lives. */
+/** Requests in flight at the predecessor, which still sends their responses. */
 export class InheritedRequests {
   readonly #trail: Pick<Trail, 'settle'>
   /** Responses to write when the predecessor ends without them, by pair. */
@@ -122,7 +122,7 @@ export class InheritedRequests {
     return last
   }
 
-  /** Writes the missing responses after the predecessor's end. @returns how many */
+  /** @returns number of missing responses, now written */
   end(): number {
     const count = this.count
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)

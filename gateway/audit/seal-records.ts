@@ -1,8 +1,7 @@
-/** Records of the sealing thread. */
 export type SealNews =
   /** A signed checkpoint covers the first `size` lines of the trail. `root` is base64. */
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
-  /** Sealed lines are no longer in the trail. `found`: number of lines up to the last one found; undefined when none was. */
+  /** Sealed lines are gone. `found`: lines up to the last one found; undefined: none. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
   /** The thread read records back from the files, because they had not been handed over. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
@@ -16,7 +15,7 @@ export function sealRecord(timestamp: string, origin: string, { type, ...facts }
 export interface ForeignWrite {
   readonly file: string
   readonly inode: string
-  /** How many bytes of the file the gateway wrote. */
+  /** Bytes of the file that the gateway wrote. */
   readonly at: number
   readonly found: number
   /** `behind the end`: found at a start, behind the last line of an orderly stop. */
@@ -26,7 +25,7 @@ export interface ForeignWrite {
 export const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'
 
-/** AUDIT_FOREIGN: others have written to the trail, which continues in a new file. */
+/** AUDIT_FOREIGN: others have written to the trail. */
 export function foreignRecord(timestamp: string, { file, inode, at, found, reason }: ForeignWrite): string {
   return `${JSON.stringify({ type: 'AUDIT_FOREIGN', timestamp, file, inode, at, found, reason })}\n`
 }

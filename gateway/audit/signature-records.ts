@@ -7,7 +7,7 @@ interface SignerKeyFacts {
   readonly jwk: object
 }
 
-/** Last member of a record. No value can hold it: its quotes are escaped. */
+/** Last member of a record. */
 const SIGNATURE_KEY = ',"signature":{'
 const CLOSE = '}'.charCodeAt(0)
 
@@ -16,7 +16,7 @@ export function signedRecord(record: string, signature: object): string {
   return `${record.slice(0, -2)}${SIGNATURE_KEY}${JSON.stringify(signature).slice(1)}}\n`
 }
 
-/** Index at which the members before a signature end. @param end index of the brace that closes the record */
+/** Index at which the other members end. @param end index of the closing brace */
 export function signatureAt(record: string, end: number): number {
   return record.charCodeAt(end - 1) === CLOSE ? record.lastIndexOf(SIGNATURE_KEY) : end
 }

@@ -9,20 +9,20 @@ export interface TrailOptions extends TrailListeners {
   readonly durability?: Durability
   readonly version?: string
   readonly now?: () => number
-  /** How long responses wait for records that cannot be written, milliseconds. */
+  /** How long responses wait for pending records. */
   readonly timeoutMs?: number
   readonly lock?: ProcessLock
-  /** True when `sealWith` will follow: lines are kept for it. */
+  /** True when `sealWith` will follow. */
   readonly isSealed?: boolean
 }
 
 export interface TrailListeners {
   onFault(error: Error): void
-  /** Called when `count` records of a type are in the operating system; with `synced`, on the disk. */
+  /** Called when records are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
   /** Called when others have written to the trail; then also at each start until the new file is rotated. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
-  /** Called at the start when the previous process did not stop in order. */
+  /** Called when the previous process did not stop in order. */
   onCrash?(): void
 }

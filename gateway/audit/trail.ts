@@ -37,7 +37,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** The subjects of `settleOnce`, by file. Not by inode: a new file may have the inode of a removed one. */
+  /** Subjects of `settleOnce`, by file. Not by inode: a new file may have that of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
@@ -84,7 +84,7 @@ export class Trail {
     this.#trailFile.follow(seals)
   }
 
-  /** The inode of the file; undefined when it cannot be rotated: on standard output, or while suspended or closed. */
+  /** Undefined when the file cannot be rotated: on standard output, or while suspended or closed. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
@@ -109,7 +109,7 @@ export class Trail {
     return this.#outage.fault
   }
 
-  /** Records what has happened, now or as soon as possible. @returns a `Commit` that the client's response must wait for */
+  /** Records what has happened. @returns a `Commit` that the client's response must wait for */
   settle(record: string): Commit | undefined {
     if (this.#closed) {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
@@ -121,7 +121,7 @@ export class Trail {
     return undefined
   }
 
-  /** Settles a record that each file has once. @param subject object that the record is about, compared by identity */
+  /** Settles a record that each file has once. @param subject of the record, compared by identity */
   settleOnce(subject: object, record: () => string): void {
     const { sink } = this.#trailFile
     const subjects = this.#recorded.get(sink) ?? new WeakSet()
@@ -173,7 +173,7 @@ export class Trail {
     return this.#outage.recheck()
   }
 
-  /** Continues in a new file of the same name after a rename (SIGHUP), if it can. @param clockSetBackMs see `StartFacts` */
+  /** Continues in a new file after a rename (SIGHUP). @param clockSetBackMs see `StartFacts` */
   reopen(clockSetBackMs?: number): void {
     const { file, onFault } = this.#options
     const trailFile = this.#trailFile
@@ -229,8 +229,7 @@ export class Trail {
   }
 
   /**
-   * Stops writing, and gives up the lock. Until `goOn` or `leaveTo`, requests cannot be recorded and responses stay
-   * pending.
+   * Stops writing, and gives up the lock. Until `goOn` or `leaveTo`, requests are refused and responses stay pending.
    * @returns an error when it failed: the trail then continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
@@ -292,7 +291,7 @@ export class Trail {
     successor(lines).whenDone(written)
   }
 
-  /** Closes the trail, with the last seal behind AUDIT_STOP. */
+  /** Puts the last seal behind AUDIT_STOP. */
   async end(reason: string): Promise<void> {
     if (this.#seals !== undefined && !this.#closed && !this.#suspended) await this.#stop(reason)
     this.close(reason)

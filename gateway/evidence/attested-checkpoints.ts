@@ -12,7 +12,7 @@ import { readRegularFile } from '../storage/regular-file.ts'
 import { type Finding, plural } from './verify/finding.ts'
 import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
-/** A fault of an attestation; the message names the file. */
+/** The message names the file. */
 export class AttestationFault extends Error {}
 
 /**
@@ -42,7 +42,7 @@ export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
   return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
 }
 
-/** Verifies the witnesses' signatures of a checkpoint, not the log's. @throws AttestationFault when too few have signed */
+/** Verifies the witnesses' signatures, not the log's. @throws AttestationFault when too few have signed */
 export function openWitnessed(
   file: string,
   witnesses: Witnesses,
@@ -108,7 +108,7 @@ export interface ProvenLog {
   provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
-/** Tells whether the log continues a kept checkpoint. `isKnown` is false when tiles under it are missing, as after pruning. */
+/** Tells whether the log continues a kept checkpoint. `isKnown` is false when tiles under it are missing. */
 export function compareKept(
   { file, bytes, says }: KeptCheckpoint,
   key: TrustedKey,

@@ -22,7 +22,7 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  // The checkpoint is read once, because a running gateway replaces it.
+  // Read once: a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
@@ -57,7 +57,7 @@ function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[
   return names.filter(isProven)
 }
 
-/** The tiles of a tree, highest first: a tile is proven by the one above it. */
+/** Highest tiles first: a tile is proven by the one above it. */
 function tileNames(size: number): TileName[] {
   const names: TileName[] = []
   for (let level = 0; hashesOnLevel(size, level) > 0; level++) {
@@ -68,7 +68,7 @@ function tileNames(size: number): TileName[] {
   return names.reverse()
 }
 
-/** Writes entry bundles: the length of each entry, then the entry. A bundle that begins before the first line is left out. */
+/** An entry follows its length. A bundle that begins before the first line is left out. */
 async function writeBundles(
   segments: readonly Segment[],
   tiles: ProvenTiles,

@@ -27,7 +27,6 @@ const PROOF =
 /** A proof of a tree of 2^63 leaves has 63 hashes. */
 const HASHES_MAX = 63
 
-/** Reads one C2SP tlog-proof. */
 function parseProof(text: string): TlogProof {
   const [, extra, index, path, checkpoint] = PROOF.exec(text) ?? []
   if (extra === undefined || path === undefined || checkpoint === undefined) {
@@ -128,7 +127,6 @@ interface ProvenLine {
   readonly checkpoint: Checkpoint
 }
 
-/** Checks proofs by the key, and by witnesses, if any must have signed. */
 export function checkProofs(
   text: string,
   key: TrustedKey,

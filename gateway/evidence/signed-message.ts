@@ -43,7 +43,7 @@ export function readRequest(bytes: Buffer): OrFault<{ readonly request: SentRequ
     : { fault: 'its target is neither a path nor an http URI' }
 }
 
-/** Reads a response as `readRequest` does. */
+/** See `readRequest`. */
 export function readResponse(bytes: Buffer): OrFault<{ readonly response: SentResponse }, string> {
   const lines = new ResponseLines()
   const { sent, fault } = readSent(bytes, lines)
@@ -69,7 +69,7 @@ function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Se
   return { sent: { fields, body } }
 }
 
-/** The signature of a record; undefined where it has none, or one with a member missing. */
+/** Undefined where the signature or a member of it is missing. */
 export function signatureIn({ signature }: AuditLine): SignatureFacts | undefined {
   if (typeof signature !== 'object' || signature === null) return undefined
   const facts = signature as Record<keyof SignatureFacts, unknown>
@@ -78,7 +78,7 @@ export function signatureIn({ signature }: AuditLine): SignatureFacts | undefine
   return isWhole && hasDigest ? (facts as SignatureFacts) : undefined
 }
 
-/** The key of a SIGNER_KEY, if its thumbprint is that of the signature. */
+/** The key of a SIGNER_KEY, if it has the signature's thumbprint. */
 export function keyIn(
   { type, jwk }: AuditLine,
   { keyId, thumbprint }: SignatureFacts,
@@ -88,7 +88,6 @@ export function keyIn(
   return key?.thumbprint === thumbprint ? key : undefined
 }
 
-/** Compares the body with the digest of the record. */
 export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | undefined {
   if (digest !== undefined) return digestFault(digest, body)
   return body.length === 0 ? undefined : 'it has a body, but the signed message had none'
@@ -99,7 +98,7 @@ function isJws({ params }: Pick<MessageSignature, 'params'>): boolean {
   return !params.startsWith('(')
 }
 
-/** Finds the signature of the record in the message. A detached JWS has no components. */
+/** Finds the recorded signature in the message. A detached JWS has no components. */
 export function signatureBorne(
   { fields }: Sent,
   { label, input, value }: SignatureFacts,
@@ -120,7 +119,7 @@ function jwsIn(fields: readonly Field[], label: string): readonly MessageSignatu
   return [{ label, components: [], covered: new Set(), params, value, created: Number(iat) }]
 }
 
-/** Compares the body of the request with the digest that the signature of the response covers. */
+/** The signature of a response may cover the digest of the request's body. */
 function requestFault({ fields, body }: Sent, { covered }: MessageSignature): string | undefined {
   if (covered.has('"content-digest";req'))
     return digestFault(combinedValue(fields, 'content-digest') ?? '', body)

@@ -7,13 +7,13 @@ import { compressionOf, placeOf, plainPath, type Segment } from '../audit/segmen
 import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 
 export interface TrailFiles {
-  /** Name of the open file, which may be missing: `data/audit.ndjson`. */
+  /** Name of the open file, which may be missing. */
   readonly auditFile: string
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** True when the audit file was named: all segments belong to it. */
+  /** True when the audit file was named. */
   readonly isWhole: boolean
-  /** True when every segment that exists was named. Then the first line must be the first line of the trail. */
+  /** True when every segment was named: the first line must then be that of the trail. */
   readonly beginsWhole: boolean
 }
 
@@ -22,7 +22,7 @@ interface NamedFile {
   readonly inDirectory: boolean
 }
 
-/** What rotations append to the name. */
+/** Suffixes of rotations. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
 /** Files without records that a shell finds by `audit.ndjson*`. */
@@ -112,7 +112,7 @@ function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
-/** True if a file begins with a record, or cannot be read: the reader then names it. */
+/** True also if a file cannot be read: the reader then names it. */
 async function hasRecords(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     try {

@@ -31,7 +31,7 @@ export async function appendUntilSealed(
   try {
     for (const line of lines) await append(line)
     if (!isForSeal) {
-      // The trail may have been rotated meanwhile: both files are synced.
+      // A rotation may have come between: both files are synced.
       fdatasyncSync(fd)
       withFile(auditFile, 'r', fdatasyncSync)
       syncDirectoryOf(auditFile)

@@ -26,12 +26,12 @@ type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
 interface CommitFault {
   readonly error: Error
-  /** Lines that were written and then cut off, except those that stayed (`wholeLines` and `torn` of `TrailFile`). */
+  /** Lines that were written and then cut off, except those that stayed (`wholeLines`, `torn`). */
   readonly tried: readonly string[]
   readonly waiting: readonly string[]
 }
 
-/** State of a trail that cannot be written. Responses stay pending; an AUDIT_STOP and an AUDIT_START enclose the outage. */
+/** State of a trail that cannot be written. AUDIT_STOP and AUDIT_START enclose the outage. */
 export class Outage {
   readonly #options: OutageOptions
   /** Records that wait to be written, in order. A line that is partly in the file comes first. */
@@ -131,7 +131,7 @@ export class Outage {
     return this.#allOrNothing(() => this.#putPending())
   }
 
-  /** Goes on in a new file, whose first line is AUDIT_START. */
+  /** Goes on in a new file, which begins with AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
     // If the first new file was never written, `removed` and `clockSetBackMs` of its call still hold.
@@ -140,7 +140,7 @@ export class Outage {
     this.writable = false
   }
 
-  /** Calls back once nothing is pending, or with an error after `timeoutMs` of outage. A crash must not lose what clients saw. */
+  /** Calls back once nothing is pending, or with an error after `timeoutMs`: a crash must not lose what clients saw. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
@@ -193,7 +193,7 @@ export class Outage {
     return error
   }
 
-  /** Appends seals after `suspend`. One that cannot be written is left out: the stop does not fail. */
+  /** Appends seals after `suspend`. One that cannot be written is left out. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
     if (lines.length === 0) return
@@ -235,7 +235,6 @@ export class Outage {
       const pid = process.pid
       const line = typeof record === 'string' ? record : stopRecord({ ...record, pid, open: trailFile.open })
       error = this.#put(line)
-      // If a part of the line is in the file, the next write must begin with the same line.
       if (error !== undefined && trailFile.torn) this.#pending[done] = line
       if (error !== undefined) break
       done++
@@ -299,7 +298,7 @@ export class Outage {
   }
 }
 
-/** Sorts the lines of a failed commit. A request whose response is among them is not refused. @param inFile lines that stay */
+/** A request whose response is among the lines is not refused. @param inFile lines that stay */
 function sortFailed(lines: readonly string[], inFile: readonly string[]) {
   const responses = new Map<string | undefined, number>()
   for (const line of lines) {

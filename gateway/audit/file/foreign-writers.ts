@@ -104,7 +104,7 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the place of the trail's file, and begins a new one. */
+/** Renames what stands in the trail's place, and begins a new file. */
 function beginAnew(
   file: string,
   own: { readonly inode: string; readonly path: string },
@@ -122,7 +122,7 @@ function beginAnew(
   return { next: TrailSink.open(file), aside }
 }
 
-/** Renames a file as a rotation would. @returns its new name */
+/** Renames as a rotation would. @returns the new name */
 export function setAside(file: string, nowMs: number): string {
   const aside = freePath(realPathOf(file), nowMs)
   renameSync(realPathOf(file), aside)

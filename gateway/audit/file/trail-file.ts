@@ -21,7 +21,7 @@ export interface TrailSeals {
   wrote(lines: Buffer): void
   /** Counts begins and ends of rewrites in place: odd during one. */
   mends(): number
-  /** Says that later lines go into another, empty file. */
+  /** Later lines go into another, empty file. */
   moved(inode: string): void
   /** Seals the rest, and stops until `begin`. @returns AUDIT_SEAL lines to append */
   finish(): Promise<readonly string[]>
@@ -35,7 +35,7 @@ export class TrailFile {
   sink: TrailSink
   #end: number
   open = 0
-  /** How many lines of the last failed `put` are whole in the file. */
+  /** Lines of the last failed `put` that are whole in the file. */
   wholeLines = 0
   /** Records of the last `put` that did not fail. */
   written: RecordCounts = new Map()
@@ -47,13 +47,13 @@ export class TrailFile {
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   #first: readonly string[] = []
-  /** True while another process may have left a line without its end. */
+  /** Another process may have left a line without its end. */
   #isEndForeign = false
   /** Time of change of the file as last noted; undefined when the gateway has written since. */
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
-  /** Called when others have written to the file; may call `moveTo`. */
+  /** Called after foreign writes; may call `moveTo`. */
   onForeign: (at: number, found: number) => void = () => {}
 
   /** @param isFollowed `follow` will be called: lines are kept for it */
@@ -63,7 +63,7 @@ export class TrailFile {
     this.#isFollowed = isFollowed
   }
 
-  /** True when a partial line could not be cut off: the next `put` must begin with the same line. */
+  /** True when a partial line could not be cut off: the next `put` must begin with that line. */
   get torn(): boolean {
     return this.sink.tornBytes > 0
   }
@@ -114,7 +114,7 @@ export class TrailFile {
     return false
   }
 
-  /** Notes the time of change, so that the next `check` notices foreign bytes of the same length. */
+  /** Notes the time of change, by which `check` notices foreign bytes of the same length. */
   note(): void {
     const mends = this.#seals?.mends() ?? 0
     if (!this.sink.isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
@@ -183,9 +183,7 @@ export class TrailFile {
     this.#tellUntold()
   }
 
-  /**
-   * Cuts off what was written since `start`. If that fails, the file is written no more: the disk may have dropped a part.
-   */
+  /** Cuts off what came after `start`. If that fails, no more is written: the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.sink.cutOff(this.#end - start.end)) {
@@ -203,7 +201,7 @@ export class TrailFile {
     return { end: this.#end, open: this.open, inode: this.sink.inode }
   }
 
-  /** Continues in `next`. @param first its first lines @returns the previous file, which the caller closes */
+  /** @param first lines of the next file @returns the previous file, which the caller closes */
   moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
     const old = this.sink
     this.endCommit()

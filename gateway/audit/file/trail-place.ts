@@ -4,12 +4,12 @@ import { realPathOf } from '../../storage/append-file.ts'
 import { logDirectory } from '../seals/tiles.ts'
 
 interface TrailPlace {
-  /** Says which path belongs to a user other than the gateway's and root; undefined: none does. */
+  /** Names a path that belongs to a user other than the gateway's and root. */
   readonly fault: string | undefined
   readonly warnings: readonly string[]
 }
 
-/** Judges the file of a trail, its directory and its log. @param userId of the gateway; undefined: the system has none */
+/** @param userId of the gateway; undefined: the system has none */
 export function judgePlace(file: string, userId = process.geteuid?.()): TrailPlace {
   if (statsOf(dirname(file)) === undefined) return { fault: undefined, warnings: [] }
   const real = realPathOf(file)

@@ -35,7 +35,7 @@ export class TrailSink {
     return new TrailSink(file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file))
   }
 
-  /** Prepares a text for `write`. It must begin with the torn line, if there is one. @returns bytes, valid until the next call */
+  /** Prepares a text, which must begin with the torn line, if any. @returns bytes, valid until the next call */
   load(text: string): Buffer {
     const fits = text.length * UTF8_MAX_BYTES_PER_UNIT <= SCRATCH_BYTES
     this.#bytes = fits ? this.#scratch : Buffer.from(text)
@@ -57,7 +57,7 @@ export class TrailSink {
     }
   }
 
-  /** Counts whole lines of a failed write that could not be cut off. Afterwards `tornBytes` counts only the line behind them. */
+  /** Counts whole lines of a failed write. Afterwards `tornBytes` counts only the line behind them. */
   leaveWhole(lines: readonly string[]): number {
     let count = 0
     for (const line of lines) {
@@ -88,7 +88,7 @@ export class TrailSink {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }
 
-  /** @returns false when the bytes are still there. Nothing is cut off standard output: others may write to the same file */
+  /** @returns false when the bytes stay. Nothing is cut off standard output, which others may write */
   cutOff(bytes: number): boolean {
     return bytes === 0 || (this.fd !== STANDARD_OUTPUT_FD && cutOff(this.fd, bytes))
   }

@@ -30,7 +30,7 @@ export class OpenRequests {
   readonly #responses = new Map<string, number>()
   #responseCount = 0
   readonly #requests: string[] = []
-  /** Number of requests to find, once a line has told how many are open. */
+  /** Requests to find, once a line has told how many are open. */
   #expected: number | undefined
 
   constructor(expected?: number) {

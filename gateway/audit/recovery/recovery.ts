@@ -15,13 +15,12 @@ import { OpenRequests, parsed } from './open-requests.ts'
 const HEAD_BYTES = 65_536
 
 export interface Recovery {
-  /** API_RESPONSE lines to append first, in the order of their requests. */
+  /** API_RESPONSE lines to append first. */
   readonly records: readonly string[]
   readonly cutBytes: number
   readonly damagedLines: number
-  /** Requests counted as open that no file has. */
   readonly unresolved: number
-  /** End of the file at an orderly stop, and its size with foreign bytes behind it. */
+  /** End of the file at an orderly stop, and its size with foreign bytes. */
   readonly foreign?: { readonly at: number; readonly found: number } | undefined
 }
 
@@ -41,7 +40,7 @@ export function recover(file: string): Recovery {
   })
 }
 
-/** True when the last line, seals aside, is the AUDIT_STOP of an orderly end, or there is none. */
+/** True when the last line, seals aside, is an orderly AUDIT_STOP, or there is no line. */
 export function hasEnded(file: string): boolean {
   if (!existsSync(file)) return true
   return withFile(file, 'r', (fd) => {
@@ -62,7 +61,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** Finds the files with open requests of a trail in use. @param file its name, also after a rename */
+/** @param file its name, also after a rename */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {
@@ -101,7 +100,7 @@ function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign
   })
 }
 
-/** True for the AUDIT_STOP of an orderly end. After a failed write or a rotation, lines may follow AUDIT_STOP. */
+/** After a failed write or a rotation, lines may follow AUDIT_STOP. */
 export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }

@@ -8,7 +8,7 @@ export function checkpointText({ origin, size, root }: Checkpoint): string {
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }
 
-/** @param text of a note, whose signatures the caller verifies. @throws NoteFault when it is no checkpoint. */
+/** Verifies no signature. @throws NoteFault when the text is no checkpoint */
 export function parseCheckpoint(text: string): Checkpoint {
   const [origin = '', decimal = '', base64 = '', ...extensions] = text.split('\n')
   const size = Number(decimal)
@@ -24,7 +24,7 @@ export function parseCheckpoint(text: string): Checkpoint {
   return { origin, size, root }
 }
 
-/** Reads a checkpoint; verifies no signature. @throws NoteFault, Error as `readRegularFile` */
+/** Verifies no signature. @throws NoteFault, Error as `readRegularFile` */
 export function readCheckpoint(file: string): Checkpoint {
   return parseCheckpoint(parseNote(readRegularFile(file)).text)
 }

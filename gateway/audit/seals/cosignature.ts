@@ -5,7 +5,7 @@ import { ed25519PublicKey, NoteFault, type NoteVerifier, type VerifierKey } from
 const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
 const TIME_BYTES = 8
-/** Seconds up to the last day that a `Date` can have. */
+/** Last second that a `Date` can have. */
 const LAST_TIMESTAMP = 8_640_000_000_000n
 const ED25519_KEY_BYTES = 32
 const ML_DSA_44_KEY_BYTES = 1312
@@ -27,14 +27,14 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
   throw new NoteFault(`is of signature type ${type}, but must be the key of a witness (type 4 or 6)`)
 }
 
-/** Makes a cosignature by the log itself (C2SP tlog-checkpoint). @param key an ML-DSA-44 private key */
+/** Makes a cosignature by the log itself (C2SP tlog-checkpoint). */
 export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs: number): Buffer {
   const timestamp = BigInt(Math.max(1, Math.floor(nowMs / 1000)))
   const message = mlDsaMessage(name, Buffer.from(text))(timestamp)
   return Buffer.concat([uint64(timestamp), sign(null, message, key)])
 }
 
-/** The 1312 bytes of the key (FIPS 204). @param key an ML-DSA-44 public key */
+/** The 1312 bytes of the key (FIPS 204). */
 export function rawMlDsa44Key(key: KeyObject): Buffer {
   return key.export({ format: 'der', type: 'spki' }).subarray(ML_DSA_44_SPKI.length)
 }

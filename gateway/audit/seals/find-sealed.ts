@@ -13,7 +13,6 @@ const MANY_LEAVES = 65_536
 
 export interface SealGap {
   readonly size: number
-  /** Leaves up to the last one found in the trail; undefined: none. */
   readonly found: number | undefined
 }
 
@@ -49,7 +48,7 @@ export class LastLeaves {
   }
 }
 
-/** Finds where in the trail sealing goes on. A new log begins with the oldest segment, or the open one if any cannot be read. */
+/** A new log begins with the oldest segment, or the open one if any cannot be read. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {
@@ -78,7 +77,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/** Finds the last line that is one of these leaves. Lines can be equal, so the previous line, if any, must be the previous leaf. */
+/** Finds the last line that is one of these leaves. Lines can be equal, so the line before it must be the leaf before. */
 async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import { SEAL_HEAD } from '../seal-records.ts'
 
-/** Length of the tree's hashes: SHA-256 as in RFC 6962 section 2.1. */
+/** SHA-256, as in RFC 6962 section 2.1. */
 export const HASH_BYTES = 32
 
-/** First byte of what is hashed: a leaf can never be taken for a node. */
+/** Prefixes, by which a leaf can never be taken for a node. */
 export const LEAF_PREFIX = 0
 export const NODE_PREFIX = 1
 
@@ -37,15 +37,15 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   return hashBytes(sha256(Buffer.concat([Buffer.of(NODE_PREFIX), left, right])))
 }
 
-/** An entry of a log is at most this long (C2SP tlog-tiles: a uint16 tells its length). */
+/** Longest entry of a log (C2SP tlog-tiles: a uint16 tells its length). */
 export const LEAF_MAX_BYTES = 65_535
 
-/** Leaf of a line: the line itself, or for one that is too long `{"type":"OVERSIZE","bytes","sha256"}`. @param line with its `\n` */
+/** Leaf of a line: the line itself, or if it is too long `{"type":"OVERSIZE","bytes","sha256"}`. */
 export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }
 
-/** Makes the leaf of an oversize line. Both parameters include its `\n`. */
+/** Both parameters include the line's `\n`. */
 export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }

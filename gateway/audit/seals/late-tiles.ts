@@ -16,7 +16,7 @@ import { rootOf } from './tree-edge.ts'
 const LATE_MS = 40_000
 /** Tiles that one call syncs: twice as many as a checkpoint has, so that none falls behind. */
 const MAX_SYNCS = 256
-/** Number of tiles after which the mark (`unsynced-tiles`) is replaced. */
+/** Tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024
 /** Tiles before a lost one whose leaves are looked for in the trail, to find where it begins. */
 const TILES_BEFORE = 2

@@ -10,10 +10,7 @@ type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBy
 const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024
 
-/**
- * Turns the bytes of a trail into leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix that is
- * hashed with the line.
- */
+/** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix that is hashed with it. */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
   readonly #buffer: Buffer

@@ -6,7 +6,7 @@ export interface Subtrees {
   subtree(height: number, index: number): Buffer
 }
 
-/** MTH(D[start:end]) of RFC 6962 section 2.1, for the ranges that a tree is split into. */
+/** MTH(D[start:end]) of RFC 6962 section 2.1, for ranges that a tree is split into. */
 export function rangeHash(tree: Subtrees, start: number, end: number): Buffer {
   if (!(end > start)) throw new RangeError(`there is no tree over leaves ${start} to ${end}`)
   const split = splitOf(end - start)
@@ -16,7 +16,7 @@ export function rangeHash(tree: Subtrees, start: number, end: number): Buffer {
   return nodeHash(rangeHash(tree, start, start + split), rangeHash(tree, start + split, end))
 }
 
-/** The roots of the complete subtrees of D[0:size], the largest first. */
+/** Roots of the complete subtrees of D[0:size], the largest first. */
 export function completeSubtrees(tree: Subtrees, size: number): Buffer[] {
   let start = 0
   return subtreeHeights(size).map((height) => {
@@ -26,7 +26,7 @@ export function completeSubtrees(tree: Subtrees, size: number): Buffer[] {
   })
 }
 
-/** PATH(index, D[0:size]) of RFC 6962 section 2.1.1: proves that a leaf is in the tree. */
+/** PATH(index, D[0:size]) of RFC 6962 section 2.1.1. */
 export function inclusionProof(tree: Subtrees, index: number, size: number): Buffer[] {
   if (!(index >= 0 && index < size)) throw new RangeError(`leaf ${index} is not in a tree of ${size}`)
   const proof: Buffer[] = []
@@ -45,7 +45,7 @@ export function inclusionProof(tree: Subtrees, index: number, size: number): Buf
   return proof.reverse()
 }
 
-/** PROOF(oldSize, D[0:size]) of RFC 6962 section 2.1.2: proves that a tree goes on where a smaller one ended. */
+/** PROOF(oldSize, D[0:size]) of RFC 6962 section 2.1.2. */
 export function consistencyProof(tree: Subtrees, oldSize: number, size: number): Buffer[] {
   if (!(oldSize > 0 && oldSize <= size))
     throw new RangeError(`a tree of ${size} has no proof from ${oldSize}`)

@@ -119,7 +119,7 @@ export function sealKeyOf({ ed25519, mlDsa44 }: PrivateSealKeys, origin?: string
   }
 }
 
-/** The 32 bytes of RFC 8032. @param key an Ed25519 public key. */
+/** The 32 bytes of RFC 8032. */
 export function rawPublicKey(key: KeyObject): Buffer {
   return Buffer.from(String(key.export({ format: 'jwk' }).x), 'base64url')
 }

@@ -3,17 +3,15 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/**
- * Progress of sealing, in memory that both threads share. The main thread writes it only when sealing begins or goes on.
- */
+/** Progress of sealing, shared by both threads. The main thread writes it only when sealing begins or goes on. */
 export interface SealProgress {
   readonly buffer: SharedArrayBuffer
   sealedSize: number
-  /** Lines in the thread that are not sealed, without AUDIT_SEAL lines. */
+  /** Unsealed lines in the thread, without AUDIT_SEAL. */
   unsealedRecords: number
-  /** Time by `steadyMs`: no unsealed record in the thread is older. Infinite: all are sealed. */
+  /** No unsealed record in the thread is older (`steadyMs`). Infinite: all are sealed. */
   oldestAtMs: number
-  /** Bytes that the thread has taken from the lines sent to it. */
+  /** Bytes that the thread has taken. */
   takenBytes: number
   /** As `TrailSeals.mends`. */
   mends: number
@@ -21,7 +19,7 @@ export interface SealProgress {
 
 const NUMBERS = ['sealedSize', 'unsealedRecords', 'oldestAtMs', 'takenBytes', 'mends'] as const
 
-/** @param shared memory of the other thread; undefined: new memory */
+/** @param shared memory of the other thread */
 export function sealProgress(shared?: SharedArrayBuffer): SealProgress {
   const buffer = shared ?? new SharedArrayBuffer(NUMBERS.length * Float64Array.BYTES_PER_ELEMENT)
   const floats = new Float64Array(buffer)

@@ -19,9 +19,9 @@ export type ToSealer = TrailNews | 'finish'
 export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: string }
 
 const RETRY_MS = 1000
-/** Pause between two steps, for requests that share the processor. */
+/** Pause between steps, for requests that share the processor. */
 const PAUSE_MS = 4
-/** Steps in a row with a pause in between. Later steps have none. */
+/** Steps in a row with a pause in between; later ones have none. */
 const PACED_STEPS = 100
 /** Nice value of the thread. Under full load it gets about a seventh of one processor. */
 const PRIORITY = 8
@@ -66,7 +66,7 @@ function lowerPriority(): void {
   }
 }
 
-/** Seals until it is told to finish. Tries again after a failure, but not at the end. */
+/** Tries again after a failure, but not at the end. */
 async function run(): Promise<void> {
   let steps = 0
   for (;;) {
@@ -91,7 +91,7 @@ function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
   return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** @param isWoken true: any news ends the rest; false: only `finish` does */
+/** @param isWoken false: only `finish` ends the rest */
 function rest(ms: number, isWoken: boolean): Promise<void> {
   if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {

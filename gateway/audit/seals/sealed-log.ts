@@ -13,7 +13,7 @@ import { TileFiles } from './tile-files.ts'
 import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { TreeEdge } from './tree-edge.ts'
 
-/** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when it is of another key or log */
+/** @throws Error that names the file, when the checkpoint is of another key or log */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
   const file = checkpointFile(directory)
   const text = readIfThere(file)
@@ -49,7 +49,6 @@ interface EdgeTile {
   readonly bytes: Buffer
   index: number
   width: number
-  /** Width of the tile on the disk. */
   writtenWidth: number
 }
 
@@ -85,7 +84,7 @@ export class SealedLog {
     )
   }
 
-  /** Continues a log, or begins one. @throws Error that names the file, when its key is another or its last tiles are damaged */
+  /** @throws Error that names the file, when its key is another or its last tiles are damaged */
   static open(directory: string, key: SealKey): SealedLog {
     const log = new SealedLog(directory, key, readOwnCheckpoint(directory, key))
     if (log.#checkpoint === undefined || log.#edge.root().equals(log.#checkpoint.root)) return log
@@ -109,7 +108,7 @@ export class SealedLog {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
 
-  /** The last sealed leaves; fewer where tiles are missing. */
+  /** Fewer where tiles are missing. */
   lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
     const leaves = new LastLeaves()
@@ -195,7 +194,7 @@ export class SealedLog {
     return full
   }
 
-  /** Removes partial tiles. Call it once a checkpoint covers the full ones. */
+  /** Call it once a checkpoint covers the full tiles. */
   #removePartial(full: readonly FullTile[]): void {
     for (const { level, index } of full) {
       const partial = join(this.#directory, `${tilePath(level, index)}.p`)

@@ -23,12 +23,12 @@ const LEAVES_AT_ONCE = 128
 const LEAVES_UNDER_LOAD = 512
 /** Full load: some 10,000 requests a second. */
 const FULL_LOAD_BYTES_PER_MS = 4000
-/** Time that an orderly stop has to sync tiles. The next start syncs the rest. */
+/** Time for an orderly stop to sync tiles. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
 
 export type TrailNews =
-  /** The place after which the next `lines` stand. Lines before it are read from the files. */
+  /** Place of the next `lines`. Lines before it are read from the files. */
   | ({ readonly type: 'begin' } & FilePlace)
   | { readonly type: 'moved'; readonly inode: string }
   /** Lines, or parts of them. The first was written at `atMs`, the last before `toMs`, by `steadyMs`. */
@@ -74,7 +74,7 @@ export class Sealer {
   #atMs = 0
   #leavesAtOnce = LEAVES_AT_ONCE
   #hasFailed = false
-  /** False while a new log takes the lines that were written before the log began. */
+  /** False while a new log takes older lines. */
   #isContinued: boolean
   /** True while the disk may lack tiles: after a crash or a failed sync. */
   #isTreeDoubtful = true
@@ -211,7 +211,6 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position = target.end
   }
 
-  /** @returns segments up to the target's file, and the place in one of them */
   async #placeToRead({ inode }: FilePlace) {
     const { file } = this.#options
     const own = this.#file
@@ -241,7 +240,7 @@ export class Sealer {
     // A removed file keeps its room on the disk until it is closed, and sealing may need that room.
     if (this.#file?.isRemoved) this.#file.close()
     if (this.#log.size > this.#log.sealedSize) await this.#seal()
-    // The name must survive a power failure as the lines do.
+    // The name must survive a power failure too.
     syncDirectoryOf(file)
     const onLasting = (fault: string) => this.#hasFailed && onFault(fault)
     const next = new SealedFile({ file, inode, position }, { isDoubtful, progress, onLasting })

@@ -23,10 +23,9 @@ interface SealingOptions {
 
 const FINISH_MS = 3000
 
-/** Lines go to the thread in portions of this size, or after this time. */
+/** Lines go to the thread at this size, or after this time. */
 const STAGE_BYTES = 256 * 1024
 const STAGE_MS = 200
-/** Bytes that may wait for the thread. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
@@ -41,7 +40,7 @@ export class Sealing implements TrailSeals {
   #stagedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #sentBytes = 0
-  /** Lines that the thread has not taken: when they were written, and the bytes sent up to their end. */
+  /** Lines that the thread has not taken. `bytes` counts all that was sent, up to their end. */
   #sent: { readonly bytes: number; readonly atMs: number }[] = []
   #skippedAtMs: number | undefined
   readonly #thread: BackgroundThread<ToSealer, FromSealer>
@@ -169,7 +168,7 @@ export class Sealing implements TrailSeals {
     return this.#progress.unsealedRecords
   }
 
-  /** Age of the oldest unsealed record. Below two seconds as a rule. */
+  /** Age of the oldest unsealed record. */
   get lagMs(): number {
     this.#forgetTaken()
     const staged = this.#staged > 0 ? this.#stagedAtMs : Number.POSITIVE_INFINITY

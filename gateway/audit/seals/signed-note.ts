@@ -15,7 +15,7 @@ export interface NoteSignature {
   readonly signature: Buffer
 }
 
-/** Fault of a note, a checkpoint or a key. The message is a sentence without its subject. */
+/** Fault of a note, checkpoint or key: a sentence without its subject. */
 export class NoteFault extends Error {}
 
 export interface NoteVerifier {
@@ -72,7 +72,7 @@ function parseSignature(line: string): NoteSignature {
   return { name, keyId: bytes.toString('hex', 0, KEY_ID_BYTES), signature: bytes.subarray(KEY_ID_BYTES) }
 }
 
-/** The verifiers whose keys have signed the note. @throws NoteFault when a signature of a given key is wrong */
+/** @throws NoteFault when a signature of a given key is wrong */
 export function signersOf<Verifier extends NoteVerifier>(
   note: Note,
   verifiers: readonly Verifier[],
@@ -80,7 +80,7 @@ export function signersOf<Verifier extends NoteVerifier>(
   return [...verifiedSignatures(note, verifiers).keys()]
 }
 
-/** The first signature of each of these keys, verified. @throws NoteFault when one is wrong */
+/** The first signature of each of these keys. @throws NoteFault when one is wrong */
 export function verifiedSignatures<Verifier extends NoteVerifier>(
   { text, signatures }: Note,
   verifiers: readonly Verifier[],
@@ -96,7 +96,7 @@ export function verifiedSignatures<Verifier extends NoteVerifier>(
   return verified
 }
 
-/** A public key as C2SP signed-note writes it: `<name>+<key id>+<base64(type ‖ public key)>`. */
+/** A public key in C2SP signed-note: `<name>+<key id>+<base64(type ‖ public key)>`. */
 export interface VerifierKey {
   readonly name: string
   readonly keyId: string

@@ -7,12 +7,11 @@ export type TileFile = { readonly name: string; readonly bytes: Buffer }
 type Draft = { readonly fd: number; readonly path: string }
 
 const MAX_DRAFTS = 64
-/** Drafts that are opened without a pause. */
 const DRAFTS_AT_ONCE = 4
 /** Parallel syncs share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
-/** Writes the tiles of a log. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */
+/** Writes tiles. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */
 export class TileFiles {
   readonly directory: string
   #drafts = 0
@@ -73,7 +72,7 @@ export class TileFiles {
     }
   }
 
-  /** @param directory the one that was removed; undefined when any may have been */
+  /** @param directory undefined: any may have been removed */
   forget(directory?: string): void {
     if (directory === undefined) this.#named.clear()
     else this.#named.delete(directory)

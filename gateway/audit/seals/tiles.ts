@@ -35,7 +35,7 @@ export function hashesOnLevel(size: number, level: number): number {
   return Math.floor(size / TILE_WIDTH ** level)
 }
 
-/** The first full tile of a level that has not been pruned; `end` if there is none. Tiles are pruned in order. */
+/** The first full tile of a level that was not pruned; `end` if none. Tiles are pruned in order. */
 export function firstTile(directory: string, level: number | 'entries', end: number): number {
   let [low, high] = [0, end]
   while (low < high) {
@@ -51,7 +51,7 @@ export function tileWidth(size: number, level: number, index: number): number {
   return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
 }
 
-/** Partial tiles on the right edge of a tree, at most one a level. */
+/** Partial tiles on the right edge, at most one a level. */
 export function partialTiles(size: number): { level: number; index: number; width: number }[] {
   const tiles: { level: number; index: number; width: number }[] = []
   for (let level = 0, hashes = size; hashes > 0; level++, hashes = hashesOnLevel(size, level)) {
@@ -61,10 +61,10 @@ export function partialTiles(size: number): { level: number; index: number; widt
   return tiles
 }
 
-/** A tile is missing, unreadable, or of a wrong length. The message names the file. */
+/** A tile is missing, unreadable, or of a wrong length. */
 export class TileFault extends Error {}
 
-/** Reads the tiles of a log as a tree of a certain size, whose checkpoint the caller has verified. */
+/** Reads tiles as a tree of a certain size, whose checkpoint the caller has verified. */
 export class TileReader implements Subtrees {
   readonly directory: string
   readonly size: number

@@ -6,12 +6,12 @@ const MAX_HASHES = 55
 /** Called for each hash that tiles hold. `level` is that of the tile. */
 type OnTileHash = (level: number, hash: HashText) => void
 
-/** The right edge of a growing tree ("compact range"): the roots of its complete subtrees, the largest first. */
+/** The right edge of a growing tree: the roots of its complete subtrees, the largest first. */
 export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
   /** One byte for the prefix, then the hashes. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
-  /** Views of `#stack`, made once for each place: a byte for the prefix and two hashes. */
+  /** Views of `#stack`, one a place: a prefix byte and two hashes. */
   readonly #nodes: Buffer[] = []
   readonly #heights: number[] = []
   size = 0
@@ -65,7 +65,7 @@ export class TreeEdge {
   }
 }
 
-/** Heights of the complete subtrees of a tree, the largest first. */
+/** Heights of complete subtrees, the largest first. */
 export function subtreeHeights(size: number): number[] {
   const heights: number[] = []
   for (let height = 0, rest = size; rest > 0; height++, rest = Math.floor(rest / 2)) {
@@ -78,7 +78,7 @@ function nodeAt(stack: Buffer, place: number): Buffer {
   return stack.subarray(place * HASH_BYTES, 1 + (place + 2) * HASH_BYTES)
 }
 
-/** Replaces the first of two hashes by the hash of the node over both. */
+/** Replaces the first of two hashes by that of their node. */
 function joinIn(node: Buffer): HashText {
   const before = node[0] as number
   node[0] = NODE_PREFIX

@@ -14,26 +14,25 @@ import { type ClosedSegment, closedSegments, namesBeside } from './trail-segment
 export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>
 type KeeperTask = 'compress' | 'ship' | 'prune'
 
-/** Tells log and metrics what becomes of closed segments. */
 export interface KeeperReports {
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
   failed(task: KeeperTask, cause: string): void
   done(task: KeeperTask): void
-  /** @param oldestMs when the oldest of them was closed */
+  /** @param oldestMs when the oldest was closed */
   unshipped(count: number, oldestMs: number | undefined): void
 }
 
 export interface KeeperParts {
   readonly reports: KeeperReports
-  /** From `SteadyWallClock`, milliseconds since the epoch. */
+  /** From `SteadyWallClock`. */
   readonly now: () => number
   /** Time for records, by the clock of the machine. */
   readonly wallNow?: () => number
   /** Segments that a start would read to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
   readonly inUse: () => Promise<string>
-  /** Appends lines, and resolves when they are sealed or synced. @param isSealed true: this gateway seals the trail */
+  /** Resolves when the lines are sealed or synced. @param isSealed this gateway seals the trail */
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
 }
 

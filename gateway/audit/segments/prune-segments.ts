@@ -90,7 +90,7 @@ async function mayGo(
   // The sealer needs the last leaf, so its segment stays.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
-  // The order of names proves nothing, because anybody can rename a file. Tiles of kept lines must stay.
+  // Anybody can rename a file, so the order of names proves nothing. Tiles of kept lines must stay.
   if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))
     return `its lines come after those of ${basename(next.path)}, in the log`
   if (isShipped !== undefined && !(await isShipped(segment, range ? range.last + 1 : 0)))
@@ -156,7 +156,7 @@ function levelsIn(directory: string): number[] {
     .map(Number)
 }
 
-/** Size of the last witnessed checkpoint; infinite without witnesses. */
+/** Infinite without witnesses. */
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
   return existsSync(file) ? readCheckpoint(file).size : Number.POSITIVE_INFINITY

@@ -20,15 +20,14 @@ const FIRST_LINE_BYTES = 4096
 /** Compressed bytes that usually hold the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
 const TIMESTAMP_KEY = '"timestamp":"'
-/** First bytes of a line: enough for its type, a request id of up to 128 characters and the timestamp. */
+/** Enough for the type, a request id of up to 128 characters and the timestamp. */
 export const HEAD_BYTES = 512
 
 /** Loaded only for compressed segments: it costs 7 ms of a start. */
 const zlib = () => process.getBuiltinModule('node:zlib')
 
 /**
- * Gives the decompressed bytes of a segment in blocks of whole lines; only the last may end within a line. Memory is
- * bounded.
+ * Gives decompressed bytes in blocks of whole lines; only the last may end within a line. Memory is bounded.
  * @param fromByte where a line begins @throws Error that names the file and the reason
  */
 export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
@@ -50,7 +49,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** Lines of a block with their `\n`, which a torn last line lacks. They share the memory of the block. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
@@ -60,7 +59,7 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   }
 }
 
-/** The `timestamp` of a line, milliseconds since the epoch. */
+/** The `timestamp` of a line. */
 export function timeOf(line: Buffer): number | undefined {
   // No value can hold the key: its quotes are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))
@@ -71,7 +70,7 @@ export function timeOf(line: Buffer): number | undefined {
   return Number.isNaN(ms) ? undefined : ms
 }
 
-/** @returns undefined when the segment is empty @throws Error as `blocksOf` */
+/** @throws Error as `blocksOf` */
 export async function firstLineOf(segment: Source): Promise<Buffer | undefined> {
   const head = headOf(segment)
   const end = head.indexOf(NEWLINE) + 1
@@ -97,7 +96,7 @@ function opened(segment: Source): ReturnType<typeof openSegment> {
   }
 }
 
-/** The first bytes, decompressed without a costly stream; empty when that cannot be done. */
+/** Decompresses without a costly stream; empty when that cannot be done. */
 function headOf(segment: Source): Buffer {
   const { fd, compression } = opened(segment)
   try {
@@ -115,7 +114,7 @@ function headOf(segment: Source): Buffer {
   }
 }
 
-/** Decompresses a short segment without a stream; undefined when that cannot be done. */
+/** Decompresses a short segment without a stream, if that can be done. */
 function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
   const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined
@@ -147,7 +146,7 @@ function firstBytes(fd: number, count: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, count, 0))
 }
 
-/** Gives decompressed bytes as they come. @throws Error as `blocksOf` */
+/** @throws Error as `blocksOf` */
 export async function* chunksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer> {
   try {
     const { fd, compression } = openSegment(segment)
@@ -178,7 +177,7 @@ function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
   }
 }
 
-/** Opens a segment, which may have been renamed or compressed since it was listed. */
+/** The segment may have been renamed or compressed since it was listed. */
 function openSegment({ path, compression, inode }: Source): {
   fd: number
   compression: Segment['compression']

@@ -15,14 +15,13 @@ interface RotationOptions {
   readonly trail: {
     /** Undefined when the trail may not be rotated. */
     readonly inode: string | undefined
-    /** @param clockSetBackMs see `StartFacts` */
     reopen(clockSetBackMs: number | undefined): void
   }
   readonly now: () => number
   onFault(error: Error): void
 }
 
-/** Smallest set-back that begins a new segment. Searches of the trail tolerate set-backs of up to five minutes. */
+/** Searches of the trail tolerate set-backs of up to five minutes. */
 const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
@@ -32,7 +31,7 @@ const TAIL_BYTES = 128 * 1024
  */
 export class Rotation {
   readonly #options: RotationOptions
-  /** Inode of the file seen last, whose age counts from `#sinceMs`. */
+  /** Inode of the file seen last; its age counts from `#sinceMs`. */
   #inode: string | undefined
   #sinceMs = 0
   #latestMs = 0
@@ -50,7 +49,7 @@ export class Rotation {
     try {
       if (inode !== this.#inode) this.#begin(inode)
       if (this.#wasSetBack() || (limits !== undefined && this.#isDue(limits))) this.#rename()
-      // This tries again when the new file could not be opened.
+      // Tries again when the new file could not be opened.
       if (this.#renamed) trail.reopen(this.#setBackMs)
     } catch (error) {
       onFault(error as Error)
@@ -87,7 +86,7 @@ export class Rotation {
     return bytes > 0 && (isOld || bytes >= maxBytes)
   }
 
-  /** Size of the file; 0 when it was renamed, by us or by somebody who will send SIGHUP. */
+  /** 0 when the file was renamed, by us or by somebody who will send SIGHUP. */
   get #sizeBytes(): number {
     const stats = statSync(this.#options.file, { bigint: true, throwIfNoEntry: false })
     return stats?.isFile() && stats.ino.toString() === this.#inode ? Number(stats.size) : 0

@@ -8,7 +8,7 @@ import type { Segment } from './segment.ts'
 
 export type LeafRange = { readonly first: number; readonly last: number }
 
-/** The leaves that the seals of a trail cover. It verifies no signature: it tells what must be kept, and proves nothing. */
+/** Leaves of the log. No signature is verified: this tells what must be kept, and proves nothing. */
 export class SealedTree {
   readonly #tiles: TileReader
 

@@ -6,7 +6,7 @@ import type { FromKeeper, KeeperData, ToKeeper } from './keeper-thread.ts'
 /** Time after which a `buffered` line is in the file. */
 const BUFFERED_MS = 100
 
-/** Looks after closed segments in a thread that starts when there is something to do. */
+/** Starts its thread when there is something to do. */
 export class SegmentThread {
   readonly #trail: Trail
   readonly #reports: KeeperReports

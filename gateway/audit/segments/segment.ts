@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 
-/** How a segment is compressed. Only `none`, `zstd` and `gzip` can be read. */
+/** Only `none`, `zstd` and `gzip` can be read. */
 type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 
 /** A file of the trail: the open one, or one that a rotation has closed. */
@@ -10,11 +10,11 @@ export interface Segment {
   readonly sizeBytes: number
   /** AUDIT_START names it in `continues`. Compression changes it. */
   readonly inode: string
-  /** Says that the file has another name too, or is reached by a link. */
+  /** The file has another name too, or is reached by a link. */
   readonly remark?: string | undefined
 }
 
-/** Position among segments of the same family: a higher rank is later. */
+/** Position in a family: a higher rank is later. */
 export type NamePlace = { readonly family: 'stamped' | 'dated' | 'numbered'; readonly rank: string }
 
 const COMPRESSIONS: ReadonlyMap<string | undefined, Compression> = new Map([
@@ -46,7 +46,7 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** Time at which the gateway closed the segment, by its name; undefined for other names. */
+/** Time of the closing by the gateway; undefined for names by others. */
 export function stampOf(path: string): number | undefined {
   const digits = STAMPED.exec(plainPath(path))?.[1]
   if (digits === undefined) return undefined

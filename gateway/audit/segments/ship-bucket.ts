@@ -172,7 +172,7 @@ function isCopy(seen: Seen, digest: Digest): boolean {
     : checksumsOf(digest).includes(seen.ChecksumSHA256)
 }
 
-/** An object in parts has the checksum of the parts' checksums; not every server adds the number of parts. */
+/** An object in parts has a checksum of checksums; not every server adds the number of parts. */
 function checksumsOf({ sha256, parts }: Digest): string[] {
   if (parts === undefined) return [base64(sha256)]
   const joined = base64(joinedDigest('sha256', parts))
@@ -206,7 +206,7 @@ function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Clien
     // Objects are sent with their SHA-256. Servers other than Amazon's may not know the SDK's own checksum.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // Keys expire at once, so that the file is read for each request. Without a file the SDK looks for keys itself.
+    // Keys expire at once, so the file is read for each request. Without a file the SDK looks for keys itself.
     ...(credentialsFile === undefined
       ? {}
       : { credentials: async () => ({ ...credentialsIn(credentialsFile), expiration: new Date() }) }),
@@ -232,7 +232,7 @@ async function* brokenOff(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** Runs a request within its time, whatever the server or the source of credentials does. @param bytes of the body */
+/** Limits a request, whatever the server or the source of credentials does. @param bytes of the body */
 async function inTime<T>(bytes: number, run: (signal: AbortSignal) => Promise<T>, extraMs = 0): Promise<T> {
   const signal = AbortSignal.timeout(TIMEOUT_MS + extraMs + Math.ceil(bytes / SLOWEST_BYTES_PER_MS))
   const late = once(signal, 'abort').then(() => Promise.reject<never>(signal.reason))
@@ -243,7 +243,7 @@ function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }
 
-/** Text for the log. It has only the name of a server's error: the message could repeat secrets of the request. */
+/** Gives only the name of a server's error: its message could repeat secrets of the request. */
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name

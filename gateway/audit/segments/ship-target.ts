@@ -10,7 +10,7 @@ export interface Digest {
   readonly bytes: number
   /** Hexadecimal. */
   readonly sha256: string
-  /** Hexadecimal; an ETag is often this. */
+  /** Hexadecimal; often the ETag. */
   readonly md5: string
   readonly parts?: readonly Digest[]
 }
@@ -20,10 +20,10 @@ export type CutRule = { readonly fromBytes: number; readonly partBytes: number }
 
 /** A place for copies. Names have `/` between their parts. */
 export interface ShipTarget {
-  /** Stays the same as long as copies go to the same place. */
+  /** Stays the same while copies go to the same place. */
   readonly name: string
   readonly cut?: CutRule
-  /** @returns whether the copy is whole @throws Error when that cannot be told */
+  /** @throws Error when it cannot tell */
   has(name: string, digest: Digest): Promise<boolean>
   /** Afterwards `has` is true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
@@ -50,7 +50,7 @@ export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Diges
   return parts.length === 0 ? whole.end() : { ...whole.end(), parts }
 }
 
-/** Digest of an object in parts, as S3 makes it: the hash of the hashes of its parts. */
+/** The hash of the hashes of the parts, as S3 makes it. */
 export function joinedDigest(name: 'sha256' | 'md5', parts: readonly Digest[]): string {
   const joined = createHash(name)
   for (const part of parts) joined.update(part[name], 'hex')
@@ -77,7 +77,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory, usually on another mount. The directory must exist: an empty mount point must not be filled. */
+/** Copies to a directory. It must exist: an empty mount point must not be filled. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

@@ -32,7 +32,7 @@ interface Shipped {
   root?: string
 }
 
-/** Copies closed segments, tiles and the checkpoint to a target, and remembers what is there for certain. */
+/** Copies closed segments and the log to a target, and remembers what is there for certain. */
 export class Shipper {
   readonly #auditFile: string
   readonly #target: ShipTarget
@@ -60,7 +60,7 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // Writes the whole state, at most once a second. After a crash, copies that it lacks are compared again.
+    // Writes the whole state, so at most once a second. After a crash, missing copies are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 

@@ -11,7 +11,7 @@ const BELIEVED_AFTER_MS = 86_400_000
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
-  /** A believed time, and the steady clock's time at that moment. */
+  /** A believed time, and the steady time then. */
   #believedMs: number
   #believedAtMs: number
   #offsetMs: number
@@ -36,14 +36,14 @@ export class SteadyWallClock {
     return Math.min(this.#wall(), this.knownMs + MAX_AHEAD_MS)
   }
 
-  /** A time that is past for certain: a later process may begin with it. */
+  /** A time that is past for certain. */
   get knownMs(): number {
     const [wallMs, steadyMs] = [this.#wall(), this.#steady()]
     this.#follow(wallMs - steadyMs, steadyMs)
     return Math.min(wallMs, this.#believedMs + steadyMs - this.#believedAtMs)
   }
 
-  /** Milliseconds by which the machine's clock is ahead of this one. */
+  /** How far the machine's clock is ahead of this one. */
   get doubtfulMs(): number {
     return Math.max(0, this.#wall() - this.now())
   }
@@ -60,12 +60,12 @@ export class SteadyWallClock {
   }
 }
 
-/** The file with the known time: `2026-11-22T15:16:02.123Z`. */
+/** Holds the known time: `2026-11-22T15:16:02.123Z`. */
 function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }
 
-/** Reads the time that an earlier process stored, or else that of the last closed segment: both are past for certain. */
+/** Reads the time that an earlier process stored, or else that of the last closed segment. */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())

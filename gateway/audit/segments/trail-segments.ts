@@ -48,13 +48,13 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
 
-/** Lists these files, oldest first. @throws Error that names the file */
+/** Lists files, oldest first. @throws Error that names the file */
 export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
   const found = await headed(withoutCopies(new Set(paths)))
   return inOrder(found)
 }
 
-/** Sorts by the time of the first line. A clock can go backwards, so files of one family keep the order of their names. */
+/** A clock can go backwards, so files of one family keep the order of their names. */
 function inOrder(found: readonly Headed[]): Segment[] {
   const segments = withoutAliases(found)
   const byTime = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
@@ -100,7 +100,7 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
   return segments
 }
 
-/** Lists each file once: under its own name rather than a link's, as the open file rather than as a segment. */
+/** Lists each file once: under its own name rather than a link's, as the open file rather than a segment. */
 function withoutAliases(segments: readonly Headed[]): Headed[] {
   const rankOf = ({ isLink, place }: Headed) => (isLink ? 2 : 0) + (place === undefined ? 0 : 1)
   return [...Map.groupBy(segments, ({ file }) => file).values()].map((names) => {
@@ -122,7 +122,7 @@ function withoutCopies(paths: ReadonlySet<string>): string[] {
   return [...paths].filter((path) => plainPath(path) === path || !paths.has(plainPath(path)))
 }
 
-/** Audit files that a rotation may have renamed to this: as a rule one or none. */
+/** Audit files that a rotation may have renamed to this. */
 function openNamesOf(path: string): string[] {
   const name = basename(path)
   return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>
@@ -139,12 +139,12 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : Number(a > b)
 }
 
-/** A segment that the gateway has closed. Other programs look after those that they have closed. */
+/** A segment closed by the gateway. Other programs look after their own. */
 export interface ClosedSegment extends Segment {
   readonly closedMs: number
 }
 
-/** Lists the closed segments, oldest first, without copies. @throws Error that names the audit file */
+/** Oldest first, without copies. @throws Error that names the audit file */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
   const paths = namesBeside(file).filter(

@@ -18,7 +18,7 @@ export interface AttestJob {
   readonly stamps: StampsSettings | undefined
 }
 
-/** News of the thread. The only message to it says how long its last round may take, in milliseconds. */
+/** The only message to the thread says how long its last round may take, in milliseconds. */
 export type AttestNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }

@@ -13,7 +13,7 @@ export interface Progress {
 export interface PacedRoundsOptions {
   readonly directory: string
   readonly everyMs: number
-  /** Default 1 s; doubles with each retry, up to `everyMs`, but at most five minutes. */
+  /** Default 1 s; doubles up to `everyMs`, at most five minutes. */
   readonly firstRetryMs?: number
   readonly reports: { progress(progress: Progress): void }
 }
@@ -23,7 +23,7 @@ const LAST_RETRY_MS = 300_000
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Has new checkpoints attested in rounds, one after the other, and retries failed rounds. */
+/** Has new checkpoints attested in rounds, and retries failed ones. */
 export abstract class PacedRounds {
   protected progress: Progress
   protected readonly aborted = new AbortController()
@@ -37,7 +37,7 @@ export abstract class PacedRounds {
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param last the newest checkpoint attested in an earlier run, and its age */
+  /** @param last newest checkpoint attested in an earlier run */
   constructor(
     options: PacedRoundsOptions,
     last: { readonly size: number; readonly ageMs: number } | undefined,
@@ -60,7 +60,7 @@ export abstract class PacedRounds {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress
     this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
-    // The tree may be smaller, from a restored backup: a witness then answers that it has seen a larger one.
+    // A restored backup has a smaller tree: a witness then answers that it has seen a larger one.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
       this.#isWanted = true

@@ -21,7 +21,7 @@ interface WitnessRoundsOptions extends PacedRoundsOptions {
 
 type Round = { readonly submission: Submission; readonly signatures: Map<WitnessClient, NoteSignature> }
 
-/** Has checkpoints cosigned by all witnesses at once. Keeps each with its signatures when enough have signed. */
+/** Asks all witnesses at once. Keeps a checkpoint when enough have signed. */
 export class WitnessRounds extends PacedRounds {
   readonly #options: WitnessRoundsOptions
   #signal = this.aborted.signal
@@ -36,7 +36,7 @@ export class WitnessRounds extends PacedRounds {
     this.#options = options
   }
 
-  /** Has the newest checkpoint signed now, and asks nothing afterwards. @param signal ends it */
+  /** Has the newest checkpoint signed now, and asks nothing afterwards. */
   async finish(signal: AbortSignal): Promise<void> {
     this.close()
     await this.#done
@@ -97,7 +97,7 @@ export class WitnessRounds extends PacedRounds {
     }
   }
 
-  /** @throws Error of the system; the witness is then asked again */
+  /** @throws Error of the system: the witness is then asked again */
   #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
     const { directory, quorum, clients } = this.#options
     const all = new Map(signatures).set(client, signature)

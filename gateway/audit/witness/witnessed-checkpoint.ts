@@ -13,7 +13,7 @@ import {
 } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 
-/** The newest checkpoint that a quorum of witnesses has cosigned, with their signatures. */
+/** The newest checkpoint cosigned by a quorum, with the signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
 
 export type Witnesses = { readonly verifiers: readonly NoteVerifier[]; readonly quorum: Quorum }
@@ -26,7 +26,7 @@ export function areEnough(
   return isReached(quorum, (key) => names.has(key.split('+', 2).join('+')))
 }
 
-/** Keeps a checkpoint with its signatures, unless another process has kept a larger tree of the log. */
+/** Does nothing when another process has kept a larger tree of the log. */
 export function keepWitnessed(
   directory: string,
   checkpoint: Uint8Array,
@@ -59,7 +59,7 @@ export function readWitnessed(
   }
 }
 
-/** The witnessed checkpoint of an earlier run, if it is of this log and a quorum has signed it. */
+/** The last witnessed checkpoint, if it is of this log and a quorum has signed it. */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

@@ -4,7 +4,6 @@ import { NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
 
-/** Parses a line; undefined when it is no record. */
 export function parseLine(line: Buffer): AuditLine | undefined {
   if (line.length > RECORD_MAX_BYTES) return undefined
   try {
@@ -17,7 +16,7 @@ export function parseLine(line: Buffer): AuditLine | undefined {
   }
 }
 
-/** A member as text. An object is not converted: its own members could make that throw. */
+/** Does not convert an object: its own members could make that throw. */
 export function textOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? '(not a text)' : String(value)
 }
@@ -34,7 +33,6 @@ const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
 const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
 const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
 const LAST_MS = 8_640_000_000_000_000
-/** No value can hold these keys: its quotes are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
 /** Time at which a line was written, milliseconds since the epoch. Requests and recovered responses do not tell it. */
@@ -50,7 +48,7 @@ export function writtenMs(line: Buffer): number | undefined {
   return endMs <= LAST_MS ? endMs : undefined
 }
 
-/** The latest time in whole lines, if any. A response tells too early a time if the clock was set forward meanwhile. */
+/** The latest time in whole lines. A response tells too early a time if the clock was set forward meanwhile. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
   for (let at = 0; at < block.length; ) {

@@ -4,7 +4,7 @@ import { plural } from '../verify/finding.ts'
 import { type AuditLine, numberOf, parseLine, textOf, timestampMs, writtenMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
-/** A period in which something held. Times are in ISO 8601. */
+/** Times are in ISO 8601. */
 interface Span {
   readonly from: string
   /** Undefined: it lasts. */
@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000
 /** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 
-/** Counts a day of the trail. @param dayMs its beginning in UTC */
+/** @param dayMs beginning of the day in UTC */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,
@@ -60,12 +60,12 @@ class DayCount {
     byStatus: {} as Record<number, number>,
     byGrpcStatus: {} as Record<number, number>,
     starts: 0,
-    /** Each from AUDIT_STOP to AUDIT_START, rotations excluded; or from the last line to an AUDIT_START without AUDIT_STOP. */
+    /** From AUDIT_STOP to AUDIT_START, without rotations; or from the last line to an AUDIT_START without AUDIT_STOP. */
     gaps: [] as Span[],
     degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],
     seals: 0,
-    /** Milliseconds; undefined without seals. */
+    /** Undefined without seals. */
     longestUnsealedMs: undefined as number | undefined,
     pruned: [] as string[],
   }
@@ -118,7 +118,7 @@ class DayCount {
     if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
     if (this.#found.recovered > 0) attention.push(`${this.#found.recovered} requests were cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
-    // The last lines may still wait for a seal: sealing may have stopped.
+    // The last lines may still wait: sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)
     if (this.#isSealed && longest !== undefined && longest > SEALED_WITHIN_MS) {
       attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
@@ -220,7 +220,7 @@ class DayCount {
     return isOfDay ? Math.max(longestMs ?? 0, untilMs - sinceMs) : longestMs
   }
 
-  /** @param before the degradation that STORE_RESTORED names; needed when its STORE_DEGRADED was not read */
+  /** @param before degradation in STORE_RESTORED, for when STORE_DEGRADED was not read */
   #restore(store: string, at: string, before?: Span): void {
     const span = this.#degraded.get(store) ?? (this.#restored.has(store) ? undefined : before)
     this.#degraded.delete(store)

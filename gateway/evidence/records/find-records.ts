@@ -9,14 +9,14 @@ export interface RecordFilter {
   readonly user?: string | undefined
   readonly client?: string | undefined
   readonly path?: string | undefined
-  /** Thumbprint of the key in a SIGNER_KEY. */
+  /** Thumbprint in a SIGNER_KEY. */
   readonly thumbprint?: string | undefined
   readonly session?: string | undefined
   readonly status?: number | undefined
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits the filter, apart from session and statuses: the record of a request may lack them. */
+/** Ignores session and statuses: the record of a request may lack them. */
 export function concerns(
   { request, user, client, path, thumbprint }: RecordFilter,
   record: AuditLine,
@@ -57,7 +57,7 @@ function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string
 
 const UUID_V7 = /^([\da-f]{8})-([\da-f]{4})-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i
 
-/** The time of a UUID version 7 (RFC 9562), milliseconds since the epoch. */
+/** Time of a UUID version 7 (RFC 9562). */
 function idTimeMs(id: string): number | undefined {
   const [, high, low] = UUID_V7.exec(id) ?? []
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16)
@@ -66,7 +66,7 @@ function idTimeMs(id: string): number | undefined {
 export interface Search {
   readonly filter: RecordFilter
   readonly period?: Period | undefined
-  /** True reads the whole trail even for an id that tells its time: a client may have used the id again. */
+  /** Reads all even for an id that tells its time: a client may have used the id again. */
   readonly everywhere?: boolean
 }
 
@@ -81,7 +81,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in the order of the trail. If the id tells its time, only lines near that time are read; or all, if none fits. */
+/** Finds records in order. If the id tells its time, only lines near it are read; or all, if none fits. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

@@ -3,19 +3,19 @@ import { blocksOf, firstLineOf, NEWLINE, openPlain } from '../../audit/segments/
 import type { Segment } from '../../audit/segments/segment.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
 
-/** Milliseconds since the epoch. `toMs` itself is outside the period. */
+/** `toMs` itself is outside. */
 export interface Period {
   readonly fromMs: number
   readonly toMs: number
 }
 
-/** Called with the number of bytes read so far; compressed bytes in compressed files. */
+/** In compressed files, compressed bytes count. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {
   /** Records of requests that began in it are wanted; undefined: all of the trail. */
   readonly period?: Period | undefined
-  /** True while a wanted request has not got its response: reading goes on. */
+  /** True while a wanted request has no response: reading goes on. */
   readonly hasOpen?: () => boolean
   readonly onRead?: OnRead | undefined
 }
@@ -30,7 +30,7 @@ const SET_BACK = /^\{"type":"AUDIT_START",.*"clockSetBackMs":(\d{1,15})/
 
 interface Head {
   readonly beginMs: number | undefined
-  /** How far the clock was set back before this segment; 0: not at all. */
+  /** Set-back of the clock before this segment. */
   readonly setBackMs: number
 }
 
@@ -79,7 +79,6 @@ export async function segmentsSince(
   return segments.slice(firstSince(await headsOf(segments), sinceMs))
 }
 
-/** The index of the first segment that was not closed before that time. */
 function firstSince(heads: readonly Head[], sinceMs: number): number {
   let from: number | undefined
   for (let i = heads.length - 1; i > 0; i--) {
@@ -122,7 +121,7 @@ async function headOf(segment: Segment, before: Segment | undefined): Promise<He
   return { beginMs, setBackMs: backMs > CLOCK_SLACK_MS ? backMs : 0 }
 }
 
-/** The latest time in the last lines; undefined for a compressed segment. */
+/** Undefined for a compressed segment. */
 function endMs(segment: Segment): number | undefined {
   const fd = openPlain(segment)
   if (fd === undefined) return undefined

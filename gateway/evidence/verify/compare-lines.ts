@@ -7,11 +7,11 @@ import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
-/** Number of lines within which moved, added or removed lines are recognised. */
+/** Range in which moved, added or removed lines are recognised. */
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/** Compares lines with a sealed tree while they are read. The root of their own tree proves them; tiles show where they differ. */
+/** Compares lines with a sealed tree while they are read. Their own root proves them; tiles show where they differ. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
@@ -24,7 +24,7 @@ export class LineComparison {
   #made: MadeTiles
   /** The state at the beginning of the last tile of leaves. */
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
-  /** Tiles that differ from the lines and are not proven: the tile or the lines may have been changed. */
+  /** Unproven tiles that differ from the lines: either may have been changed. */
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
@@ -58,7 +58,7 @@ export class LineComparison {
     return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
   }
 
-  /** True when the lines end before the tree and are proven. */
+  /** True when the lines end early and are proven. */
   get isPart(): boolean {
     return this.#isPart
   }
@@ -116,7 +116,7 @@ export class LineComparison {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** Call it when all lines were read. @param mayEndEarly there may be later sealed lines that were not given */
+  /** Call it when all lines were read. @param mayEndEarly later sealed lines may not have been given */
   end(mayEndEarly: boolean): void {
     do {
       this.#append(this.#checkpoint.size)
@@ -238,7 +238,7 @@ function range(hashAt: (k: number) => string | undefined): string[] {
   return hashes
 }
 
-/** A tile made from lines; hashes before `from` are unknown. */
+/** Hashes before `from` are unknown. */
 interface MadeTile {
   readonly level: number
   readonly index: number

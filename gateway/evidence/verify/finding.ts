@@ -1,8 +1,7 @@
-/** A line in the files of a trail. */
 export interface Place {
   readonly file: string
   readonly line: number
-  /** Where it begins, from 0; in a compressed file, after decompression. */
+  /** From 0; in a compressed file, after decompression. */
   readonly byte: number
 }
 

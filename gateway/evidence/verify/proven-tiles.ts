@@ -12,7 +12,7 @@ import {
 } from '../../audit/seals/tiles.ts'
 import { rootOf } from '../../audit/seals/tree-edge.ts'
 
-/** The tiles of a log; tells which of them lead to the signed root. */
+/** Tells which tiles of a log lead to the signed root. */
 export class ProvenTiles {
   readonly reader: TileReader
   readonly #checkpoint: Checkpoint
@@ -24,7 +24,7 @@ export class ProvenTiles {
     this.#checkpoint = checkpoint
   }
 
-  /** The bytes of a tile, proven or not; undefined when it is missing or has another length. */
+  /** Bytes of a tile, proven or not; undefined when missing or of another length. */
   tile(level: number, index: number): Buffer | undefined {
     return unlessFaulty(() => this.reader.tile(level, index))
   }
@@ -40,7 +40,7 @@ export class ProvenTiles {
     return this.tile(0, tile)?.subarray(at, at + HASH_BYTES)
   }
 
-  /** The root by the tiles, which are not proven here; undefined when some are missing. */
+  /** The unproven root; undefined when tiles are missing. */
   rootAt(size: number): Buffer | undefined {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
@@ -80,7 +80,6 @@ export class ProvenTiles {
   }
 }
 
-/** Gives undefined when a tile is missing or has another length. */
 export function unlessFaulty<T>(read: () => T): T | undefined {
   try {
     return read()
@@ -90,7 +89,7 @@ export function unlessFaulty<T>(read: () => T): T | undefined {
   }
 }
 
-/** The first lines are sought within this many leaves of one another. */
+/** The first lines are sought within this many leaves. */
 const SPREAD_LEAVES = 8192
 
 /**

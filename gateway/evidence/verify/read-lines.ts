@@ -6,7 +6,7 @@ const KEPT_LINES = 512
 const FORGOTTEN_LINES = 2048
 const MARKED_LINES = 256
 
-/** The lines that were read and not yet compared, and the place of each. */
+/** Lines read and not yet compared, with their places. */
 export class ReadLines {
   readonly #files: { readonly path: string; readonly first: number }[] = []
   #hashes: HashText[] = []
@@ -35,7 +35,7 @@ export class ReadLines {
     this.#bytes.push(byte)
   }
 
-  /** Lines from this one on are only counted: an outage of seals leaves millions of them. */
+  /** Lines from this one on are only counted: an outage of seals leaves millions. */
   keepTo(line: number): void {
     this.#keptEnd = line
   }
@@ -66,7 +66,7 @@ export class ReadLines {
     return { file: path, line: marked - first + 1, byte: this.#marks[mark] ?? 0 }
   }
 
-  /** The file before the line's own; undefined unless the line is the first of its file. */
+  /** Undefined unless the line is the first of its file. */
   fileBefore(line: number): string | undefined {
     const at = this.#files.findLastIndex(({ first }) => first <= line)
     return this.#files[at]?.first === line ? this.#files[at - 1]?.path : undefined

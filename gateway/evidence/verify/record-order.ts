@@ -16,7 +16,6 @@ const OPEN_MAX = 1_000_000
 /** Tells whether the gateway wrote what it should: seals prove only that nobody changed it. */
 export class RecordOrder {
   readonly #warnings: Warnings
-  /** Number of open requests, by key. */
   readonly #open = new Map<string, number>()
   readonly #openMax: number
   /** Open requests beyond `OPEN_MAX`. */
@@ -88,7 +87,7 @@ export class RecordOrder {
 
 const MAX = 20
 
-/** Warnings about lines. A warning without a place is about the last line that was read. */
+/** A warning without a place is about the last line that was read. */
 export class Warnings {
   readonly #lines: ReadLines
   readonly #texts: string[] = []
@@ -107,7 +106,6 @@ export class Warnings {
     this.#push(this.#doubtful, text)
   }
 
-  /** @param isFromMiddle something stood before the first line */
   all(isFromMiddle: boolean): readonly string[] {
     return isFromMiddle ? this.#texts : [...this.#texts, ...this.#doubtful].slice(0, MAX)
   }

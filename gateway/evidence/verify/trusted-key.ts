@@ -19,7 +19,7 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import type { Finding } from './finding.ts'
 
 export interface TrustedKey {
-  /** @param logName origin of the checkpoint @throws NoteFault when the policy has no key for it */
+  /** @throws NoteFault when the policy has no key for this log */
   verifiersOf(logName: string): readonly NoteVerifier[]
   /** Verifiers that must have signed. A wrong signature of any other is a fault too. */
   readonly least: 'all' | 'first' | 'one'
@@ -27,8 +27,7 @@ export interface TrustedKey {
 
 /**
  * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. An
- * ML-DSA-44 key beside a PEM file is read too, but need not have signed.
- * @throws Error for anything else
+ * ML-DSA-44 key beside a PEM file is read, but need not have signed. @throws Error for anything else
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -85,7 +84,7 @@ function isVerifierKeys(text: string): boolean {
   }
 }
 
-/** Opens a checkpoint. @throws NoteFault when the bytes are no checkpoint that the keys have signed */
+/** @throws NoteFault when the bytes are no checkpoint that the keys have signed */
 export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   const note = parseNote(bytes)
   const checkpoint = parseCheckpoint(note.text)
@@ -102,7 +101,6 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
 }
 
-/** The checkpoint of a log, or why there is none. */
 export function openLog(directory: string, key: TrustedKey): Checkpoint | Finding {
   const file = checkpointFile(directory)
   try {

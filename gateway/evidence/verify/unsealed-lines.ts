@@ -11,7 +11,7 @@ const MAX_UNSEALED_MS = 10_000
 const RECOVERED_END = ',"recovered":true'
 
 interface UnsealedLines {
-  /** Segments, beginning with the one that has the last sealed line. */
+  /** Begins with the segment of the last sealed line. */
   readonly segments: readonly Segment[]
   readonly from: Place
   readonly size: number

@@ -18,7 +18,7 @@ import { openLog, type TrustedKey } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
 
 export interface Evidence {
-  /** Oldest first. A function is called after the checkpoint was read, so that a segment begun later is not called missing. */
+  /** Oldest first. A function is called after the checkpoint was read: so no later segment is called missing. */
   readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
   /** True when the log may begin before the lines. */
   readonly isPart: boolean
@@ -29,7 +29,6 @@ export interface Evidence {
   /** Kept outside the log, or attested by others. */
   readonly kept?: readonly KeptCheckpoint[]
   readonly isUnsealedAllowed?: boolean | undefined
-  /** Milliseconds since the epoch. */
   readonly now?: () => number
   readonly onRead?: OnRead | undefined
 }
@@ -40,12 +39,12 @@ export interface Verdict {
   /** Leaf of the first line, from 0. */
   readonly firstLeaf: number
   readonly lines: number
-  /** How many lines from the first on are as they were sealed. */
+  /** Lines from the first on that are as they were sealed. */
   readonly provenLines: number
   readonly pairs: number
   /** Requests without a response. */
   readonly open: number
-  /** First and last leaf of the lines, counted from 0, when only a part was given. */
+  /** First and last leaf, from 0, when only a part was given. */
   readonly part: { readonly first: number; readonly last: number } | undefined
   readonly tail: string
   /** Empty: proven. */
@@ -63,16 +62,15 @@ interface Seal {
   readonly line: number
 }
 
-/** Number of lines at the beginning that are looked for in the tree. */
+/** First lines that are looked for in the tree. */
 const SOUGHT_LINES = 4096
-/** How many lines an AUDIT_SEAL may stand behind the last one that it covers. */
+/** Most lines between an AUDIT_SEAL and the last one that it covers. */
 const SEAL_LAG_LINES = 1024
 const RECORD_HEAD_BYTES = '{"type":"A'.length
 /** The second letter of `API_REQUEST`. */
 const P = 0x50
 const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 
-/** Proves the lines of a trail by the checkpoint of its log. */
 export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
   const opened = openLog(evidence.directory, evidence.key)
   if ('what' in opened) {
@@ -99,13 +97,13 @@ class Verification {
   readonly #order = new RecordOrder(this.#warnings)
   readonly #findings: Finding[] = []
   readonly #attested: string[] = []
-  /** AUDIT_SEAL lines that are not checked yet. */
+  /** AUDIT_SEAL lines not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
   #isRolledBack = false
   #sealFinding: Finding | undefined
-  /** The line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
+  /** Line of the first AUDIT_PRUNE for a segment, by the leaf behind that segment. */
   readonly #prunedTo = new Map<number, number>()
   #firstLeaf = 0
   #comparison: LineComparison | undefined
@@ -200,14 +198,14 @@ class Verification {
     }
   }
 
-  /** Reports the torn line of a closed file: a gateway cuts such lines off before it goes on. */
+  /** Reports the torn line of a closed file: a gateway cuts it off before it goes on. */
   #nameTorn(): void {
     if (this.#tornBytes === 0) return
     const text = `${plural(this.#tornBytes, 'byte')} of a line that is not whole, in a file that is closed`
     this.#findings.push({ what: 'added', place: this.#torn, text })
   }
 
-  /** Judges lines behind the last sealed one, unless a running gateway has sealed more meanwhile. */
+  /** Judges lines behind the last sealed one, unless they were sealed meanwhile. */
   async #judgeRest(comparison: LineComparison): Promise<readonly Finding[]> {
     const { size } = this.#checkpoint
     const from = this.#lines.place(size - this.#firstLeaf + comparison.addedLines - 1)
@@ -232,7 +230,7 @@ class Verification {
     else if (typeof last === 'number' && !this.#prunedTo.has(last + 1)) this.#prunedTo.set(last + 1, before)
   }
 
-  /** Compares all lines read so far except the last ones, which the next AUDIT_SEAL may cover. */
+  /** Leaves out the last lines, which the next AUDIT_SEAL may cover. */
   #advance(): void {
     if (this.#comparison === undefined && this.#lines.count < SOUGHT_LINES) return
     const comparison = this.#comparison ?? this.#begin()

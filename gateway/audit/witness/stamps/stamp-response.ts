@@ -3,7 +3,6 @@ import { type Der, derInteger, expectTag, membersIn, oidOf, readDer, TAG } from 
 import { HASHES, readSignatureAlgorithm, SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
 interface Stamp {
-  /** Milliseconds since the epoch. */
   readonly timeMs: number
   readonly policy: string
   /** Hexadecimal. */
@@ -25,9 +24,8 @@ const TST_INFO = '1.2.840.113549.1.9.16.1.4'
 const MAX_TEXT = 200
 
 /**
- * Checks that a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816) is granted, is for this hash and nonce, and is signed with
- * a time-stamping certificate of an authority. Revocation and path constraints are not checked: `openssl ts -verify` can do
- * that.
+ * Checks that a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816) is granted, fits hash and nonce, and is signed with a
+ * time-stamping certificate of an authority. Revocation and path constraints are not checked.
  * @throws Error that says what is wrong
  */
 export function checkStamp(response: Buffer, expected: ExpectedStamp): Stamp {
@@ -96,7 +94,7 @@ function timeOf(text: string): number {
 interface SignedContent {
   readonly content: Buffer
   readonly contentType: string
-  /** When certificates must be valid, milliseconds since the epoch. */
+  /** When certificates must be valid. */
   readonly timeMs: number
   readonly authorities: readonly X509Certificate[]
 }
