@@ -20,7 +20,7 @@ export interface RequestFacts {
   readonly sessionId?: string | undefined
   /** `x-fapi-interaction-id`, a UUID. */
   readonly interactionId?: string | undefined
-  /** W3C Trace Context: 32 hexadecimal digits. */
+  /** 32 hexadecimal digits. */
   readonly traceId?: string | undefined
   /** The gateway's own id, a UUID, when `requestId` comes from the client, who may repeat it. */
   readonly gatewayId: string | undefined
@@ -34,7 +34,7 @@ interface ResponseEnd {
   readonly replayOf?: string | undefined
 }
 
-/** AUDIT_START: the trail begins, or goes on after an outage or in a new file. */
+/** AUDIT_START, also after an outage or in a new file. */
 export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
@@ -51,7 +51,7 @@ export interface StartFacts {
   /** Requests refused since the previous AUDIT_STOP: they could not be recorded. */
   readonly refused?: number | undefined
   readonly continues?: string | undefined
-  /** `true`: the previous file was removed while it was written. Up to a second of records is lost. */
+  /** `true`: the previous file was removed. Up to a second of records is lost. */
   readonly removed?: true | undefined
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
@@ -86,7 +86,7 @@ export const START_HEAD = '{"type":"AUDIT_START",'
 export const STOP_HEAD = '{"type":"AUDIT_STOP",'
 /** A longer line is not parsed: parsing brackets takes fifty times their length in memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/** `format` of AUDIT_START and AUDIT_STOP. Raise it when the recovery of an older gateway could misread new lines. */
+/** Raise it when the recovery of an older gateway could misread new lines. */
 export const TRAIL_FORMAT = 4
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
@@ -129,7 +129,7 @@ function quoted(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-/** Cuts a text to `maxChars` UTF-16 units, the last one `…`; never halves a surrogate pair. */
+/** Cuts to `maxChars` UTF-16 units, the last one `…`; never halves a surrogate pair. */
 export function bounded(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const last = text.charCodeAt(maxChars - 2)
@@ -153,8 +153,8 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * Makes API_RESPONSE from the request's line. `statusCode`, `duration` and members of a refusal come before the optional
- * members; `grpcStatus`, `decisionId` and `replayOf` come last.
+ * `statusCode`, `duration` and members of a refusal come before the optional members; `grpcStatus`, `decisionId` and
+ * `replayOf` come last.
  * @param grpcStatus has at most two digits
  * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response
  */
@@ -191,10 +191,7 @@ function responseLine(requestLine: string, members: string): string {
   return `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, at)}${members}${requestLine.slice(at)}`
 }
 
-/**
- * The key that both records of a request have: the gateway's own id, else request id and timestamp.
- * @returns undefined for other records
- */
+/** The key that both records of a request have: the gateway's own id, else request id and timestamp. */
 export function pairKeyOf(line: string): string | undefined {
   const idAt = gatewayIdAt(line)
   if (idAt !== -1) return line.slice(idAt, idAt + GATEWAY_ID_CHARS)

@@ -2,7 +2,6 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Difference between the system's clock and its reference. */
 export interface ClockOffset {
   /** To be added to the clock (the offset of RFC 5905), with three decimals. */
   readonly clockOffsetMs: number
@@ -27,10 +26,7 @@ const TIMEOUT_MS = 500
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/**
- * Asks all programs on PATH at once: starting a missing one costs 3 ms of CPU. Never rejects.
- * @returns undefined when none knows the offset
- */
+/** Asks all programs on PATH at once: starting a missing one costs 3 ms of CPU. Never rejects. */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,

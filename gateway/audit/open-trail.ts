@@ -37,7 +37,7 @@ function begun(options: OpenOptions, isInherited: boolean): ReturnType<typeof op
   return opened
 }
 
-/** Opens the trail while the predecessor still sends responses. @throws as `openTrail`, also when the file cannot be written now */
+/** Opens the trail while the predecessor sends responses. @throws as `openTrail`, and when the file cannot be written */
 export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
@@ -112,7 +112,7 @@ export class InheritedRequests {
     this.count = recovered.length
   }
 
-  /** Writes records of the predecessor. @returns a `Commit` that the predecessor must wait for, if any */
+  /** @returns a `Commit` that the predecessor must wait for, if any */
   settle(lines: readonly string[]): Commit | undefined {
     let last: Commit | undefined
     for (const line of lines) {
@@ -122,7 +122,6 @@ export class InheritedRequests {
     return last
   }
 
-  /** @returns number of missing responses, now written */
   end(): number {
     const count = this.count
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)

@@ -3,7 +3,7 @@ export type SealNews =
   | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
   /** Sealed lines are gone. `found`: lines up to the last one found; undefined: none. */
   | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
-  /** The thread read records back from the files, because they had not been handed over. */
+  /** Records read back from the files, because they had not been handed over. */
   | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
 
 /** @param timestamp ISO 8601 */
@@ -25,7 +25,6 @@ export interface ForeignWrite {
 export const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'
 
-/** AUDIT_FOREIGN: others have written to the trail. */
 export function foreignRecord(timestamp: string, { file, inode, at, found, reason }: ForeignWrite): string {
   return `${JSON.stringify({ type: 'AUDIT_FOREIGN', timestamp, file, inode, at, found, reason })}\n`
 }

@@ -37,7 +37,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** Subjects of `settleOnce`, by file. Not by inode: a new file may have that of a removed one. */
+  /** By file, not by inode: a new file may have that of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
@@ -130,7 +130,7 @@ export class Trail {
     this.settle(record())
   }
 
-  /** Calls back when no record is pending, or with an error when that takes too long. `buffered`: at once. */
+  /** Calls back when no record is pending, or with an error when that takes too long. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.#options.durability === 'buffered') run(undefined)
     else this.#outage.whenPendingWritten(run)
@@ -195,10 +195,7 @@ export class Trail {
     this.recheck()
   }
 
-  /**
-   * Continues in a new file, if the present one was renamed. The new one begins with AUDIT_START and the lines that the old
-   * one did not take. The caller holds the right to commit.
-   */
+  /** Continues in a new file, if the present one was renamed. The caller holds the right to commit. */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
     const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']

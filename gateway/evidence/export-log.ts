@@ -12,7 +12,7 @@ import { firstLeafOf, ProvenTiles } from './verify/proven-tiles.ts'
 import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
 
 /**
- * Writes a log as C2SP tlog-tiles: checkpoint, tiles, and entry bundles made from the lines of the trail.
+ * Writes a log as C2SP tlog-tiles, with entry bundles made from the lines of the trail.
  * @param to a directory: it is made, and files of an earlier export are overwritten
  * @throws EvidenceFault when lines and log do not agree, or the log is damaged
  */

@@ -111,7 +111,7 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
-/** Says why the key alone does not prove that a line is in the log. */
+/** Says why the key alone does not prove the line. */
 export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
   try {
     return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]

@@ -16,7 +16,7 @@ const MAX_PAUSES = 150
 
 /**
  * Appends lines, and waits until they are sealed; without seals, syncs them.
- * @throws Error when a line could not be appended, or was not sealed in half a minute; it may be in the trail
+ * @throws Error when a line could not be appended, or was not sealed in half a minute
  */
 export async function appendUntilSealed(
   lines: readonly string[],

@@ -79,7 +79,6 @@ export class GroupCommit implements CommitPolicy {
     if (this.#lines.length > 0) this.#beginSync()
   }
 
-  /** @returns whether the group waits for another turn */
   #grows(): boolean {
     const { length } = this.#lines
     const grows = length > this.#linesBefore && this.#turns < MAX_TURNS

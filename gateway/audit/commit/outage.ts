@@ -100,7 +100,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** Commits lines after pending ones. The caller holds the right to commit. @returns the error given to `commitFailed` */
+  /** Commits lines after pending ones. The caller holds the right to commit. */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options
@@ -131,7 +131,6 @@ export class Outage {
     return this.#allOrNothing(() => this.#putPending())
   }
 
-  /** Goes on in a new file, which begins with AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
     // If the first new file was never written, `removed` and `clockSetBackMs` of its call still hold.
@@ -167,7 +166,7 @@ export class Outage {
     return this.writable
   }
 
-  /** Tries to write again. The caller holds the right to commit. @returns why it failed */
+  /** Tries to write again. The caller holds the right to commit. */
   resume(): Error | undefined {
     if (this.writable) return undefined
     if (!this.#ended && !this.#suspended)

@@ -15,14 +15,13 @@ interface ForeignWritersOptions
   readonly now: () => number
 }
 
-/** Least time between new files, so that a frequent writer does not cause one at each of our writes. */
+/** Least time between new files: a frequent writer would cause one at each of our writes. */
 const BETWEEN_FILES_MS = 60_000
 const ROTATION_MS = 60_000
 
 /**
- * Notices foreign writes: the file has another size, changed between our writes, was renamed without a rotation, or was
- * replaced. Foreign bytes are set aside as a closed segment. The trail continues in a new file that begins with AUDIT_START
- * and AUDIT_FOREIGN. For a minute after that, foreign bytes are only reported.
+ * Notices foreign writes, and continues the trail in a new file that begins with AUDIT_START and AUDIT_FOREIGN. Foreign
+ * bytes are set aside as a closed segment. For a minute after that, they are only reported.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
@@ -104,7 +103,6 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the trail's place, and begins a new file. */
 function beginAnew(
   file: string,
   own: { readonly inode: string; readonly path: string },
@@ -115,7 +113,7 @@ function beginAnew(
   const isOwn = stats?.ino.toString() === own.inode
   let aside: string | undefined
   if (!isOwn && path !== own.path) {
-    // The name is a link to a file that is not ours: only the link is renamed.
+    // A link to a file that is not ours: only the link is renamed.
     aside = `.${basename(file)}.link`
     renameSync(file, join(dirname(file), aside))
   } else if (isOwn || (stats?.size ?? 0n) > 0n) aside = setAside(path, nowMs)

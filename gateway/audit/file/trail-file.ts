@@ -3,7 +3,7 @@ import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
 
-/** Pause before the time of change is noted: longer than a tick of the kernel's clock for files. */
+/** Pause before the time of change is noted: longer than a tick of the kernel's clock. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
@@ -13,7 +13,7 @@ export interface CommitStart extends FileEnd {
 
 export type FilePlace = { readonly inode: string; readonly end: number }
 
-/** Seals the trail while it is written. Gets the written lines, so that none is read back from a file that others may change. */
+/** Gets the written lines, so that none is read back from a file that others may change. */
 export interface TrailSeals {
   /** From now on `wrote` gets the committed lines behind the trail's `told`. */
   begin(): void
@@ -27,10 +27,7 @@ export interface TrailSeals {
   finish(): Promise<readonly string[]>
 }
 
-/**
- * Writes whole lines to the file. What a failed write left is cut off; what is written between `startCommit` and
- * `endCommit` can be rolled back.
- */
+/** What a failed write left is cut off. What is written between `startCommit` and `endCommit` can be rolled back. */
 export class TrailFile {
   sink: TrailSink
   #end: number
@@ -49,7 +46,7 @@ export class TrailFile {
   #first: readonly string[] = []
   /** Another process may have left a line without its end. */
   #isEndForeign = false
-  /** Time of change of the file as last noted; undefined when the gateway has written since. */
+  /** Time of change as last noted; undefined once the gateway has written. */
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined

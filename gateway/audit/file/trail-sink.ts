@@ -7,7 +7,7 @@ export const STANDARD_OUTPUT = '-'
 const STANDARD_OUTPUT_FD = 1
 const SCRATCH_BYTES = 256 * 1024
 const UTF8_MAX_BYTES_PER_UNIT = 3
-/** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
+/** How long a full non-blocking pipe (EAGAIN) may hold the event loop. */
 const PIPE_TIMEOUT_MS = 50
 
 /** An open file or standard output. Call `load`, then `write`. */
@@ -83,7 +83,6 @@ export class TrailSink {
     return fstatSync(this.fd).nlink === 0
   }
 
-  /** Leaves standard output open. */
   close(): void {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }

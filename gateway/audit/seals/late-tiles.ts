@@ -12,9 +12,9 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
-/** Age at which a tile is synced. Linux has mostly written it by then, so the sync costs only a fifth. */
+/** Linux has mostly written a tile by then, so the sync costs only a fifth. */
 const LATE_MS = 40_000
-/** Tiles that one call syncs: twice as many as a checkpoint has, so that none falls behind. */
+/** Twice the tiles of a checkpoint, so that none falls behind. */
 const MAX_SYNCS = 256
 /** Tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024
@@ -26,8 +26,8 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
  * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A power
- * failure may destroy those of the last minute. The next start makes them again from the synced trail (`recover`), and
- * compares them with the tiles above. The file `unsynced-tiles`, which is synced first, names the first of them.
+ * failure may destroy those of the last minute: the next start makes them again from the synced trail (`recover`). The file
+ * `unsynced-tiles`, which is synced first, names the first of them.
  */
 export class LateTiles {
   readonly #files: TileFiles
@@ -73,7 +73,7 @@ export class LateTiles {
   /**
    * Writes again the tiles that the disk may have lost. A tile counts only if the tile above has its root; otherwise it is
    * made from the trail.
-   * @param tree that the checkpoint covers @param trail the audit file @returns a fault when some are lost
+   * @param tree that the checkpoint covers @param trail the audit file @returns a fault
    */
   async recover(tree: TileReader, trail: string): Promise<string | undefined> {
     const from = firstUnsynced(this.#files.directory)
@@ -130,7 +130,6 @@ function markFile(directory: string): string {
   return join(directory, 'unsynced-tiles')
 }
 
-/** The first tile of leaves that may not be on the disk. */
 export function firstUnsynced(directory: string): number | undefined {
   const mark = readIfThere(markFile(directory))
   if (mark === undefined) return undefined
@@ -139,7 +138,6 @@ export function firstUnsynced(directory: string): number | undefined {
   return Number.isSafeInteger(index) && index >= 0 ? index : 0
 }
 
-/** @returns undefined when it is missing or wrong */
 function readTile(tree: TileReader, index: number): Buffer | undefined {
   try {
     const bytes = tree.tile(0, index)

@@ -19,7 +19,6 @@ export interface SealKey {
   readonly origin: string
   readonly verifier: VerifierKey
   readonly mlDsaVerifier: VerifierKey | undefined
-  /** @returns the checkpoint as a signed note */
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 

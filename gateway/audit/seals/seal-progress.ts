@@ -19,7 +19,6 @@ export interface SealProgress {
 
 const NUMBERS = ['sealedSize', 'unsealedRecords', 'oldestAtMs', 'takenBytes', 'mends'] as const
 
-/** @param shared memory of the other thread */
 export function sealProgress(shared?: SharedArrayBuffer): SealProgress {
   const buffer = shared ?? new SharedArrayBuffer(NUMBERS.length * Float64Array.BYTES_PER_ELEMENT)
   const floats = new Float64Array(buffer)

@@ -54,10 +54,7 @@ interface EdgeTile {
 
 type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
 
-/**
- * The log of a trail in its gateway: a tree that grows leaf by leaf. Tiles that could not be written wait in memory for the
- * next `seal`.
- */
+/** The log of a trail in its gateway. Tiles that could not be written wait in memory for the next `seal`. */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
@@ -68,7 +65,7 @@ export class SealedLog {
   readonly #edgeTiles: EdgeTile[] = []
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
-  /** The last checkpoint that was tried. It may be on the disk although the attempt failed. */
+  /** It may be on the disk although the attempt failed. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
@@ -175,7 +172,7 @@ export class SealedLog {
     return this.#edgeTiles[level] as EdgeTile
   }
 
-  /** Syncs all tiles except the full tiles of leaves: `LateTiles` does that. @returns the full tiles of all levels */
+  /** `LateTiles` syncs the full tiles of leaves. @returns the full tiles of all levels */
   async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)

@@ -30,7 +30,7 @@ const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
  * Seals a trail in a thread of its own. The queue is bounded: when it is full, nothing is handed over until the thread has
- * taken everything. The thread then reads the skipped lines from the file, and reports their number.
+ * taken everything. The thread then reads the skipped lines from the file.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
@@ -40,7 +40,7 @@ export class Sealing implements TrailSeals {
   #stagedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #sentBytes = 0
-  /** Lines that the thread has not taken. `bytes` counts all that was sent, up to their end. */
+  /** Sent lines that the thread has not taken. `bytes` counts all up to their end. */
   #sent: { readonly bytes: number; readonly atMs: number }[] = []
   #skippedAtMs: number | undefined
   readonly #thread: BackgroundThread<ToSealer, FromSealer>

@@ -8,7 +8,7 @@ type Draft = { readonly fd: number; readonly path: string }
 
 const MAX_DRAFTS = 64
 const DRAFTS_AT_ONCE = 4
-/** Parallel syncs share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
+/** Parallel syncs share writes of the journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
 /** Writes tiles. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */

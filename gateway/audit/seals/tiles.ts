@@ -46,7 +46,6 @@ export function firstTile(directory: string, level: number | 'entries', end: num
   return low
 }
 
-/** Number of hashes in a tile, 0 to 256. */
 export function tileWidth(size: number, level: number, index: number): number {
   return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
 }

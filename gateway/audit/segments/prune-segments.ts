@@ -126,9 +126,8 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later leaves can still be proven. A witness
- * whose last tree is smaller than both `firstLeaf` and the tree of the quorum gets no proof.
- * @returns how many tiles were removed
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). A witness whose last tree is smaller than
+ * both `firstLeaf` and the tree of the quorum gets no proof.
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)

@@ -17,7 +17,7 @@ const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Above this ratio lines are counted: each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
-/** Compressed bytes that usually hold the first block of zstd (128 KiB of plain text). */
+/** Usually holds the first block of zstd (128 KiB of plain text). */
 const FIRST_BLOCK_BYTES = 32 * 1024
 const TIMESTAMP_KEY = '"timestamp":"'
 /** Enough for the type, a request id of up to 128 characters and the timestamp. */

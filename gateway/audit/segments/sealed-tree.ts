@@ -42,7 +42,7 @@ export class SealedTree {
   }
 
   /**
-   * Finds the leaves of a segment; undefined when they are not contiguous. Reads the whole segment.
+   * Finds the leaves of a segment; undefined when they are not contiguous.
    * @param from where the search begins: new segments are near the end @throws TileFault; Error as `blocksOf`
    */
   async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {

@@ -164,7 +164,6 @@ export class ShipBucket implements ShipTarget {
   }
 }
 
-/** Compares the server's checksum, or the ETag where there is none. */
 function isCopy(seen: Seen, digest: Digest): boolean {
   if (typeof seen !== 'object' || seen.ContentLength !== digest.bytes) return false
   return seen.ChecksumSHA256 === undefined

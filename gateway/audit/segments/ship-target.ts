@@ -18,7 +18,7 @@ export interface Digest {
 /** Sources of `fromBytes` or more are sent in parts of `partBytes`. */
 export type CutRule = { readonly fromBytes: number; readonly partBytes: number }
 
-/** A place for copies. Names have `/` between their parts. */
+/** Names have `/` between their parts. */
 export interface ShipTarget {
   /** Stays the same while copies go to the same place. */
   readonly name: string

@@ -64,7 +64,7 @@ export class Shipper {
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
-  /** @returns whether the copy is there now, and a checkpoint over `leaves` leaves @throws Error when that cannot be told */
+  /** True when the copy is there now, with a checkpoint over `leaves` leaves. @throws Error when that cannot be told */
   async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
     const name = this.#copyOf(path)
     const digest = name === undefined ? undefined : this.#state.segments[name]

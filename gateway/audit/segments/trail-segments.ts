@@ -17,8 +17,8 @@ interface Headed extends Segment {
 const MAX_TRIES = 9
 
 /**
- * Lists the segments of a trail, oldest first, the open one last: files that a rotation names after the audit file, and
- * those that an AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
+ * Lists the segments of a trail, oldest first, the open one last: files named after the audit file, and those that an
+ * AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
  * @throws Error that names the file or directory
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {

@@ -6,7 +6,7 @@ import { checkpointFile } from '../seals/tiles.ts'
 export interface Progress {
   readonly sealed: number
   readonly attested: number
-  /** Milliseconds since the epoch; undefined: nothing is behind. */
+  /** Undefined: nothing is behind. */
   readonly behindSinceMs: number | undefined
 }
 
@@ -51,7 +51,7 @@ export abstract class PacedRounds {
   /** Has the newest checkpoint attested. Must not reject. @returns whether it has succeeded */
   protected abstract round(): Promise<boolean>
 
-  /** Asks for what the round still lacks. Must not reject. @returns whether it has succeeded */
+  /** Asks for what the round still lacks. Must not reject. */
   protected retry(): Promise<boolean> {
     return this.round()
   }

@@ -35,7 +35,7 @@ const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
 const LAST_MS = 8_640_000_000_000_000
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
-/** Time at which a line was written, milliseconds since the epoch. Requests and recovered responses do not tell it. */
+/** Time at which a line was written. Requests and recovered responses do not tell it. */
 export function writtenMs(line: Buffer): number | undefined {
   if (startsWith(line, REQUEST_HEAD)) return undefined
   const text = line.toString('latin1')

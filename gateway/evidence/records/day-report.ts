@@ -181,7 +181,7 @@ class DayCount {
     const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
-    // The same process goes on, after an outage or in a new file, and its stores may still be degraded.
+    // The process goes on, after an outage or in a new file: its stores may still be degraded.
     const goesOn = (record.refused ?? record.continues) !== undefined && record.recovered === undefined
     if (!goesOn) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {

@@ -35,9 +35,9 @@ interface Head {
 }
 
 /**
- * Reads blocks of whole lines that may hold records of requests that began in the period. Segments before it are skipped,
- * and the first one is bisected. Reading ends `RECORDED_WITHIN_MS` after the period, if no wanted request is open and the
- * clock was not set back at a later segment. All segments are read if they are not in the order of time.
+ * Reads blocks of whole lines that may hold records of requests that began in the period. Reading ends `RECORDED_WITHIN_MS`
+ * after it, if no wanted request is open and the clock was not set back at a later segment. All segments are read if they
+ * are not in the order of time.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],

@@ -42,7 +42,6 @@ export interface Verdict {
   /** Lines from the first on that are as they were sealed. */
   readonly provenLines: number
   readonly pairs: number
-  /** Requests without a response. */
   readonly open: number
   /** First and last leaf, from 0, when only a part was given. */
   readonly part: { readonly first: number; readonly last: number } | undefined
@@ -198,7 +197,7 @@ class Verification {
     }
   }
 
-  /** Reports the torn line of a closed file: a gateway cuts it off before it goes on. */
+  /** A gateway cuts the torn line of a file off before it goes on. */
   #nameTorn(): void {
     if (this.#tornBytes === 0) return
     const text = `${plural(this.#tornBytes, 'byte')} of a line that is not whole, in a file that is closed`

@@ -57,7 +57,7 @@ export class StampRounds extends PacedRounds {
 
 /**
  * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the certificate too.
- * @param hash a SHA-256 @param policy an object identifier in dotted decimals
+ * @param policy an object identifier in dotted decimals
  */
 export function stampRequest(hash: Uint8Array, nonce: Uint8Array, policy: string | undefined): Buffer {
   return der(
