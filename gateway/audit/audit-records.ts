@@ -55,7 +55,7 @@ export interface StartFacts {
   readonly removed?: true | undefined
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
-  /** Least set-back of the clock during the previous file: its lines are not in order of time. */
+  /** The clock was set back by at least this much during the previous file. */
   readonly clockSetBackMs?: number | undefined
 }
 

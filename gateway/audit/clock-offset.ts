@@ -11,7 +11,7 @@ export interface ClockOffset {
 interface Source {
   readonly program: string
   readonly args: readonly string[]
-  /** @returns undefined when not synchronised or not understood */
+  /** @returns undefined when the clock is not synchronised, or the answer not understood */
   offsetMsIn(output: string): number | undefined
 }
 
@@ -22,7 +22,7 @@ const SOURCES: readonly Source[] = [
 ]
 
 const TIMEOUT_MS = 500
-/** Steps of the timeout. A pause of this thread counts as one step, however long. */
+/** Steps of the timeout. A long pause of this thread counts as one. */
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 

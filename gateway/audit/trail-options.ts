@@ -23,6 +23,5 @@ export interface TrailListeners {
   /** Called when others have written to the trail; then also at each start until the new file is rotated. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
-  /** Called when the previous process did not stop in order. */
   onCrash?(): void
 }

@@ -74,7 +74,7 @@ export function readAuthorities(file: string): readonly X509Certificate[] {
   return found.map((pem) => new X509Certificate(pem))
 }
 
-/** Verifies `<size>.tsr` for each `<size>.checkpoint`. @throws AttestationFault at the first that is wrong */
+/** Verifies `<size>.tsr` for each `<size>.checkpoint`. @throws AttestationFault */
 export function openStamps(
   directory: string,
   authorities: readonly X509Certificate[],
@@ -98,7 +98,7 @@ export function openStamps(
 export interface KeptCheckpoint {
   readonly file: string
   readonly bytes: Uint8Array
-  /** Who attests it, and since when. */
+  /** Names who attests it, and since when. */
   readonly says: string
 }
 

@@ -1,6 +1,6 @@
 export type OnCommitted = (error: Error | undefined) => void
 
-/** Records that are committed together: cheaper than a promise for each. */
+/** Records that are committed together. One object is cheaper than a promise for each. */
 export class Commit {
   readonly #listeners: OnCommitted[] = []
 

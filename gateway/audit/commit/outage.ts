@@ -133,7 +133,7 @@ export class Outage {
 
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // If the first new file was never written, `removed` and `clockSetBackMs` of its call still hold.
+    // After a new file that was never written, `removed` and `clockSetBackMs` of the earlier call still hold.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false

@@ -15,7 +15,7 @@ export type FilePlace = { readonly inode: string; readonly end: number }
 
 /** Gets the written lines, so that none is read back from a file that others may change. */
 export interface TrailSeals {
-  /** From now on `wrote` gets the committed lines behind the trail's `told`. */
+  /** From now on `wrote` gets the committed lines behind `TrailFile.told`. */
   begin(): void
   /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
@@ -180,7 +180,7 @@ export class TrailFile {
     this.#tellUntold()
   }
 
-  /** Cuts off what came after `start`. If that fails, no more is written: the disk may have dropped a part. */
+  /** Cuts off what came after `start`. If that fails, nothing more is written here: the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.sink.cutOff(this.#end - start.end)) {

@@ -34,7 +34,7 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   }
 }
 
-/** Faults a path that belongs neither to the gateway nor to root. */
+/** @returns the fault of a path that belongs neither to the gateway nor to root */
 export function ownerFault(
   path: string,
   stats: Pick<Stats, 'uid'> | undefined,
@@ -50,7 +50,7 @@ function sharing(path: string, { mode, gid }: Stats): string[] {
   return [`${path} may be written by ${who}, so that records can be taken away or replaced: chmod go-w`]
 }
 
-/** @returns undefined when missing or denied: opening the file then says so */
+/** @returns undefined when the file is missing or denied: opening it then says so */
 function statsOf(path: string, stat: (path: string) => Stats = statSync): Stats | undefined {
   try {
     return stat(path)

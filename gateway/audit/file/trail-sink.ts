@@ -69,7 +69,7 @@ export class TrailSink {
     return count
   }
 
-  /** @throws Error of the system: it is then unknown which bytes the disk has */
+  /** After an error it is unknown which bytes the disk has. */
   sync(): void {
     fdatasyncSync(this.fd)
   }
@@ -87,7 +87,7 @@ export class TrailSink {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }
 
-  /** @returns false when the bytes stay. Nothing is cut off standard output, which others may write */
+  /** @returns false when the bytes stay. Nothing is cut off standard output: others may write to it too */
   cutOff(bytes: number): boolean {
     return bytes === 0 || (this.fd !== STANDARD_OUTPUT_FD && cutOff(this.fd, bytes))
   }

@@ -50,7 +50,7 @@ export function hasEnded(file: string): boolean {
   })
 }
 
-/** Finds AUDIT_FOREIGN among the first lines: the file began because others had written to the one before. */
+/** Finds AUDIT_FOREIGN, with which a file begins after a foreign write. */
 export function foreignBefore(file: string): ForeignWrite | undefined {
   if (!existsSync(file)) return undefined
   return withFile(file, 'r', (fd) => {

@@ -24,7 +24,7 @@ export function parseCheckpoint(text: string): Checkpoint {
   return { origin, size, root }
 }
 
-/** Verifies no signature. @throws NoteFault, Error as `readRegularFile` */
+/** Verifies no signature. @throws NoteFault */
 export function readCheckpoint(file: string): Checkpoint {
   return parseCheckpoint(parseNote(readRegularFile(file)).text)
 }

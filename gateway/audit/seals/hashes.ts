@@ -8,7 +8,7 @@ export const HASH_BYTES = 32
 export const LEAF_PREFIX = 0
 export const NODE_PREFIX = 1
 
-/** A hash as latin1 text: twice as fast to make as a buffer. */
+/** A hash as latin1 text. A buffer takes twice as long to make. */
 export type HashText = string
 
 /** Without a length, each call of `hash` checks whether the algorithm needs one: a tenth of its time. */

@@ -36,7 +36,7 @@ export function originOf(publicKey: Uint8Array): string {
   return `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
 }
 
-/** Makes the file of an Ed25519 key, mode 0600. @returns false when it exists @throws Error that names it */
+/** Makes the file of an Ed25519 key, mode 0600. @returns false when it exists */
 export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }

@@ -155,7 +155,7 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position += lines.length
     progress.takenBytes += lines.length
     progress.unsealedRecords = this.#unsealed
-    // Frees the memory at once: V8 would run full collections for it.
+    // Frees the memory at once: V8 would otherwise run full collections.
     lines.buffer.transfer(0)
   }
 
@@ -237,7 +237,7 @@ export class Sealer {
     isDoubtful: boolean,
   ): Promise<void> {
     const { file, progress, onFault } = this.#options
-    // A removed file keeps its room on the disk until it is closed, and sealing may need that room.
+    // A removed file keeps its room on the disk until it is closed.
     if (this.#file?.isRemoved) this.#file.close()
     if (this.#log.size > this.#log.sealedSize) await this.#seal()
     // The name must survive a power failure too.

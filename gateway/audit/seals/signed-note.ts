@@ -72,7 +72,6 @@ function parseSignature(line: string): NoteSignature {
   return { name, keyId: bytes.toString('hex', 0, KEY_ID_BYTES), signature: bytes.subarray(KEY_ID_BYTES) }
 }
 
-/** @throws NoteFault when a signature of a given key is wrong */
 export function signersOf<Verifier extends NoteVerifier>(
   note: Note,
   verifiers: readonly Verifier[],

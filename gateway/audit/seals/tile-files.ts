@@ -31,7 +31,6 @@ export class TileFiles {
     this.syncNames()
   }
 
-  /** A reader sees all of a tile or nothing; a power failure may leave anything. */
   write(files: readonly TileFile[]): void {
     for (const { name, bytes } of files) {
       const path = join(this.directory, name)

@@ -78,7 +78,7 @@ function nodeAt(stack: Buffer, place: number): Buffer {
   return stack.subarray(place * HASH_BYTES, 1 + (place + 2) * HASH_BYTES)
 }
 
-/** Replaces the first of two hashes by that of their node. */
+/** Replaces the first of two hashes by the hash of their node. */
 function joinIn(node: Buffer): HashText {
   const before = node[0] as number
   node[0] = NODE_PREFIX

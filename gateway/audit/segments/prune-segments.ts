@@ -35,8 +35,8 @@ interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first, and their tiles. Before that it names each in a sealed line of
- * the trail: a gap without such a line is a fault.
+ * Removes segments whose retention is over, oldest first, and their tiles. Before that it appends a line for each
+ * (`record`): a gap without such a line is a fault.
  * @throws Error that names the file
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {

@@ -46,7 +46,7 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** Time of the closing by the gateway; undefined for names by others. */
+/** Time at which the gateway closed the segment; undefined for names by others. */
 export function stampOf(path: string): number | undefined {
   const digits = STAMPED.exec(plainPath(path))?.[1]
   if (digits === undefined) return undefined

@@ -231,7 +231,7 @@ async function* brokenOff(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** Limits a request, whatever the server or the source of credentials does. @param bytes of the body */
+/** Limits the time of a request, whatever the server or the source of credentials does. @param bytes of the body */
 async function inTime<T>(bytes: number, run: (signal: AbortSignal) => Promise<T>, extraMs = 0): Promise<T> {
   const signal = AbortSignal.timeout(TIMEOUT_MS + extraMs + Math.ceil(bytes / SLOWEST_BYTES_PER_MS))
   const late = once(signal, 'abort').then(() => Promise.reject<never>(signal.reason))

@@ -47,7 +47,7 @@ function checkpointIn(file: string): Checkpoint | undefined {
   }
 }
 
-/** Verifies only signatures of witnesses. @throws NoteFault when one is wrong, or the bytes are no checkpoint */
+/** Verifies only signatures of witnesses. @throws NoteFault */
 export function readWitnessed(
   bytes: Uint8Array,
   witnesses: readonly NoteVerifier[],

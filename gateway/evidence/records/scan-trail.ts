@@ -140,7 +140,7 @@ function probe(fd: number, at: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
-/** The byte of a line before which all lines are older than `timeMs`. 0 for a compressed segment. */
+/** The byte at which a line begins. All lines before it are older than `timeMs`. 0 for a compressed segment. */
 function firstByte(segment: Segment, timeMs: number): number {
   const fd = openPlain(segment)
   if (fd === undefined) return 0

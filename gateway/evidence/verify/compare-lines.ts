@@ -7,7 +7,7 @@ import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
-/** Range in which moved, added or removed lines are recognised. */
+/** Lines among which moved, added or removed ones are recognised. */
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
@@ -186,7 +186,7 @@ export class LineComparison {
     }
   }
 
-  /** @param leaf the first one whose line is not the sealed one */
+  /** @param leaf the first that differs */
   #difference(leaf: number): Finding {
     const at = this.#lineOf(leaf)
     const { size } = this.#checkpoint

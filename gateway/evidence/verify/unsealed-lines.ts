@@ -16,7 +16,6 @@ interface UnsealedLines {
   readonly from: Place
   readonly size: number
   readonly isAllowed: boolean
-  /** Milliseconds since the epoch. */
   readonly nowMs: number
 }
 

@@ -50,7 +50,7 @@ export interface Verdict {
   readonly findings: readonly Finding[]
   /** At most 20. */
   readonly warnings: readonly string[]
-  /** Who attests the log, and up to where. */
+  /** Names who attests the log, and up to where. */
   readonly attested: readonly string[]
 }
 
