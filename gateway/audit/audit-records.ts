@@ -153,8 +153,8 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * `statusCode`, `duration` and members of a refusal come before the optional members; `grpcStatus`, `decisionId` and
- * `replayOf` come last.
+ * Makes API_RESPONSE. `statusCode`, `duration` and members of a refusal come before the optional members; `grpcStatus`,
+ * `decisionId` and `replayOf` come last.
  * @param grpcStatus has at most two digits
  * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response
  */
