@@ -5,11 +5,10 @@ import { type KeptResponse, NEWLINE, openLine, readKeyRecord } from './key-recor
 import { ID_CHARS, type KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
-/** What became of a key. */
 export interface FoundKey {
   /** As in `KeyRecord`, or why it is not known. */
   readonly state: string
-  /** Epoch milliseconds, as `untilMs`. */
+  /** Epoch milliseconds, like `untilMs`. */
   readonly sinceMs?: number
   readonly untilMs?: number | undefined
   readonly requestId?: string | undefined
@@ -17,9 +16,9 @@ export interface FoundKey {
 }
 
 /**
- * Finds keys in files that a gateway may be writing. Only reads them.
+ * Finds keys in files that a gateway may be writing.
  *
- * @param ids names of the keys under any secret (`KeySecret.idOf`) @returns the keys that the files have
+ * @param ids under any secret (`KeySecret.idOf`)
  * @throws Error that names a file which cannot be read
  */
 export function findKeys(

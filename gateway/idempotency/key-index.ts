@@ -1,6 +1,5 @@
 import type { Journaled } from './key-segment.ts'
 
-/** A key as it is kept in memory. */
 export interface KeyEntry extends Journaled {
   readonly caller: string
   keepMs: number
@@ -10,12 +9,11 @@ export interface KeyEntry extends Journaled {
   isAwaited: boolean
   /** Another key with the same `codeOf`. Only `KeyIndex` writes this member and the two below. */
   sameCode: KeyEntry | undefined
-  /** The neighbours among the keys of the same caller. */
+  /** Neighbours among the keys of the caller. */
   older: KeyEntry | undefined
   newer: KeyEntry | undefined
 }
 
-/** Makes the entry of a key that begins. */
 export function keyEntry(id: string, caller: string, keepMs: number, expiresAtMs: number): KeyEntry {
   return {
     id,
@@ -40,13 +38,10 @@ interface CallersKeys {
   newest: KeyEntry | undefined
 }
 
-/** Where the code begins in an id: behind the name of the secret, which is the same in most ids. */
+/** Behind the name of the secret, which is the same in most ids. */
 const CODE_FROM = 6
 
-/**
- * Finds keys by their ids, and lists the keys of each caller from the oldest to the newest. A Map by texts
- * would take longer: V8 interns each text that is looked up.
- */
+/** Finds keys by id, and by caller, oldest first. A Map of ids would be slower: V8 interns each text that is looked up. */
 export class KeyIndex {
   size = 0
   /** The first key of each code; `sameCode` leads to the others. */
@@ -64,7 +59,7 @@ export class KeyIndex {
       for (let entry: KeyEntry | undefined = first; entry !== undefined; entry = entry.sameCode) yield entry
   }
 
-  /** @param entry with an id that is not here yet */
+  /** @param entry with a new id */
   add(entry: KeyEntry): void {
     const code = codeOf(entry.id)
     entry.sameCode = this.#byCode.get(code)
@@ -82,7 +77,6 @@ export class KeyIndex {
     own.newest = entry
   }
 
-  /** Removes an entry, if it is here. */
   delete(entry: KeyEntry): void {
     const own = this.#ofCallers.get(entry.caller)
     if (own === undefined || !this.#unchain(entry)) return

@@ -9,7 +9,7 @@ import { createSegment, type Journaled, type OnFound, readSegments, type Segment
 
 const SEGMENT_BYTES = 16 * 1024 * 1024
 const RETRY_MS = 250
-/** Part of a segment that is copied in one turn of the event loop: 256 KiB. */
+/** Copied in one turn of the event loop. */
 const SLICE = 1 / 64
 
 export interface KeyJournalOptions {
@@ -20,19 +20,18 @@ export interface KeyJournalOptions {
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly onFault: (cause: string) => void
-  /** Called when the files were removed while the gateway was running. They are made again. */
+  /** Called when others removed the files. They are made again. */
   readonly onRemoved: (cause: string) => void
   readonly write?: Write
   readonly sync?: typeof fdatasync
   readonly segmentBytes?: number
-  /** The bytes of records beyond which responses are not kept. */
+  /** Beyond these bytes of records, only the statuses of responses are kept. */
   readonly maxBytes?: number
 }
 
-/** @param error why the record is not durable @param isWritten true when the record may be in the file all the same */
+/** @param isWritten true when the file may have the record in spite of the error */
 type OnDurable = (error: Error | undefined, isWritten: boolean) => void
 
-/** A record to write, which becomes the last of its key. */
 interface Put {
   readonly id: string
   readonly entry: Journaled
@@ -45,22 +44,22 @@ interface Put {
 const UNWRITTEN = new Error('the record of an idempotency key cannot be written')
 
 /**
- * The records of keys, in segments that only grow. A record is live when it is the last one of a kept key. The oldest segment is
- * removed when it has no live record. When all segments have too many dead ones, its live records are first copied to the newest.
- * Only the oldest segment is removed, so that no record outlives a later one of its key.
+ * Records of keys, in segments that only grow. A record is live when it is the last of a kept key. Only the oldest segment is
+ * removed, so that no record outlives a later one of its key. When too many records are dead, its live ones are first copied to
+ * the newest segment.
  */
 export class KeyJournal {
   readonly #options: KeyJournalOptions
   readonly #segmentBytes: number
   readonly #log: AppendLog
   #reserve: Reserve | undefined
-  /** Oldest first. New records go to the last one. */
+  /** Oldest first. */
   #segments: Segment[] = []
   #liveBytes = 0
   /** True while `bytes` of the newest segment is right. */
   #isMeasured = false
   #secret: KeySecret
-  /** Records of this turn of the event loop, which one write takes. */
+  /** Records of this turn of the event loop, for one write. */
   #puts: Put[] = []
   #waiting: (readonly Pick<Put, 'run'>[])[] = []
   #lastOpened: { readonly file: string; readonly at: number; readonly text: Buffer } | undefined
@@ -90,11 +89,11 @@ export class KeyJournal {
   }
 
   /**
-   * Reads all segments, oldest first; `begin` must follow. The age of a key is measured by the clock of the run that wrote it, so
-   * that a wrong wall clock makes no key expire. Time in which nothing was written does not count.
+   * Reads all segments; `begin` must follow. The age of a key is measured by the clock of the run that wrote it, so that a wrong
+   * wall clock makes no key expire. Time in which nothing was written does not count.
    *
-   * @returns for each segment how many milliseconds its clock is behind the present one
-   * @throws Error that names the file, because keys would be forgotten without it
+   * @returns milliseconds that the clock of each segment is behind the present one
+   * @throws Error that names the file: its keys would be forgotten
    */
   load(found: OnFound): ReadonlyMap<unknown, number> {
     const segments = readSegments(this.#options, found)
@@ -116,7 +115,7 @@ export class KeyJournal {
     )
   }
 
-  /** Writes under another secret from now on, in a new segment. */
+  /** Writes under another secret, in a new segment. */
   rekey(secret: KeySecret): void {
     this.flush()
     this.#secret = secret
@@ -124,10 +123,7 @@ export class KeyJournal {
     if (!this.#isSyncing && !this.#isSuspended) this.#rotate()
   }
 
-  /**
-   * Writes what time it is: a later process counts the age of keys up to the last record of each file.
-   * @returns false when it cannot be written
-   */
+  /** Writes the time: a later process counts the age of keys up to the last record of each file. @returns false on failure */
   markTime(): boolean {
     const secret = this.#secret
     // No request has an empty key.
@@ -137,7 +133,7 @@ export class KeyJournal {
     return this.#append([{ id: entry.id, entry, record: { state: 'free', atMs, ...said } }])
   }
 
-  /** Writes the last record of a key at the end of this turn of the event loop, with all others. */
+  /** Writes a record at the end of this turn of the event loop. */
   put(one: Put): void {
     if (this.#puts.push(one) > 1) return
     if (one.isAtTurnEnd === true) process.nextTick(this.#onTurnEnd)
@@ -146,7 +142,7 @@ export class KeyJournal {
 
   readonly #onTurnEnd = (): void => this.flush()
 
-  /** Writes what waits now, and calls back once it is durable. On a full disk it writes at least the status of each response. */
+  /** Writes what waits. On a full disk it writes at least the status of each response. */
   flush(): void {
     const puts = this.#puts
     if (puts.length === 0) return
@@ -163,7 +159,7 @@ export class KeyJournal {
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
     const { text, places } = keyLines(puts, seal)
-    // After a failure the log first writes what waits, or the end of a torn line: the file's size is not known then.
+    // After a failure, the log first writes what waits, or ends a torn line: the size is unknown.
     this.#isMeasured &&= this.#log.isWritable && !this.#log.isTorn
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
@@ -179,7 +175,7 @@ export class KeyJournal {
     return true
   }
 
-  /** Writes one record into reserved room, but of a response only the status. @returns false when that failed; `run` was called then */
+  /** Writes one record into reserved room, with only the status of a response. @returns false on failure, after calling `run` */
   #appendShort({ entry, record, run }: Put): boolean {
     const { state, response } = record
     const short = {
@@ -195,13 +191,13 @@ export class KeyJournal {
     return isWritten
   }
 
-  /** Updates the size of a segment. After a failed write it is read from the file, because the write may have left bytes. */
+  /** Updates the size of a segment, from the file after a failed write, which may have left bytes. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true
   }
 
-  /** Keeps room on the disk for this number of short records. @returns false when there is none */
+  /** Keeps room on the disk for short records. @returns false when there is none */
   reserve(records: number): boolean {
     return this.#reserve?.hold(records) === true
   }
@@ -218,7 +214,6 @@ export class KeyJournal {
     this.#liveBytes += bytes
   }
 
-  /** Forgets the last record of a key: nothing needs it any more. */
   forget(entry: Journaled): void {
     if (entry.segment === undefined) return
     entry.segment.live.remove(entry)
@@ -250,7 +245,7 @@ export class KeyJournal {
     })
   }
 
-  /** The last record of a key; undefined when it cannot be read, or is damaged. */
+  /** Undefined when the record cannot be read, or is damaged. */
   read({ id, segment, at }: Journaled): KeyRecord | undefined {
     if (segment === undefined) return undefined
     try {
@@ -266,7 +261,7 @@ export class KeyJournal {
     }
   }
 
-  /** Opens a sealed line. The last one is remembered, because records copied in a row often share one. */
+  /** Opens a sealed line. The last one is remembered, because neighbouring records often share one. */
   #opened(segment: Segment, at: number, bytes: number): Buffer | undefined {
     const { file, seal } = segment
     if (this.#lastOpened?.file !== file || this.#lastOpened.at !== at) {
@@ -276,7 +271,7 @@ export class KeyJournal {
     return this.#lastOpened?.text
   }
 
-  /** Called once a second: retries writes, begins and removes segments. @param again makes the record of a key with present times */
+  /** Called once a second: retries writes, begins and removes segments. @param again makes a record with present times */
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
@@ -345,7 +340,7 @@ export class KeyJournal {
     this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)
   }
 
-  /** Copies the records of doubtful segments, and removes the oldest one when it is due: a slice in each turn. */
+  /** Copies the records of doubtful segments, and removes the oldest when due: a slice in each turn. */
   #compact(again: (entry: Journaled) => KeyRecord): void {
     const [oldest, next] = this.#segments
     const doubtful = this.#segments.slice(0, -1).find(({ isDoubtful, live }) => isDoubtful && live.size > 0)
@@ -392,7 +387,7 @@ export class KeyJournal {
     }
   }
 
-  /** Begins a segment. @throws Error of the system */
+  /** @throws Error of the system */
   begin(): void {
     const { directory, write } = this.#options
     makeDirectory(directory)
@@ -418,7 +413,6 @@ function callBack(groups: readonly (readonly Pick<Put, 'run'>[])[], error: Error
   for (const puts of groups) for (const { run } of puts) run?.(error, true)
 }
 
-/** Reads at most `most` bytes of a segment from `at` on. @throws Error of the system */
 function bytesIn({ fd, bytes }: Segment, at: number, most: number): Buffer {
   const read = Buffer.alloc(Math.min(most, bytes))
   return read.subarray(0, readSync(fd, read, 0, read.length, at))

@@ -1,7 +1,6 @@
 import { crc32 } from 'node:zlib'
 import type { RecordSeal } from './key-secret.ts'
 
-/** A response that is replayed. */
 export interface KeptResponse {
   readonly status: number
   /** End-to-end fields, each `name: value` with its CR LF, latin1; empty when the body is not kept. */
@@ -10,14 +9,13 @@ export interface KeptResponse {
   readonly body: string | undefined
 }
 
-/** Makes the part of a response that is kept where there is no room for more: its status. */
+/** Keeps only the status of a response, where there is no room for more. */
 export function statusOf({ status }: Pick<KeptResponse, 'status'>): KeptResponse {
   return { status, fields: '', body: undefined }
 }
 
-/** What a line of the journal says of a key. */
 export interface KeyRecord {
-  /** `begun`: the request is under way; after a crash, nobody knows its outcome. `free`: it was not carried out, so it may be sent. */
+  /** `begun`: under way; after a crash, nobody knows the outcome. `free`: not carried out, so it may be sent. */
   readonly state: 'begun' | 'unknown' | 'done' | 'free'
   /** A name made by `KeySecret`, like `fingerprint`. */
   readonly caller: string
@@ -26,26 +24,23 @@ export interface KeyRecord {
   readonly keepMs: number
   /** Empty, like `requestId`, when an earlier record was damaged. */
   readonly fingerprint: string
-  /** The id of the first request. */
   readonly requestId: string
   /** Only with `done`. */
   readonly response?: KeptResponse | undefined
 }
 
 export const NEWLINE = 0x0a
-/** Hex of each byte. V8 takes ten times as long to format 32 bits at once. */
+/** Hex of each byte: V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** The character that begins a line of sealed responses. No name begins with it. */
+/** Begins a line of sealed responses, but no name. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
-/** Where the response of a record is: bytes back to the sealed line, bytes of that line, then start and end in its opened text. */
+/** Where a response is: bytes back to the sealed line, its bytes, then start and end in its opened text. */
 const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
-/** The longest line of a record. */
 export const LINE_MAX_BYTES = 300
-/** Responses are sealed together up to this size. To read one, all of them are opened. */
+/** Responses are sealed together up to this size: to read one, all must be opened. */
 const SEALED_MAX_BYTES = 16 * 1024
-/** Stands for a value that is not known, or is sealed. */
 const NONE = '-'
 
 interface NamedRecord {
@@ -53,18 +48,16 @@ interface NamedRecord {
   readonly record: KeyRecord
 }
 
-/** Lines to be written together. */
 interface Lines {
-  /** ASCII. */
   readonly text: string
-  /** For each record: where its line begins in the text, and how many bytes the line and its response take. */
+  /** Where each line begins, and how many bytes it takes with its response. */
   readonly places: readonly { readonly at: number; readonly bytes: number }[]
 }
 
 /**
- * Makes a line of each record: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With
- * `done`, the request id is sealed with the response, and the span says where. Other records need no sealing, which halves the time:
- * callers are hashes, and request ids are in clear in the audit trail. Several responses are sealed as one: that halves the cost.
+ * Makes lines: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. Only `done` has a
+ * span, and seals the request id with the response. The rest needs no sealing: callers are hashes, and the audit trail has
+ * request ids in clear. Sealing several responses together halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []
@@ -100,8 +93,8 @@ function clearOf(id: string, record: KeyRecord): string {
 }
 
 /**
- * The text of a response before sealing, latin1: the clear part of its line, then `<request id> <status> <length of the fields> <length of
- * the body, or - without one>\n`, the fields, and the body.
+ * Makes the text of a response before sealing, latin1: the clear part of its line, then `<request id> <status> <length of the
+ * fields> <length of the body, or - without one>\n`, fields, body.
  */
 export function responseText(
   clear: string,
@@ -111,7 +104,7 @@ export function responseText(
   return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
-/** Reads a response. @param text others may follow in it @returns undefined when it is not whole, or has another clear part */
+/** @param text others may follow in it @returns undefined when it is not whole, or has another clear part */
 export function readResponse(
   clear: string,
   text: Buffer,
@@ -126,7 +119,7 @@ export function readResponse(
   return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
 }
 
-/** Where a response is: `from` to `to` in the opened text of a line of `bytes` bytes, which begins `back` bytes before the record. */
+/** As `SPAN`: `from` to `to` in a sealed line that begins `back` bytes before the record. */
 interface Span {
   readonly back: number
   readonly bytes: number
@@ -141,17 +134,16 @@ interface ReadLine {
   readonly span: Span | undefined
 }
 
-/** The bytes of a record's line and of its response, in base64. */
+/** The sealed response is in base64. */
 export function bytesOnDisk(lineBytes: number, { from, to }: Pick<Span, 'from' | 'to'>): number {
   return lineBytes + Math.ceil(((to - from) * 4) / 3)
 }
 
-/** True for a line of sealed responses, which is no record. */
 export function isSealedLine(line: Buffer): boolean {
   return line[0] === SEALED.charCodeAt(0)
 }
 
-/** Reads a line without its end. @returns undefined when it has no name; no `head` when the head is damaged */
+/** @param line without its end @returns undefined when it has no name; no `head` when the head is damaged */
 export function readKeyHead(line: Buffer): ReadLine | undefined {
   const written = line.toString('latin1', 0, LINE_MAX_BYTES)
   const [clear, id, caller, state, atMs, keepMs, fingerprint, requestId, crc = ''] = HEAD.exec(written) ?? []
@@ -175,8 +167,8 @@ export function readKeyHead(line: Buffer): ReadLine | undefined {
 
 /**
  * @param at where the record begins
- * @param opened opens the sealed line that begins at `at` and has `bytes` bytes; undefined: the line is damaged
- * @returns undefined when the record is damaged, or is the record of another key
+ * @param opened opens the sealed line of `bytes` bytes at `at`; undefined: it is damaged
+ * @returns undefined when the record is damaged, or belongs to another key
  */
 export function readKeyRecord(
   line: Buffer,
@@ -191,7 +183,7 @@ export function readKeyRecord(
   return response && { ...head, ...response }
 }
 
-/** Opens a sealed line. @param line with its end */
+/** @param line with its end */
 export function openLine(line: Buffer, seal: RecordSeal): Buffer | undefined {
   return seal.open(line.toString('latin1', SEALED.length, line.length - 1))
 }

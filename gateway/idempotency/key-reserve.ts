@@ -2,11 +2,11 @@ import { closeSync, fstatSync, ftruncateSync, openSync, writeSync } from 'node:f
 import type { Write } from '../storage/append-log.ts'
 import { OWNER_ONLY } from '../storage/line-file.ts'
 
-/** A block of most file systems. An outcome without fields and body fits into it. */
+/** A block of most file systems, which holds an outcome without fields and body. */
 const BLOCK_BYTES = 4096
 const BLANK = '\n'.repeat(BLOCK_BYTES)
 
-/** A blank file whose blocks are given up, one by one, for outcomes that a full disk would not take. */
+/** A blank file that gives up blocks for outcomes that a full disk would not take. */
 export class Reserve {
   readonly #fd: number
   readonly #write: Write
@@ -19,7 +19,7 @@ export class Reserve {
     this.#bytes = fstatSync(this.#fd).size
   }
 
-  /** Grows to this number of blocks. @returns false when the disk has no room for them */
+  /** Grows to this number of blocks. @returns false when the disk has no room */
   hold(blocks: number): boolean {
     try {
       while (this.#bytes < blocks * BLOCK_BYTES) {
@@ -33,7 +33,7 @@ export class Reserve {
     }
   }
 
-  /** Gives a block back to the disk. @returns false when there is none, or it cannot be given */
+  /** Gives a block back to the disk. @returns false when that failed */
   give(): boolean {
     if (this.#bytes < BLOCK_BYTES) return false
     try {

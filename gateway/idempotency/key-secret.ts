@@ -9,26 +9,24 @@ const SALT_BYTES = 32
 const BLOCK_BYTES = 64
 const DIGEST_BYTES = 32
 const LENGTH_BYTES = 4
-/** Longer texts get a buffer of their own. */
 const TEXT_BYTES = 16 * 1024
 /** 132 bits in base64url. */
 const NAME_CHARS = 22
 /** 36 bits. */
 const KEY_NAME_CHARS = 6
 export const ID_CHARS = KEY_NAME_CHARS + NAME_CHARS
-/** Most names of callers that are remembered: at about 250 bytes each, 5 MB. */
+/** At about 250 bytes each. */
 const MAX_CALLERS = 20_000
 
-/** One line of `idempotencyKeyFile`: names callers and keys, and makes the key of each file (HKDF, RFC 5869). */
+/** One line of `idempotencyKeyFile`: names callers and keys, and derives the key of each file (HKDF, RFC 5869). */
 export class KeySecret {
-  /** Tells secrets apart: 6 characters of base64url. */
   readonly name: string
   readonly #secret: string
-  /** The blocks of HMAC (RFC 2104), each with room for what is hashed behind it. */
+  /** The blocks of HMAC (RFC 2104), each with room for what it is hashed with. */
   readonly #inner = Buffer.alloc(BLOCK_BYTES + TEXT_BYTES, 0x36)
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c)
   readonly #callers = new LRUCache<string, string>({ max: MAX_CALLERS })
-  /** Room to make ids in. It begins with the name of the secret. */
+  /** Begins with the name of the secret. */
   readonly #id = Buffer.alloc(ID_CHARS)
 
   constructor(secret: string) {
@@ -41,7 +39,7 @@ export class KeySecret {
     this.#id.write(this.name)
   }
 
-  /** HMAC-SHA-256 of all parts together: 22 characters of base64url. Two one-shot hashes take half the time of an `Hmac`. */
+  /** HMAC-SHA-256 of all parts. Two one-shot hashes take half the time of an `Hmac`. */
   nameOf(...parts: readonly (string | Uint8Array)[]): string {
     let most = BLOCK_BYTES
     for (const part of parts) most += LENGTH_BYTES + (typeof part === 'string' ? 3 : 1) * part.length
@@ -57,12 +55,11 @@ export class KeySecret {
       inner.writeUInt32LE(bytes, end)
       end = at + bytes
     }
-    // The inner hash is text here: a buffer that the library makes would cost more than the hash.
+    // A text, because making a buffer would cost more than the hash.
     this.#outer.write(hash('sha256', inner.subarray(0, end), 'latin1'), BLOCK_BYTES, 'latin1')
     return hash('sha256', this.#outer, 'base64url').slice(0, NAME_CHARS)
   }
 
-  /** The name of a caller, which is remembered. */
   callerOf(caller: string): string {
     let name = this.#callers.get(caller)
     if (name === undefined) {
@@ -75,11 +72,11 @@ export class KeySecret {
   /** The name of a key, which begins with that of the secret. @param caller made by `callerOf` */
   idOf(caller: string, row: string, key: string): string {
     this.#id.write(this.nameOf(caller, row, key), KEY_NAME_CHARS)
-    // Makes one flat text. A concatenation would keep its parts in memory as long as the key.
+    // One flat text: a concatenation would keep its parts in memory.
     return this.#id.toString('latin1')
   }
 
-  /** @param salt of the file to read; default: a new one, so that no two writers count nonces under one key */
+  /** @param salt of an existing file; default: a new one, so that no two writers count nonces under one key */
   sealOf(salt = randomBytes(SALT_BYTES).toString('base64url')): RecordSeal {
     const key = this.#derive(Buffer.from(salt, 'base64url'), 'countersign idempotency records')
     return new RecordSeal(key, salt)
@@ -90,7 +87,7 @@ export class KeySecret {
   }
 }
 
-/** The secrets of `idempotencyKeyFile`. The first names keys that begin now, the others name keys that began before. */
+/** The first secret names keys that begin now, the others name keys that began before. */
 export type KeySecrets = readonly [KeySecret, ...KeySecret[]]
 
 /** @param lines at least one */
@@ -98,7 +95,7 @@ export function secretsOf([first = '', ...older]: readonly string[]): KeySecrets
   return [new KeySecret(first), ...older.map((line) => new KeySecret(line))]
 }
 
-/** @param id made by `idOf` @returns the name of its secret */
+/** @param id made by `idOf` */
 export function nameIn(id: string): string {
   return id.slice(0, KEY_NAME_CHARS)
 }
@@ -107,7 +104,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt. Only one process seals with it, so a counter is the nonce, which precedes each text. */
+/** AES-256-GCM under the key of one salt. Only one process seals, so a counter is the nonce, which precedes each text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string
@@ -129,7 +126,7 @@ export class RecordSeal {
     return Buffer.concat([this.#nonce, sealed, cipher.getAuthTag()]).toString('base64url')
   }
 
-  /** Opens a text; undefined when `seal` has not made it. */
+  /** Undefined when `seal` has not made the text. */
   open(text: string): Buffer | undefined {
     const sealed = Buffer.from(text, 'base64url')
     if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined

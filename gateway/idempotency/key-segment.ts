@@ -17,38 +17,36 @@ const VERSION = 1
 const NAME = /^keys-([0-9]{10})\.log$/
 const NUMBER_CHARS = 10
 
-/** Where the last record of a key is. */
 export interface Journaled extends Slotted {
   readonly id: string
   segment: Segment | undefined
   at: number
-  /** Length of its line and response. */
+  /** With its response. */
   bytes: number
 }
 
-/** A file of records, which is sealed with an encryption key of its own. */
 export interface Segment {
   readonly file: string
   /** For reading. */
   readonly fd: number
-  /** The name of the secret from which the encryption key is made. */
+  /** The name of the secret that derives the encryption key. */
   readonly key: string
   /** Undefined: the secret is gone. */
   readonly seal: RecordSeal | undefined
   readonly live: Slots<Journaled>
   bytes: number
-  /** True when the disk may lack its records: these are written again, into the newest segment. */
+  /** True when the disk may lack records, which are then written again into the newest segment. */
   isDoubtful: boolean
 }
 
-/** A segment as it was found, with its first and last time on the clock of its run. */
+/** Times are on the clock of the segment's run. */
 interface FoundSegment {
   readonly segment: Segment
   readonly firstMs: number
   readonly lastMs: number
 }
 
-/** Called for each record of an earlier run. @param head undefined: it is damaged, so that only the key is known */
+/** Called for each record of earlier runs. @param head undefined: damaged, so that only the key is known */
 export type OnFound = (
   id: string,
   head: Omit<KeyRecord, 'response'> | undefined,
@@ -74,7 +72,7 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
 }
 
 /**
- * Makes the file of a new segment, numbered behind all files there and behind the newest known one, which may have been removed.
+ * Makes a segment. Its number is above those of all files and of `newest`, whose file may have been removed.
  *
  * @returns also `header`, still to be written
  * @throws Error of the system
@@ -99,7 +97,6 @@ function openSegment(file: string, key: string, seal: RecordSeal | undefined): S
   return { file, fd: openSync(file, 'r'), key, seal, live: new Slots(), bytes: 0, isDoubtful: false }
 }
 
-/** Names of segments, oldest first. */
 export function namesIn(names: readonly string[]): string[] {
   return names.filter((name) => NAME.test(name)).sort()
 }
@@ -108,7 +105,7 @@ function numberOf(name = ''): number {
   return Number(NAME.exec(name)?.[1] ?? 0)
 }
 
-/** Reads a segment. Removes a file without a whole first line, and returns undefined. @throws Error that names the file */
+/** Reads a segment. Removes a file without a whole first line. @throws Error that names the file */
 function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound): FoundSegment | undefined {
   const text = readFileSync(file)
   let at = text.indexOf(NEWLINE) + 1
@@ -143,12 +140,12 @@ interface Header {
   readonly atMs: number
 }
 
-/** Checksum of a header: a wrong time would make every key of the file expire. */
+/** A wrong time would make every key of the file expire. */
 function crcOf({ key, salt, atMs }: Header): number {
   return crc32(`${key} ${salt} ${atMs}`)
 }
 
-/** Reads the first line of a segment. @returns no seal when its secret is gone @throws Error that names the file */
+/** @returns no seal when its secret is gone @throws Error that names the file */
 export function headerOf(file: string, line: string, secrets: KeySecrets) {
   let header: Header & { readonly format?: unknown; readonly version?: unknown; readonly crc?: unknown }
   try {

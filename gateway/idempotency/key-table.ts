@@ -3,27 +3,26 @@ import { KeyJournal, type KeyJournalOptions } from './key-journal.ts'
 import { type KeptResponse, type KeyRecord, statusOf } from './key-record.ts'
 import { type KeySecret, type KeySecrets, nameIn, secretNamed } from './key-secret.ts'
 
-/** A request with a key. */
 export interface KeyedRequest {
   readonly key: string
-  /** Who sends it, named by `callerOf`. A key belongs to one caller and one row. */
+  /** Named by `callerOf`. A key belongs to one caller and one row. */
   readonly caller: string
   readonly row: string
-  /** What must be the same when the key comes again: method, target, content type, body. */
+  /** What must be the same when the key comes again. */
   readonly content: readonly (string | Uint8Array)[]
   readonly requestId: string
   readonly keepMs: number
-  /** Most keys of one caller that are kept at a time. */
+  /** Most keys of the caller at a time. */
   readonly maxKeys: number
   /** True: a request of unknown outcome is sent again, because the service can resolve it. */
   readonly resolves: boolean
-  /** True at the end of a turn of the event loop: other requests follow in the same call. */
+  /** As in `KeyJournal.put`. */
   readonly isAtTurnEnd?: boolean
-  /** Where gateways share a store: `local` asks this gateway's keys alone while the store is away. Default: `deny`. */
+  /** While the shared store is away, `local` asks this gateway's own keys. Default: `deny`. */
   readonly onStoreFailure?: 'deny' | 'local'
 }
 
-/** A key that has begun. `finish` must follow. */
+/** `finish` must follow. */
 export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
@@ -35,7 +34,7 @@ export interface HeldKey {
 export type Begun<Held = HeldKey> =
   | { readonly outcome: 'begun'; readonly held: Held }
   | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
-  /** The request that began the key, where that is known. */
+  /** `requestId` began the key, if known. */
   | { readonly outcome: 'unknown'; readonly requestId?: string | undefined }
   | { readonly outcome: 'in_progress' | 'reused' | 'too_many' | 'unavailable' }
 
@@ -52,7 +51,7 @@ export interface FinishedKey {
 
 export type OnFinished = (error?: Error) => void
 
-/** Where keys are kept: the table of one gateway, or the store that gateways share. See the methods of `KeyTable`. */
+/** One gateway's table, or a shared store. See the methods of `KeyTable`. */
 export interface KeyKeeper<Held = unknown> {
   begin(request: KeyedRequest, run: (begun: Begun<Held>) => void): void
   finish(held: Held, finish: Finish, run: OnFinished): void
@@ -67,37 +66,34 @@ export function callerOf(user: string, client = ''): string {
 
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
-/** Most keys, at about 500 bytes of memory each. */
+/** At about 500 bytes of memory each. */
 export const MAX_KEYS = 1_000_000
-/** Bytes of records beyond which only statuses are kept. The disk holds about twice as much. */
+/** Beyond these bytes of records, only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
-/** Keys that are checked each second. */
 const SWEPT_AT_ONCE = 5000
-/** Keys of a caller that one request checks: more than it adds. */
+/** Expired keys of a caller that one request drops: more than it adds. */
 const SWEPT_OF_CALLER = 8
-/** Time to keep a key whose damaged record no longer says how long: the longest `keep`. */
+/** For a damaged record: the longest `keep`. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
 const NOT_HERE = new Error('the idempotency key is not in progress here')
 
 /**
- * The keys of one gateway. A crash at any time leaves a key done, free or unknown: `begun` is durable before `begin` calls back, and
- * the response before `finish` does.
+ * The keys of one gateway. `begun` is durable before `begin` calls back, and the response before `finish` does: after a crash, a
+ * key is done, free or unknown.
  */
 export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #options: KeyJournalOptions
   readonly #journal: KeyJournal
   #secrets: KeySecrets
   readonly #keys = new KeyIndex()
-  /** Number of outcomes that are still to be written. */
   #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
   /** Keys begun by the process before, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
-  /** True while another process may have the files. */
   #isSuspended = false
-  /** Gets outcomes when another process has them. */
+  /** Gets outcomes when another process has the files. */
   #elsewhere: Elsewhere | undefined
-  /** Calls of `finish` that wait until it is decided which process has the files. */
+  /** Calls that wait until it is decided which process has the files. */
   #undecided: (readonly [HeldKey, Finish, OnFinished])[] = []
 
   /** @throws Error that names a file which cannot be read, or whose secret is gone: its keys would be forgotten */
@@ -110,7 +106,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       if (before !== undefined) this.#forget(before)
       const state = head?.state ?? 'begun'
       if (state === 'free') return
-      // `expiresAtMs` is in the clock of its file, until all are read.
+      // On the clock of its file, until all are read.
       const { keepMs, atMs } = head ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
       const entry = keyEntry(id, head?.caller ?? before?.caller ?? '', keepMs, atMs + keepMs)
       entry.state = state === 'begun' ? 'in_progress' : state
@@ -120,13 +116,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     for (const entry of this.#keys) entry.expiresAtMs += shifts.get(entry.segment) ?? 0
     this.#checkSecrets(options.secrets)
     this.#journal.begin()
-    // A request that was in progress at the end of its process is unknown from now on.
+    // A request in progress at the end of its process is unknown from now on.
     for (const entry of this.#keys)
       if (entry.state === 'in_progress') this.finish(this.#heldOf(entry), 'unknown', () => {})
     this.#journal.flush()
   }
 
-  /** @throws Error when a secret is missing that a kept key needs: the key would not be found, and its request sent again */
+  /** @throws Error when a kept key needs a missing secret: the key would not be found, and its request sent again */
   #checkSecrets(secrets: KeySecrets): void {
     const needed = new Set<string>()
     const nowMs = this.#options.clock()
@@ -140,7 +136,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
         )
   }
 
-  /** Takes other secrets: the first names new keys. @throws Error when one that is still needed is missing, and changes nothing then */
+  /** Takes other secrets. @throws Error when one that is still needed is missing, before anything changes */
   rekey(secrets: KeySecrets): void {
     const before = this.#secrets
     this.#journal.flush()
@@ -156,7 +152,6 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     if (secrets[0].name !== before[0].name) this.#journal.rekey(secrets[0])
   }
 
-  /** Writes what waits for the end of this turn of the event loop. */
   flush(): void {
     this.#journal.flush()
   }
@@ -165,7 +160,6 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#keys.size
   }
 
-  /** Bytes of the kept records, with their responses. */
   get bytes(): number {
     return this.#journal.liveBytes
   }
@@ -175,7 +169,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
-  /** Calls back once: with `begun` when that is durable, with `unavailable` when it cannot be, with others at once. Never throws. */
+  /** Calls back once, with `begun` when that is durable. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
     const { secret, caller, id, entry } = this.#find(request, nowMs)
@@ -197,7 +191,6 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** @returns the secret and names under which the key is kept, or would be */
   #find({ caller, row, key }: KeyedRequest, nowMs: number): Found {
     let first: Found | undefined
     for (const secret of this.#secrets) {
@@ -211,16 +204,15 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return first as Found
   }
 
-  /** Makes the `HeldKey` of a key that another process began. */
   #heldOf(entry: KeyEntry): HeldKey {
     const { requestId = '', fingerprint = '' } = this.#journal.read(entry) ?? {}
     return { entry, requestId, fingerprint, otherwise: 'free' }
   }
 
-  /** The outcome; undefined when the request may be sent. */
+  /** Undefined when the request may be sent. */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
     const record = this.#journal.read(entry)
-    // A damaged record has lost the fingerprint: nobody can tell whether the request is the same.
+    // The fingerprint is lost: nobody can tell whether the request is the same.
     if (!record?.fingerprint) return { outcome: entry.state === 'in_progress' ? 'in_progress' : 'unknown' }
     if (record.fingerprint !== fingerprint) return { outcome: 'reused' }
     if (entry.state === 'in_progress') return { outcome: 'in_progress' }
@@ -259,8 +251,8 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 
   /**
-   * Ends what `begin` has begun. Calls back once, when the outcome is durable. Calls back with an error when a response cannot be
-   * written: the outcome is then unknown. On a full disk it writes at least the status of a response.
+   * Calls back once, when the outcome is durable, or with an error when a response cannot be written: the outcome is then
+   * unknown.
    */
   finish(held: HeldKey, outcome: Finish, run: OnFinished): void {
     const { entry, requestId, fingerprint, otherwise } = held
@@ -279,7 +271,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     entry.expiresAtMs = atMs + keepMs
     const response = typeof finish === 'string' ? undefined : this.#kept(finish)
     const state = typeof finish === 'string' ? finish : 'done'
-    // Until a response is durable, nobody gets it: a crash could make it unknown.
+    // A response that is not durable yet goes to nobody: a crash could make it unknown.
     if (state === 'free') this.#forget(entry)
     else if (state === 'unknown') entry.state = 'unknown'
     this.#journal.put({
@@ -299,14 +291,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.liveBytes < maxBytes ? response : statusOf(response)
   }
 
-  /** Called once a second and at the end. */
   maintain(): void {
     if (this.#isSuspended) return
     this.#sweepSome()
     this.#journal.maintain((entry) => this.#again(entry as KeyEntry))
   }
 
-  /** The last record of a key, to be written again. If it cannot be read, it is made of what is known. */
+  /** Makes the last record of a key again, from what is known. */
   #again(entry: KeyEntry): KeyRecord {
     const { caller, state, keepMs, expiresAtMs } = entry
     const known = this.#journal.read(entry) ?? {
@@ -329,7 +320,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** True when a caller has `maxKeys` keys after some expired ones were dropped. @param name of the caller under the first secret */
+  /** Drops some expired keys of a caller first. @param name of the caller under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
@@ -356,7 +347,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.forget(entry)
   }
 
-  /** Writes nothing more, until `resume` or `leaveTo`: another process may take the files. @returns the keys in progress */
+  /** Writes nothing until `resume` or `leaveTo`: another process may take the files. @returns the ids of keys in progress */
   suspend(): readonly string[] {
     this.#isSuspended = true
     this.#journal.suspend()
@@ -365,14 +356,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return ids
   }
 
-  /** Takes the files back after `suspend`. */
   resume(): void {
     this.#isSuspended = false
     this.#journal.resume()
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
   }
 
-  /** Leaves the files to another process, which gets the outcomes of what is still in progress here. */
+  /** Leaves the files to another process, and sends it the outcomes of keys in progress. */
   leaveTo(elsewhere: Elsewhere): void {
     this.#elsewhere = elsewhere
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
@@ -389,14 +379,13 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** Finishes a key for the process before. */
   apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
     const entry = this.#keys.get(id)
     if (entry === undefined || !this.#inherited.delete(entry)) run(NOT_HERE)
     else this.finish({ ...this.#heldOf(entry), requestId }, encoded(finish, 'base64', 'latin1'), run)
   }
 
-  /** Marks as unknown the keys that the process before has begun, but not finished. */
+  /** Marks as unknown what the process before has not finished. */
   release(): void {
     for (const entry of this.#inherited) {
       entry.state = 'unknown'
@@ -410,7 +399,6 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 }
 
-/** Changes the encoding of an outcome's body. */
 function encoded(finish: Finish, from: 'latin1' | 'base64', to: 'latin1' | 'base64'): Finish {
   if (typeof finish === 'string' || finish.body === undefined) return finish
   return { ...finish, body: Buffer.from(finish.body, from).toString(to) }
@@ -418,13 +406,12 @@ function encoded(finish: Finish, from: 'latin1' | 'base64', to: 'latin1' | 'base
 
 interface Found {
   readonly secret: KeySecret
-  /** The name of the caller. */
   readonly caller: string
   readonly id: string
   readonly entry: KeyEntry | undefined
 }
 
-/** True when a key has expired. A request under way never expires. */
+/** A request under way never expires. */
 function isOver({ state, expiresAtMs }: KeyEntry, nowMs: number): boolean {
   return state !== 'in_progress' && nowMs >= expiresAtMs
 }

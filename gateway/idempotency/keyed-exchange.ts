@@ -4,7 +4,6 @@ import type { KeyKeeper } from './key-table.ts'
 /** Statuses by which a service says that it has done nothing. */
 const NOT_CARRIED_OUT: ReadonlySet<number> = new Set([408, 425, 429])
 
-/** A request whose key has begun, with what is kept of its response. */
 export class KeyedExchange {
   readonly #keeper: Pick<KeyKeeper, 'finish'>
   readonly #held: unknown
@@ -21,14 +20,14 @@ export class KeyedExchange {
   #fault: Error | undefined
   #whenDurable: ((error: Error | undefined) => void) | undefined
 
-  /** @param maxBytes most bytes of a body that is kept */
+  /** @param maxBytes of a kept body */
   constructor(keeper: Pick<KeyKeeper, 'finish'>, held: unknown, maxBytes: number) {
     this.#keeper = keeper
     this.#held = held
     this.#maxBytes = maxBytes
   }
 
-  /** @param fields as in `KeptResponse` @param mayRetry the service says when to try again (Retry-After) */
+  /** @param fields as in `KeptResponse` @param mayRetry the response has Retry-After */
   head(status: number, fields: string, mayRetry: boolean): void {
     this.#status = status
     this.#fields = fields
@@ -46,14 +45,13 @@ export class KeyedExchange {
     this.#body = this.isKeeping ? this.#body + piece.toString('latin1') : ''
   }
 
-  /** Marks the response as whole. */
   complete(): void {
     this.#isWhole = true
   }
 
   /**
    * Ends the key, once. @param isSent the service may act on the request
-   * @returns itself when what comes next must wait for `whenKnown`; undefined when it need not
+   * @returns undefined when nothing must wait for `whenKnown`
    */
   settle(isSent: boolean): this | undefined {
     if (this.#isSettled) return undefined
