@@ -8,7 +8,7 @@ import { isAllowed, type Take } from './windows/window.ts'
 
 export type { Take } from './windows/window.ts'
 
-/** Nothing was counted, and the request is let through. */
+/** The request is let through. */
 export const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
@@ -16,7 +16,7 @@ interface Asked {
   readonly caller: Caller | undefined
   readonly nowMs: number
   readonly shared: Take | 'away' | undefined
-  /** The counters in which the request was counted, for the journal. */
+  /** Where the request was counted, for the journal. */
   readonly counted: Counted[]
 }
 
@@ -31,7 +31,7 @@ export class Limiter {
   readonly #clock: () => number
   readonly #journal: Journal | undefined
   readonly #budget: KeyBudget
-  /** Includes rows of earlier tables, which use the counters of their successors. */
+  /** Includes rows of earlier tables, with the counters of their successors. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
@@ -43,8 +43,8 @@ export class Limiter {
    * Loads the counts of the journal; the first `replace` assigns them to rows.
    *
    * @param options.clock epoch milliseconds that never go back
-   * @param options.journal undefined: counts are lost when the process ends
-   * @param options.maxKeys keys of all rows together
+   * @param options.journal undefined: counts end with the process
+   * @param options.maxKeys of all rows together
    */
   constructor(options: { clock: () => number; journal?: Journal | undefined; maxKeys?: number }) {
     this.#clock = options.clock
@@ -53,7 +53,7 @@ export class Limiter {
     this.#restore()
   }
 
-  /** Puts a new table in force. Each window goes on with the counts of an old one, as `matchRows` says. */
+  /** Each window goes on with the counts of an old one, as `matchRows` says. */
   replace(rows: readonly LimitRow[], plans?: Limits['plans']): void {
     const nowMs = this.#clock()
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
@@ -80,19 +80,16 @@ export class Limiter {
     if (!this.#closed) this.#putTable(nowMs)
   }
 
-  /** The row that limits a request. @param plan of the client */
   find(path: string, method: string, plan?: string): LimitRow | undefined {
     return this.#table.find(path, method, plan)
   }
 
   /**
-   * Counts the hits of a request in all windows of the rows, if each that is enforced allows it. Hits of windows of an hour and more
-   * go to the journal.
+   * Counts the request in all windows of the rows, if each enforced one allows it.
    *
-   * @param key under which `row` counts the request
-   * @param caller for the keys of the rows beside it; undefined: the same key
-   * @param shared what the store decided: each window that allows the request counts it; `away`: the store could not be asked. With
-   * either, only rows with `onStoreFailure: local` are counted here.
+   * @param caller for the keys of rows beside `row`; undefined: `key`
+   * @param shared what the store decided, or `away`. With either, only rows with `onStoreFailure: local` are counted here, in
+   *   each window that allows the request.
    * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
@@ -123,7 +120,7 @@ export class Limiter {
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
     const take = this.#takeRows(row, key, asked, answer)
-    // The key of one row may have taken the memory that another row needs.
+    // The key of one row may have taken the memory for another.
     const isRefused = typeof shared !== 'object' && !passes(row, take)
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>
@@ -135,7 +132,7 @@ export class Limiter {
     return isRefused ? take : UNRECORDED
   }
 
-  /** @param answer what the rows or the store decided; undefined: nothing is counted yet */
+  /** @param answer of the rows or the store; undefined: nothing is counted yet */
   #takeRows(row: LimitRow, key: string, asked: Asked, answer?: Take): Take {
     const { caller, shared } = asked
     const isCounted = answer !== undefined && (row.mode === 'enforce' || isAllowed(answer))
@@ -156,7 +153,7 @@ export class Limiter {
     return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 
-  /** The rows in force, each of one window, with their counters. */
+  /** Rows of one window each. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }
@@ -174,7 +171,7 @@ export class Limiter {
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Writes all counts to disk. Later takes are refused as unrecorded. */
+  /** Writes all counts. Later takes are refused. */
   close(): void {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))
@@ -182,7 +179,7 @@ export class Limiter {
     this.#closed = true
   }
 
-  /** Counts again after `close`. @throws Error when another process has the journal */
+  /** @throws Error when another process has the journal */
   reopen(): void {
     this.#journal?.reopen()
     this.#closed = false
@@ -209,8 +206,8 @@ export class Limiter {
   }
 
   /**
-   * Puts an edit in force. A row that becomes durable, or no longer is, gets a new id. If hits of one id were in segments and in the
-   * snapshot, a restart would count them twice.
+   * Edits a row. A row that becomes durable, or ceases to be, gets a new id: a restart would count hits twice that are in
+   * segments and in the snapshot under one id.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): void {
     const before = counters.record
@@ -221,7 +218,7 @@ export class Limiter {
     this.#appendAll(counters, nowMs)
   }
 
-  /** Begins a further window of a row with the hits of another: each hit counts in all windows of its row. */
+  /** Begins a further window of a row with the hits of another. */
   #copy(from: Counters, row: LimitRow, nowMs: number): Counters {
     const record = { ...editedRecord(from.record, row, nowMs), id: this.#newId() }
     const copy = new Counters(record, this.#budget)
@@ -247,13 +244,12 @@ function* hitsOf(all: readonly Counters[], nowMs: number): Iterable<Hit> {
   }
 }
 
-/** Epoch milliseconds that never jump: the wall time of this call plus the monotonic time since. */
+/** Epoch milliseconds that never jump: wall time now, and monotonic time from then on. */
 export function steadyClock(): () => number {
   const startMs = Date.now() - performance.now()
   return () => startMs + performance.now()
 }
 
-/** A take that the shared store has yet to answer. */
 export class PendingTake {
   readonly row: LimitRow
   #outcome: Take | Error | undefined
@@ -263,13 +259,13 @@ export class PendingTake {
     this.row = row
   }
 
-  /** Undefined: not known yet. @throws Error when nobody could decide */
+  /** @throws Error when nobody could decide */
   get take(): Take | undefined {
     if (this.#outcome instanceof Error) throw this.#outcome
     return this.#outcome
   }
 
-  /** Calls `run` once, when `take` is known. `run` must not throw. */
+  /** Calls `run` once. It must not throw. */
   whenKnown(run: () => void): void {
     if (this.#outcome === undefined) this.#run = run
     else run()

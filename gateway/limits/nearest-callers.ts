@@ -6,17 +6,14 @@ import type { Counters } from './windows/counters.ts'
 export interface RowUse {
   readonly row: LimitRow
   readonly callers: number
-  /**
-   * Callers as `caller 3f2a…` or `address 09bc…`, with another hash in each run. `limit` is that of the row, or of the caller's
-   * plan.
-   */
+  /** `caller 3f2a…` or `address 09bc…`, with other hashes in each run. `limit` follows the caller's plan. */
   readonly nearest: readonly { readonly caller: string; readonly hits: number; readonly limit: number }[]
 }
 
 const NEAREST = 10
-/** Callers that one look sees in all rows together. It takes 1.5 ms. */
+/** In all rows together: 1.5 ms. */
 const KEYS_PER_LOOK = 5000
-/** Fewest callers of a row seen by one look. */
+/** For each row. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12
 
@@ -25,7 +22,7 @@ interface Pass {
   best: readonly string[]
 }
 
-/** Finds the callers nearest to their limits. Each look sees some callers of a row, and the nearest ones of the look before. */
+/** Finds the callers nearest to their limits. Each look sees some callers of a row, and the nearest ones of the last look. */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
   readonly #keysPerLook: number
@@ -70,7 +67,6 @@ export class NearestCallers {
     return best
   }
 
-  /** Hashes a key: `p:` with the principal, or `a:` with the network. */
   #nameOf(key: string): string {
     const digest = createHmac('sha256', this.#secret).update(key).digest('hex').slice(0, HASH_LENGTH)
     return `${key.startsWith('p:') ? 'caller' : 'address'} ${digest}`

@@ -5,31 +5,31 @@ import type { RowRecord } from '../table/row-matching.ts'
 export const FORMAT: FileFormat = { name: 'limits', version: 1 }
 
 const BATCH_CHARACTERS = 64 * 1024
-/** Lines that are parsed together. That takes half as long as to parse each alone. */
+/** Parsing lines together takes half as long as parsing each alone. */
 const BATCH_LINES = 1_000
 
-/** One line of the journal: hits of one key at one time, under the row whose record has that id. */
+/** A line of the journal. `id` is that of the row's record. */
 export interface Hit {
   readonly id: number
   readonly atMs: number
   readonly key: string
   readonly count: number
-  /** A further hit of this request, in another window or row, written in the same write. */
+  /** A further hit of the request, in the same write. */
   readonly next?: Hit | undefined
 }
 
-/** The part of a file that was not used. It does not stop the start. */
+/** Does not stop the start. */
 export interface Ignored {
   readonly file: string
-  /** Number of lines that are not as the journal writes them: torn by a crash, or edited. */
+  /** Torn by a crash, or edited. */
   readonly damagedLines: number
-  /** Counted from 1; 0 when none is damaged, or when the file as a whole cannot be read. */
+  /** Counted from 1; 0 when none is damaged, or the file cannot be read. */
   readonly firstDamagedLine: number
   readonly strayLines: number
   readonly reason: string | undefined
 }
 
-/** `[12,1763692800000.25,"p:alice"]`, with the count at the end when it is not 1; ends in a newline. A `next` hit has its own line. */
+/** `[12,1763692800000.25,"p:alice"]\n`, with the count at the end unless it is 1. `next` has its own line. */
 export function hitLine({ id, atMs, key, count, next }: Hit): string {
   const many = count === 1 ? '' : `,${count}`
   const line = `[${id},${atMs},${JSON.stringify(key)}${many}]\n`
@@ -47,16 +47,16 @@ export function* batches(hits: Iterable<Hit>): Iterable<string> {
   if (lines !== '') yield lines
 }
 
-/** The whole table, `{"rows":[…]}`. The last one in the files says which row has which id. */
+/** `{"rows":[…]}`. The last one in the files tells which row has which id. */
 export function tableLine(rows: readonly RowRecord[]): string {
   return `${JSON.stringify({ rows })}\n`
 }
 
-/** The last table in the file; undefined when there is none, or the file cannot be read. */
+/** Undefined when none can be read. */
 export function lastTable(file: string): readonly RowRecord[] | undefined {
   try {
     const text = readFileSync(file, 'utf8')
-    // Searched from the end: splitting a million lines would take long.
+    // From the end: splitting a million lines would take long.
     for (let end = text.length; end > 0; ) {
       const start = text.lastIndexOf('\n{', end - 1) + 1
       const rows = text.startsWith('{', start)
@@ -72,10 +72,10 @@ export function lastTable(file: string): readonly RowRecord[] | undefined {
 }
 
 /**
- * Reads every hit of a file. A file that cannot be read is not a reason to throw: it is returned as ignored.
+ * Reads every hit of a file. If the file cannot be read, the result says why.
  *
  * @param visit returns whether the hit belongs to a row of the table
- * @returns what was not used; undefined when everything was
+ * @returns undefined when everything was used
  * @throws NewerFormatError
  */
 export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | undefined {
@@ -113,11 +113,10 @@ function lineEnd(text: string, start: number): number {
   return newline === -1 ? text.length : newline
 }
 
-/** The values of the lines; undefined for a line that is not JSON. */
 function valuesOf(lines: readonly string[]): unknown[] {
   if (lines.every((line) => line.startsWith('[') && line.endsWith(']'))) {
     const values = parsedJson(`[${lines.join()}]`)
-    // Damaged lines can make more or fewer values; then each is parsed alone.
+    // Damaged lines can make more or fewer values.
     if (Array.isArray(values) && values.length === lines.length) return values
   }
   return lines.map(parsedJson)

@@ -16,12 +16,12 @@ import {
 } from './journal-records.ts'
 
 /**
- * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: the hit is counted in
- * memory and written later; a crash may let more than the limit through.
+ * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: the hit counts in
+ * memory and is written later; a crash may let more than the limit through.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
-/** Time between two attempts to write. One attempt can cost milliseconds on a full disk. */
+/** One attempt can cost milliseconds on a full disk. */
 const RETRY_MS = 250
 
 export interface JournalOptions {
@@ -32,19 +32,17 @@ export interface JournalOptions {
 }
 
 export interface JournalReports {
-  /** Called when lines, or a file, could not be used at load. */
   ignored(what: Ignored): void
-  /** Called when something could not be written or removed. Hits wait in memory until the next attempt. */
+  /** Called when something could not be written or removed. Hits wait in memory. */
   failed(error: Error): void
-  /** Called when others removed files while the gateway runs; they are made again with all counts. */
+  /** Called when others removed files, which are made again with all counts. */
   removed?(directory: string): void
 }
 
-/** Shortest window whose hits are journalled one by one. */
+/** Windows from this length on are durable: each hit is journalled. */
 const DURABLE_WINDOW_MS = 3_600_000
 const SEGMENT_MS = 3_600_000
 const SEGMENT_BYTES = 16 * 1024 * 1024
-/** Time between two attempts to open a new segment. The old one is used meanwhile. */
 const REOPEN_MS = 10_000
 
 export function isDurable(record: RowRecord): boolean {
@@ -52,11 +50,9 @@ export function isDurable(record: RowRecord): boolean {
 }
 
 /**
- * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended to segments `hits-<start>.ndjson`
- * before their take returns. A segment is never rewritten; it is removed when no window needs its hits. Hits under shorter windows
- * are in `snapshot.ndjson`, which `close` writes.
- *
- * A wall clock that is ahead erases nothing: segments are removed by the time of `ConservativeClock`.
+ * Counts on disk, in a directory of its own. Hits of durable windows are appended to segments `hits-<start>.ndjson` before their
+ * take returns. A segment is removed when no window needs its hits, by `ConservativeClock`. Hits of shorter windows are in
+ * `snapshot.ndjson`, which `close` writes.
  */
 export class Journal {
   readonly #directory: string
@@ -71,11 +67,11 @@ export class Journal {
   #rotateAtMs = Number.NEGATIVE_INFINITY
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #conservativeClock = new ConservativeClock(0)
-  /** Hits of the snapshot that have expired only by the clock of this run. */
+  /** Hits of the snapshot that only the clock of this run has expired. */
   #doubted: Hit[] = []
   #isIncomplete = false
 
-  /** Makes the directory if missing. @throws Error when it cannot be made or locked, or another gateway has locked it */
+  /** @throws Error when the directory cannot be made or locked, or another gateway has locked it */
   constructor({ directory, reports, onFailure = 'degraded', write }: JournalOptions) {
     this.#directory = directory
     this.#snapshot = join(directory, 'snapshot.ndjson')
@@ -96,8 +92,8 @@ export class Journal {
   }
 
   /**
-   * Reads the counts of earlier runs, before anything is written: first the rows, then their hits, for each key oldest first. A hit
-   * with a future time gets the time `nowMs`, because the clock was set back. @throws NewerFormatError
+   * Reads the rows of earlier runs, then their hits, for each key oldest first. A hit from the future gets the time `nowMs`.
+   * @throws NewerFormatError
    */
   load(nowMs: number, target: { rows(records: readonly RowRecord[]): void; hit(hit: Hit): void }): void {
     const segments = segmentsIn(this.#directory)
@@ -140,7 +136,7 @@ export class Journal {
     this.#discard(nowMs)
   }
 
-  /** Stores one hit of a durable row, and its `next` ones. @returns false when they could not be written, and must not count */
+  /** Stores hits of durable rows. @returns false when they could not be written, and must not count */
   append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
     if (this.#onFailure === 'degraded') this.#log.put(hitLine(hit), hit.atMs)
@@ -150,7 +146,7 @@ export class Journal {
     return true
   }
 
-  /** Begins a due segment, retries failed writes, makes removed files again. Called once a second. @param durable all durable hits */
+  /** Called once a second: begins a due segment, retries writes, makes removed files again. */
   maintain(nowMs: number, durable: () => Iterable<Hit>): void {
     this.#attempt(() => this.#lookForFiles())
     if (this.#log.lostLines > 0 && this.#log.waitingBytes === 0) this.#isIncomplete = true
@@ -159,7 +155,7 @@ export class Journal {
     this.#log.maintain(nowMs)
   }
 
-  /** Notices removed files. @throws Error when it cannot be told whether they are there */
+  /** @throws Error when it cannot be told whether the files are there */
   #lookForFiles(): void {
     const { descriptor } = this.#log
     if (this.#isIncomplete || descriptor === undefined) return
@@ -191,7 +187,7 @@ export class Journal {
     for (const { file } of before) removeFile(file)
   }
 
-  /** Stores the hits of a row under its new id, before `putTable` declares the id. */
+  /** Stores hits under a new id, before `putTable` declares it. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void {
     for (const lines of batches(hits)) {
       this.#rotateWhenDue(nowMs)
@@ -200,7 +196,7 @@ export class Journal {
     }
   }
 
-  /** Writes the snapshot and releases the directory. Nothing may be appended afterwards. */
+  /** Writes the snapshot and releases the directory. Only `reopen` may follow. */
   close(hits: Iterable<Hit>, nowMs: number): void {
     const doubted = this.#conservativeClock.doubted(this.#doubted, this.#rows, nowMs)
     this.#attempt(() => replaceFile(this.#snapshot, snapshotOf([...doubted, ...hits])))
@@ -210,14 +206,14 @@ export class Journal {
     this.#lock.release()
   }
 
-  /** Goes on after `close`; `putTable` must follow. @throws Error when another process has the directory */
+  /** `putTable` must follow. @throws Error when another process has the directory */
   reopen(): void {
     this.#lock = held(this.#directory, this.#lock.renewed())
     this.#reopenAtMs = Number.NEGATIVE_INFINITY
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
   }
 
-  /** Begins a segment if one is due. @returns false when none was, or it could not be opened */
+  /** @returns false when none was due, or it could not be opened */
   #rotateWhenDue(nowMs: number): boolean {
     const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES
     if (!due || nowMs < this.#reopenAtMs) return false
@@ -264,7 +260,7 @@ export class Journal {
   }
 }
 
-/** Requires the lock: without it two gateways would remove each other's hits. @throws Error when it is not held */
+/** Without the lock two gateways would remove each other's hits. */
 function held(directory: string, lock: ProcessLock): ProcessLock {
   if (lock.held) return lock
   throw new Error(`${directory} cannot be locked: ${lock.fault?.message}`, { cause: lock.fault })
@@ -283,7 +279,7 @@ function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
   return []
 }
 
-/** Bounds the time by the newest hit of earlier runs plus the time since the start: a wall clock that is ahead deletes nothing. */
+/** Bounds the time by the newest hit of earlier runs plus the time since the start: a fast wall clock deletes nothing. */
 class ConservativeClock {
   readonly #startMs: number
   #foundMs = Number.NEGATIVE_INFINITY
@@ -301,7 +297,7 @@ class ConservativeClock {
     return Math.min(nowMs, this.#foundMs + (nowMs - this.#startMs))
   }
 
-  /** Hits that have expired at `nowMs`, but perhaps only because the clock is ahead. */
+  /** Hits that have expired, but perhaps only because the clock is ahead. */
   doubted(hits: readonly Hit[], rows: readonly RowRecord[], nowMs: number): Hit[] {
     const windows = new Map(rows.map((row) => [row.id, row.windowMs]))
     return hits.filter(({ id, atMs }) => {
@@ -314,10 +310,10 @@ class ConservativeClock {
 class Segment {
   readonly file: string
   readonly startMs: number
-  /** Time of the newest hit of each row, by the id of the row. */
+  /** By the id of the row. */
   readonly #newestMs: Map<number, number>
 
-  /** @param from the segment whose last hits may come into this one */
+  /** @param from the segment whose waiting hits may come into this one */
   constructor(directory: string, startMs: number, from?: Segment) {
     this.file = join(directory, `hits-${startMs}.ndjson`)
     this.startMs = startMs
@@ -340,7 +336,7 @@ class Segment {
   }
 }
 
-/** The segments in a directory, oldest first. @throws Error when it cannot be read */
+/** Oldest first. */
 function segmentsIn(directory: string): Segment[] {
   const starts = readdirSync(directory).flatMap((name) => /^hits-(\d{1,15})\.ndjson$/.exec(name)?.[1] ?? [])
   return starts

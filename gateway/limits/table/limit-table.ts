@@ -7,11 +7,10 @@ import { isAllowed, plannedLimit, type Take } from '../windows/window.ts'
 export interface Limits {
   /** In the order of the file. */
   readonly rows: readonly LimitRow[]
-  /** The factors of plans, by name. */
   readonly plans: ReadonlyMap<string, number>
 }
 
-/** A row of the limit table with its defaults. A row with several windows is a list of them, linked by `next`. Immutable. */
+/** Immutable. Several windows of a row are a list, linked by `next`. */
 export interface LimitRow
   extends Omit<Written<typeof LIMIT_KEYS>, 'name' | 'methods' | 'limit' | 'window' | 'windows'> {
   /** Unique: policy name in the RateLimit fields, label of metrics. Ends in `-<window>` where the row has several. */
@@ -21,24 +20,22 @@ export interface LimitRow
   readonly limit: number
   readonly window: string
   readonly windowMs: number
-  /** The next window of the row. A request is counted in all windows of a row or in none. */
+  /** A request is counted in all windows of a row or in none. */
   readonly next?: LimitRow
-  /** True for a row of `overall`. */
   readonly isOverall?: true
-  /** The next row that counts the same request, rows in shadow mode last. A request is counted in all rows that are enforced, or in none. */
+  /** The next row that counts the request, those in shadow mode last. A request is counted in all enforced rows or in none. */
   readonly beside?: LimitRow
-  /** The factor of the plan that `limit` is for. */
+  /** Of the plan that `limit` is for. */
   readonly factor?: number
-  /** The row of the table that this one was made from, with `beside` or `factor`. The counts are those of that row. */
+  /** The row of the table that this one was made from. It has the counts. */
   readonly origin?: LimitRow
 }
 
-/** The row and those beside it. */
 export function rowsOf(row: LimitRow): LimitRow[] {
   return row.beside === undefined ? [row] : [row, ...rowsOf(row.beside)]
 }
 
-/** The path under which the counts of a row are kept: it tells those of `overall` from others. */
+/** Tells the counts of `overall` from those of other rows. */
 export function countedPath({ isOverall, path }: LimitRow): string {
   return isOverall ? `overall ${path}` : path
 }
@@ -49,19 +46,19 @@ export function passes({ mode, beside }: LimitRow, take: Take): boolean {
   return beside === undefined || take.beside === undefined || passes(beside, take.beside)
 }
 
-/** Values of `per` that count for a client, which may have a plan. */
+/** Values of `per` for which a client's plan applies. */
 export const PLANNED: ReadonlySet<LimitRow['per']> = new Set(['caller', 'client', 'client+user'])
 
 export function windowsOf(row: LimitRow): LimitRow[] {
   return row.next === undefined ? [row] : [row, ...windowsOf(row.next)]
 }
 
-/** The name that a row has or would have in limits.json. */
+/** The name in limits.json, given or derived. */
 export function nameOf({ name, window, next }: LimitRow): string {
   return next === undefined ? name : name.slice(0, -window.length - 1)
 }
 
-/** A row as config/limits.json has it, for the audit trail. */
+/** As config/limits.json has it, for the audit trail. */
 export function writtenRow(row: LimitRow): object {
   const { path, cost, purpose, per, mode, onStoreFailure, isOverall: overall } = row
   const [first, ...more] = windowsOf(row).map(({ limit, window }) => ({ limit, window }))
@@ -70,7 +67,6 @@ export function writtenRow(row: LimitRow): object {
   return { path, ...counted, cost, purpose, name: nameOf(row), methods, per, mode, onStoreFailure, overall }
 }
 
-/** limits.json as it is shown, and kept in the audit trail. */
 export function writtenLimits({ rows, plans }: Limits): object[] {
   return [...rows.map(writtenRow), ...[...plans].map(([plan, factor]) => ({ plan, factor }))]
 }
@@ -90,7 +86,7 @@ export class LimitTable {
     this.#plans = plans
   }
 
-  /** The rows that count a request. Letter case and a closing slash make no difference. @returns the same object for the same limits */
+  /** Ignores letter case and a closing slash. @returns the same object for the same limits */
   find(path: string, method: string, plan?: string): LimitRow | undefined {
     const entry = this.#rows.findFolded(path)
     const row = entry === undefined ? undefined : rowForMethod(entry, method)
@@ -104,13 +100,12 @@ export class LimitTable {
   }
 }
 
-/** The path in lower case, with a closing slash. */
 function closedPath(path: string): string {
   const lower = path.toLowerCase()
   return lower.endsWith('/') ? lower : `${lower}/`
 }
 
-/** Makes the test that tells whether the row covers a path made by `closedPath`. */
+/** Makes a test of paths made by `closedPath`. */
 function coverOf(row: LimitRow): (closed: string) => boolean {
   if (isTemplate(row.path)) {
     const table = new PathTable([row])
@@ -122,7 +117,7 @@ function coverOf(row: LimitRow): (closed: string) => boolean {
   return (closed) => closed.startsWith(prefix)
 }
 
-/** Rows that count the same requests. The table bounds how many such sets there are, whatever paths are asked for. */
+/** Rows that count the same requests. The table bounds their number, whatever paths are asked for. */
 class Together {
   readonly #rows: readonly LimitRow[]
   readonly #more = new Map<LimitRow, Together>()
@@ -140,7 +135,6 @@ class Together {
     return more
   }
 
-  /** The rows as a list, under the factor of a plan. */
   under(factor: number | undefined): LimitRow | undefined {
     if (this.#lists.has(factor)) return this.#lists.get(factor)
     const isShadow = ({ mode }: LimitRow) => mode === 'shadow'
@@ -169,7 +163,7 @@ function linked(row: LimitRow, factor: number | undefined, beside?: LimitRow): L
 
 const policyFields = new WeakMap<LimitRow, string>()
 
-/** `"login";q=5;w=60` for each window (draft-ietf-httpapi-ratelimit-headers-11 section 3). No name has a character that must be escaped. */
+/** `"login";q=5;w=60` for each window (draft-ietf-httpapi-ratelimit-headers-11 section 3). Names need no escaping. */
 export function rateLimitPolicy(row: LimitRow): string {
   const known = policyFields.get(row)
   if (known !== undefined) return known
@@ -182,7 +176,7 @@ export function rateLimitPolicy(row: LimitRow): string {
   return field
 }
 
-/** `"login";r=4;t=60` for each window that is counted (same draft, section 4). */
+/** `"login";r=4;t=60` for each counted window (same draft, section 4). */
 export function rateLimit({ name, next, beside }: LimitRow, take: Take): string {
   const item = take.uncounted ? '' : `"${name}";r=${take.remaining};t=${take.resetSeconds}`
   const own = next === undefined || take.next === undefined ? item : `${item}, ${rateLimit(next, take.next)}`
@@ -191,7 +185,6 @@ export function rateLimit({ name, next, beside }: LimitRow, take: Take): string 
   return own === '' || others === '' ? own + others : `${own}, ${others}`
 }
 
-/** The windows of a row that refuse a request, each with its take. */
 export function refusingWindows(row: LimitRow, take: Take): (readonly [window: LimitRow, take: Take])[] {
   const { next } = row
   const others = next === undefined || take.next === undefined ? [] : refusingWindows(next, take.next)

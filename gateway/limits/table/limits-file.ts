@@ -42,7 +42,7 @@ export function parseLimits(file: string, text: string): Parsed<Limits> {
 interface Entry {
   readonly at: string
   readonly row: WrittenRow
-  /** True when the row's path and methods have no fault. */
+  /** True when path and methods have no fault. */
   readonly isSound: boolean
 }
 
@@ -51,15 +51,15 @@ function entriesOf(json: JsonFile<WrittenLimits>, list: string, rows: readonly W
   return rows.map((row, index) => ({ at: `${list}[${index}]`, row, isSound: sound.has(index) }))
 }
 
-/** The plans, if none has a fault. */
+/** Empty when a plan has a fault. */
 function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor: number])[] {
   const plans = json.sound('$.plans') ? (json.value?.plans ?? {}) : {}
   return Object.entries(plans).map(([name, { factor }]) => [name, factor])
 }
 
 /**
- * Finds what in limits.json does not fit the other files: a client's plan that is missing, plans that no client can have, and
- * `overall` with a cluster, where a script sees only keys of one server.
+ * Finds what does not fit other files: a client's missing plan, plans that no client can have, and `overall` with a cluster,
+ * where a script sees only keys of one server.
  */
 export function limitFaults(
   file: string,
@@ -133,7 +133,7 @@ function checkWindows(json: JsonFile<WrittenLimits>, entries: readonly Entry[]):
     json.check(`${at}.window`, row?.window, windowFault)
     json.check(`${at}.limit`, row?.limit, costs)
     if (row?.windows === undefined) {
-      // A row with a misspelt key is not also reported for a missing one.
+      // A misspelt key is not also reported as missing.
       if (row?.path === undefined || !Object.keys(row).every((key) => Object.hasOwn(ROW_KEYS, key))) continue
       for (const key of ['limit', 'window'] as const)
         if (row[key] === undefined) json.refuse({ path: `${at}.${key}`, reason: 'is missing' })
@@ -160,7 +160,7 @@ function checkNames(json: JsonFile<WrittenLimits>, entries: readonly Entry[]): v
   const owners = new Map<string, string>()
   for (const { at, row, isSound } of entries) {
     const path = `${at}.name`
-    // The name may come from the path, so a row with a faulty path is skipped.
+    // The name may come from the path.
     if (!isSound || !json.sound(path)) continue
     const name = nameOf(row)
     const windows = json.sound(`${at}.windows`) ? (row.windows ?? []) : []

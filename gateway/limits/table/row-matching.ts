@@ -20,7 +20,7 @@ export function recordOf(row: LimitRow, id: number): RowRecord {
   return { id, name, path: countedPath(row), methods, limit, windowMs, horizonMs: null }
 }
 
-/** The record after an edit. Hits that had expired before it never count again under a longer window. */
+/** Hits that had expired before the edit never count again under a longer window. */
 export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): RowRecord {
   const next = recordOf(row, record.id)
   if (row.windowMs === record.windowMs) return { ...next, horizonMs: record.horizonMs }
@@ -31,8 +31,8 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Finds the old row whose counts each new row continues: one with its path and methods, else one with its name that no other row continues.
- * Of several old windows it is the shortest that is at least as long as the new one, else the longest. Several rows may continue one old row.
+ * Finds the old row whose counts each new row continues: one with its path and methods, else one with its name that no other row
+ * continues. Of several old windows it is the shortest that is at least as long as the new one, else the longest.
  *
  * @param rows each of one window
  */

@@ -10,18 +10,17 @@ import {
   windowRule,
 } from './window.ts'
 
-/** Keys of all rows together: 250 MB at about 250 bytes each. */
+/** Of all rows, at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
-/** Keys that each take checks: more than the one key that it may add. */
+/** Keys that each take checks: more than it may add. */
 const SWEEP = 2
-/** Keys that are checked before a new key is refused: of its row, and of another row. */
+/** Keys of its row, and of another, that are checked before a new key is refused. */
 const SWEEP_FOR_ROOM = 64
-/** Most rows that `makeRoom` looks at. */
 const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
-/** Bounds the keys in memory. Half of them belong to the rows in equal shares, safe from a flood on another row; half are common. */
+/** Bounds the keys in memory. The rows have half of them in equal shares, safe from a flood on another row; half are common. */
 export class KeyBudget {
   readonly #max: number
   #share = 0
@@ -42,7 +41,7 @@ export class KeyBudget {
     this.#used = rows.reduce((used, { size }) => used + Math.max(0, size - this.#share), 0)
   }
 
-  /** @param size keys of the row that asks @returns false when none is left */
+  /** @param size keys of the row that asks */
   claim(size: number): boolean {
     if (size < this.#share) return true
     if (this.#used >= this.#common) return false
@@ -50,7 +49,7 @@ export class KeyBudget {
     return true
   }
 
-  /** Drops idle keys of the next row that holds keys of the common half: a row without takes drops none itself. */
+  /** Drops idle keys of the next row with common keys: without takes, it drops none itself. */
   makeRoom(nowMs: number): void {
     for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
       this.#turn = (this.#turn + 1) % this.#rows.length
@@ -72,7 +71,7 @@ export class Counters {
   #cursor: MapIterator<[string, Window]>
   #record: RowRecord
   #rule: WindowRule
-  /** Rules of plans, by factor. */
+  /** By factor. */
   readonly #planned = new Map<number, WindowRule>()
 
   constructor(record: RowRecord, budget: KeyBudget) {
@@ -86,7 +85,7 @@ export class Counters {
     return this.#record
   }
 
-  /** Puts an edited row in force. Each window is converted at its next take. */
+  /** Each window is converted at its next take. */
   edit(record: RowRecord): void {
     this.#record = record
     this.#rule = windowRule(record.limit, record.windowMs, record.horizonMs)
@@ -102,7 +101,7 @@ export class Counters {
     return rule
   }
 
-  /** Changes a limit outside the table. Hits that have expired never count again. */
+  /** For limits outside the table. Expired hits never count again. */
   limitTo(limit: number, windowMs: number, nowMs: number): void {
     const { record } = this
     if (limit === record.limit && windowMs === record.windowMs) return
@@ -115,7 +114,7 @@ export class Counters {
     return this.#windows.size
   }
 
-  /** An iterator that stays valid while keys come and go. */
+  /** Stays valid while keys come and go. */
   keys(): MapIterator<string> {
     return this.#windows.keys()
   }
@@ -124,17 +123,17 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  /** The limit of a key, under the plan of its last take. */
+  /** Under the plan of the last take. */
   limitOf(key: string): number {
     const factor = this.#windows.get(key)?.factor
     return (factor === undefined ? this.#rule : this.#ruleOf(factor)).limit
   }
 
   /**
-   * Counts `cost` hits of `key` if the limit allows it. When the memory is full, a new key is refused: a flood must not erase counts.
+   * Counts `cost` hits if the limit allows it. When the memory is full, a new key is refused: a flood must not erase counts.
    *
-   * @param isCounted false: an allowed hit is not counted
-   * @param factor that of the caller's plan
+   * @param isCounted false: only decides
+   * @param factor of the caller's plan
    */
   take(key: string, nowMs: number, cost = 1, isCounted = true, factor?: number): Take {
     this.dropIdle(SWEEP, nowMs)
@@ -148,7 +147,7 @@ export class Counters {
     return window.take(nowMs, rule, cost, isCounted)
   }
 
-  /** Undoes the last allowed take of `key`. */
+  /** Undoes the last allowed take. */
   giveBack(key: string, cost: number): void {
     this.#windows.get(key)?.giveBack(cost)
   }
@@ -161,7 +160,7 @@ export class Counters {
     window.add(atMs, count, this.#rule)
   }
 
-  /** Entries that have not expired, for each key oldest first. */
+  /** Only those not expired; for each key oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]
@@ -175,7 +174,7 @@ export class Counters {
     return this.#budget.claim(this.#windows.size)
   }
 
-  /** Drops idle keys among the next few, in rotation. */
+  /** Looks at the next few keys, in rotation. */
   dropIdle(keys: number, nowMs: number): void {
     for (let i = 0; i < keys; i++) {
       const next = this.#cursor.next()
@@ -192,7 +191,7 @@ export class Counters {
   }
 }
 
-/** Counters outside the limit table, which are not kept on disk. */
+/** Counters that are not kept on disk. */
 export function countersOutsideTable(limit: number, windowMs: number): Counters {
   const budget = new KeyBudget()
   const record = { id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }

@@ -1,20 +1,18 @@
 export interface Take {
   readonly allowed: boolean
-  /** Hits that are left now; 0 on refusal, although a request of a smaller cost might pass. */
+  /** 0 on refusal, although a smaller cost might pass. */
   readonly remaining: number
-  /** Whole seconds, at least 1: until the oldest hit expires, or on refusal until a retry is allowed. */
+  /** At least 1: until the oldest hit expires, or on refusal until a retry is allowed. */
   readonly resetSeconds: number
-  /** The hit could not be written and was not counted: its request must be refused. */
+  /** The hit could not be written: its request must be refused. */
   readonly unrecorded?: true
-  /** Nothing was counted: the store is away, and the row allows every request. */
+  /** The store is away, and the row allows every request. */
   readonly uncounted?: true
-  /** The take in the next window of the row. */
   readonly next?: Take
-  /** The take in the next row that counts the request. */
+  /** In the next row that counts the request. */
   readonly beside?: Take
 }
 
-/** True when every window of the row allows the request. */
 export function isAllowed({ allowed, next }: Take): boolean {
   return allowed && (next === undefined || isAllowed(next))
 }
@@ -26,7 +24,7 @@ export interface WindowRule {
   readonly horizonMs: number
   /** Length of a slice, whose hits are one entry; 0: each hit is an entry. */
   readonly sliceMs: number
-  /** Factor of the plan that `limit` is for; undefined without a plan. */
+  /** Of the plan that `limit` is for. */
   readonly factor: number | undefined
 }
 
@@ -52,7 +50,7 @@ export function plannedLimit(limit: number, factor: number): number {
   return Math.max(1, Math.floor(Number((limit * factor).toPrecision(15))))
 }
 
-/** True when a hit does not count any more. Subtracts, because adding would round. */
+/** Subtracts, because adding would round. */
 export function isExpired(atMs: number, nowMs: number, rule: WindowRule): boolean {
   return nowMs - atMs >= rule.windowMs || atMs <= rule.horizonMs
 }
@@ -63,35 +61,33 @@ function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: Wind
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** Refuses for a whole window, after which all present hits have expired. */
+/** All present hits have expired after a whole window. */
 export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
 
 /**
- * The hits of one key; times are epoch milliseconds in ascending order. At `nowMs` a hit of exactly `nowMs - windowMs` no longer
- * counts.
+ * The hits of one key, in ascending order. A hit of exactly `nowMs - windowMs` no longer counts.
  *
- * A limit up to 1,000 has a log: the time of each hit. A larger one has slices of a hundredth of the window. The hits of a slice
- * expire with its newest: late, but never early. The memory of slices does not grow with the limit. An edit converts between the two.
+ * A limit up to `MAX_LOGGED` has a log of each hit. A larger one has `SLICES` slices, so that its memory does not grow with the
+ * limit. The hits of a slice expire with its newest: late, but never early. An edit converts between the two.
  */
 export class Window {
-  /** Times of the entries, in a ring that grows and shrinks. */
+  /** In a ring that grows and shrinks. */
   #times: number[] = []
-  /** Hits of the entries, in the same places; undefined: a log, where each entry is one hit. */
+  /** In the same places; undefined: a log, where each entry is one hit. */
   #counts: number[] | undefined
   #head = 0
   #entries = 0
   #hits = 0
-  /** Rule of the last take. */
   #rule: WindowRule | undefined
 
-  /** Factor of the plan under which the key was last taken. */
+  /** Of the last take's plan. */
   get factor(): number | undefined {
     return this.#rule?.factor
   }
 
-  /** Counts `cost` hits or none. @param isCounted false: counts none */
+  /** @param isCounted false: only decides */
   take(nowMs: number, rule: WindowRule, cost = 1, isCounted = true): Take {
     this.#rule = rule
     this.#expire(nowMs, rule)
@@ -100,7 +96,7 @@ export class Window {
       const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    // Converted into a log only now: with more hits than the limit, a log would have no bound on its memory.
+    // Not earlier: with more hits than the limit, a log would have no bound.
     if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {
@@ -112,7 +108,7 @@ export class Window {
 
   /** Counts hits even above the limit. */
   add(atMs: number, count: number, rule: WindowRule): void {
-    // V8 keeps the numbers of an `Entry` as doubles. A double in one window would make every `Take` slower.
+    // V8 keeps the numbers of an `Entry` as doubles. One double in a window would make every `Take` slower.
     const hits = Math.round(count)
     const isTooLong = rule.sliceMs > 0 || this.#hits + hits > MAX_LOGGED
     if (this.#counts === undefined && isTooLong) this.#convert([], rule)
@@ -146,7 +142,7 @@ export class Window {
     else this.#counts[last] = left
   }
 
-  /** Hits that count. Drops nothing: for readers. */
+  /** Drops nothing: for readers. */
   countAt(nowMs: number, rule: WindowRule): number {
     if (this.isIdle(nowMs, rule)) return 0
     let hits = this.#hits
@@ -160,7 +156,7 @@ export class Window {
     return newestMs === undefined || isExpired(newestMs, nowMs, rule)
   }
 
-  /** All entries, oldest first, also expired ones. */
+  /** Also expired ones. */
   *entries(): Iterable<Entry> {
     for (let i = 0; i < this.#entries; i++) yield [this.#timeOf(i) ?? 0, this.#countIn(this.#placeOf(i))]
   }
@@ -217,7 +213,7 @@ export class Window {
     if (this.#counts !== undefined) this.#counts[place] = count
   }
 
-  /** Makes each array at its own place in the code: otherwise V8 would make both arrays of doubles. */
+  /** Each array is made at its own place in the code: otherwise V8 would make both arrays of doubles. */
   #resize(capacity: number): void {
     const times = new Array<number>(capacity).fill(Number.NaN)
     const counts = this.#counts && new Array<number>(capacity).fill(0)
