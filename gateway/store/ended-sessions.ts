@@ -9,14 +9,14 @@ import type { StoreKeys } from './store-keys.ts'
 
 const MAX_HASHES = 20_000
 const PAGE = 1000
-/** Most sessions in one command, which then holds up the store for about 2 ms. */
+/** One command holds up the store for about 2 ms. */
 const MAX_BATCH = 250
-/** Most replaced hash keys that are kept, because sessions that ended elsewhere may be hashed with one of them. */
+/** Sessions that ended elsewhere may be hashed with replaced hash keys. */
 const MAX_RETIRED = 3
 
 /**
- * Adds sessions to the set by the clock of the server, tells gateways of new ones and of those that ended again, and drops old ones.
- * KEYS: set, stream. ARGV: origin; milliseconds that sessions are remembered; for each session milliseconds since its end, and its hash.
+ * Adds sessions by the clock of the server, tells gateways of new and renewed ends, drops old ones. KEYS: set, stream. ARGV:
+ * origin; lifetime in milliseconds; for each session milliseconds since its end, and its hash.
  */
 const END_SCRIPT = `
 local time = redis.call('TIME')
@@ -35,18 +35,17 @@ interface EndedSessionsOptions {
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
   readonly id: string
-  /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly own: () => Iterable<readonly [sid: string, atMs: number]>
 }
 
-/** The sessions that ended at any gateway: hashes in a set of the store, and a stream that tells of new ones. What cannot be sent waits. */
+/** Sessions that ended at any gateway: hashes in a set of the store, and a stream of new ones. What cannot be sent waits. */
 export class EndedSessions {
   readonly #options: EndedSessionsOptions
   readonly #ended: RememberedKeys
-  /** Sessions that ended here, with times, to be sent. */
+  /** Sessions that ended here. */
   readonly #unsent = new Map<string, number>()
-  /** Hashes of sessions that ended elsewhere and that the store has lost. */
+  /** Sessions that ended elsewhere, and that the store has lost. */
   readonly #unsentHashes = new Set<string>()
   #lifetimeMs = REVOCATION_LIFETIME_MS
   #isSending = false
@@ -63,7 +62,6 @@ export class EndedSessions {
     this.#hashKeys = [options.keys.hashKey]
   }
 
-  /** Sets how long sessions are remembered, also those that have ended already. */
   rememberFor(lifetimeMs: number): void {
     this.#lifetimeMs = lifetimeMs
     this.#ended.lifetimeMs = lifetimeMs
@@ -83,7 +81,7 @@ export class EndedSessions {
     this.#learn(hash, this.#options.clock() - agoMs)
   }
 
-  /** Tells the other gateways, now or as soon as the store can be reached. */
+  /** Tells the other gateways, now or later. */
   publish(sid: string): void {
     this.#unsent.set(sid, this.#options.clock())
     this.#send()
@@ -94,7 +92,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Reads the set a page at a time, and sends what the set lacks after a loss of data. @throws (rejects) when it cannot be read */
+  /** Reads the set, and sends what it lacks after a loss of data. @throws (rejects) when it cannot be read */
   async readAll(connection: StoreConnection): Promise<void> {
     const present = await this.#readSet(connection)
     let done = 0
@@ -106,7 +104,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Takes over the sessions of the store with their age. If each reading reset the age, none would ever be forgotten. */
+  /** Keeps the age of the store's sessions: if each reading reset it, none would ever be forgotten. */
   async #readSet(connection: StoreConnection): Promise<ReadonlySet<string>> {
     const { clock } = this.#options
     const key = this.#setKey
@@ -134,7 +132,7 @@ export class EndedSessions {
     return `${streamKey(this.#options.keys)}:ended`
   }
 
-  /** Sends one batch. All sessions at once would be more than a connection takes, and would hold up the store. */
+  /** Sends one batch. All at once would be too much for a connection, and hold up the store. */
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options
@@ -161,7 +159,7 @@ export class EndedSessions {
     })
   }
 
-  /** Follows a change of the hash key: own sessions are sent again under the new key, others stay known under the old one. */
+  /** When the hash key has changed, sends own sessions again. Others stay known under the old key. */
   #followKey(): void {
     const { keys, own } = this.#options
     const { hashKey } = keys

@@ -7,12 +7,12 @@ export interface Script {
 }
 
 /**
- * KEYS: a key, and the sorted set of all keys of its caller with their expiry times. ARGV: the id of the key, a token of the
- * request, then the arguments that each script names.
+ * KEYS: a key, and the sorted set of its caller's keys with their expiry times. ARGV: the id of the key, a token of the request,
+ * then the arguments of each script.
  *
- * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state is `begun`, `again` (begun after it was unknown),
- * `unknown` or `done`. The lease ends in epoch milliseconds on the server's clock, the token is that of the request that began the key,
- * and the check names the secret. The rest is sealed: the id of the request, and with `done` its response. Older versions left it empty.
+ * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state `again` is begun after `unknown`. The
+ * lease ends in epoch milliseconds of the server. The token is that of the request that began the key. The check names the
+ * secret. The rest is sealed: the request's id, and with `done` its response. Older versions left it empty.
  */
 const COMMON = `
 local call = redis.call
@@ -33,10 +33,10 @@ end
 `
 
 /**
- * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
- * may be begun again, rest.
- * Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign` and the check of another secret or version.
- * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
+ * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, most keys of the caller, `1` if an unknown key may be
+ * begun again, rest. Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign` and the check of
+ * another secret or version. A key becomes unknown only when it is asked for after its lease: until then its request may finish
+ * it.
  */
 export const BEGIN_SCRIPT: Script = script(`
 ${COMMON}
@@ -61,9 +61,9 @@ return { 'begun' }
 `)
 
 /**
- * Ends a key, or renews its lease. ARGV: `begun` (renew), `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint, rest.
- * Reply: 1, or 0 when the key is of another request, or another request was told that it is unknown. The script may be run again. It
- * writes a key that the store has lost.
+ * Ends a key, or renews its lease (`begun`). May run again. Writes a key that the store has lost. ARGV: `begun`, `free`,
+ * `unknown` or `done`; lease and keep in milliseconds; check, fingerprint, rest. Reply: 1, or 0 when another request has the key,
+ * or was told that it is unknown.
  */
 export const FINISH_SCRIPT: Script = script(`
 ${COMMON}

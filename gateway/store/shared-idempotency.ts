@@ -27,9 +27,9 @@ interface SharedIdempotencyOptions {
   readonly secrets: KeySecrets
   /** Unique among gateways. */
   readonly id: string
-  /** False: other gateways find nothing of what this one writes. */
+  /** False: other gateways find nothing that this one writes. */
   readonly isShared: () => boolean
-  /** The keys of this gateway alone, for rows that go on without the store. */
+  /** For rows that go on without the store. */
   readonly local: () => KeyTable | undefined
   readonly onFault: (cause: string) => void
 }
@@ -40,38 +40,37 @@ interface SharedKey {
   readonly id: string
   readonly token: string
   readonly keepMs: number
-  /** The secret of the gateway that began the key first. */
+  /** The gateway that began the key first has this secret. */
   readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string
-  /** What the store is told next: `begun` renews the lease, the others are outcomes. */
+  /** Told to the store next: `begun` renews the lease, the others are outcomes. */
   kind: 'begun' | 'free' | 'unknown' | 'done'
   /** Sealed: the request's id, and with `done` its response. */
   rest: string
-  /** When the lease was last renewed, or since when the outcome waits. */
+  /** Time of the last renewal, or of the outcome. */
   sinceMs: number
   run: OnFinished | undefined
-  /** Number of replies of the store that are still needed. */
+  /** Replies that are still needed. */
   replies: number
 }
 
-/** Time for which the keys of a gateway that died stay in progress. */
+/** Keys of a dead gateway stay in progress for this time. */
 const LEASE_MS = 30_000
 const RENEW_MS = 10_000
 const TICK_MS = 1000
-/** Most commands at once. More than a connection accepts would count as a failure of the store. */
+/** More commands than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 1000
-/** Time after which the caller is told that the store did not take an outcome. */
+/** Longest wait of the caller for an outcome. */
 const MAX_LATE_MS = 5000
-/** Number of open keys from which a begin without a reply is not taken back: its key may stay begun until its lease ends. */
+/** Beyond this, a begin without a reply is not taken back: its key may stay begun until its lease ends. */
 const MAX_UNSURE = 10_000
-/** The response of a request that has none yet. */
 const NO_RESPONSE = statusOf({ status: 0 })
 /** See `idempotency-scripts.ts`. */
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
-/** The keys of several gateways, kept by the store. The store has acknowledged `begun` and `done` before `begin` and `finish` call back. */
+/** Keys that the store keeps for several gateways. It has acknowledged `begun` and `done` before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
   #secrets: KeySecrets
@@ -85,12 +84,11 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#secrets = options.secrets
   }
 
-  /** See KeyTable.rekey. A key that the store has under a removed secret gets 503. */
+  /** See KeyTable.rekey. A key under a removed secret gets 503. */
   rekey(secrets: KeySecrets): void {
     this.#secrets = secrets
   }
 
-  /** See KeyTable.begin. */
   begin(request: KeyedRequest, run: (begun: Begun<SharedKey | HeldKey>) => void): void {
     const { breaker, isShared } = this.#options
     if (breaker.isOpen || !isShared()) this.#beginAlone(request, run)
@@ -153,7 +151,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     }
   }
 
-  /** See KeyTable.finish. It also fails when another request was told meanwhile that the outcome is unknown. */
+  /** See KeyTable.finish. Also fails when another request was told that the outcome is unknown. */
   finish(held: SharedKey | HeldKey, finish: Finish, run: OnFinished): void {
     if ('entry' in held) {
       this.#options.local()?.finish(held, finish, run)
@@ -221,7 +219,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#cancelTick ??= this.#options.timers.after(TICK_MS, this.#tick)
   }
 
-  /** Renews leases, and tells the outcomes that the store has not taken. After a restart the old process still ends its own keys. */
+  /** Renews leases, and repeats outcomes that the store has not taken. After a restart, the old process does so for its keys. */
   readonly #tick = (): void => {
     this.#cancelTick = undefined
     const { breaker, timers } = this.#options
@@ -235,7 +233,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       if (left <= 0 || (held.kind === 'begun' && nowMs - held.sinceMs < RENEW_MS)) continue
       left--
       if (held.kind === 'begun') held.sinceMs = nowMs
-      // It goes behind those that wait.
+      // Behind those that wait.
       this.#open.delete(held)
       this.#open.add(held)
       this.#tell(held)
@@ -258,7 +256,7 @@ function placeOf({ caller, row, key }: KeyOfCaller, keys: StoreKeys): Pick<Share
 
 type Bound = Pick<SharedKey, 'id' | 'fingerprint'>
 
-/** The text that binds a response to its key and content. */
+/** Binds a response to its key and content. */
 function boundTo({ id, fingerprint }: Bound): string {
   return `${id} ${fingerprint} `
 }
@@ -270,10 +268,10 @@ function unsealed(bound: Bound & Pick<SharedKey, 'secret'>, rest: string): Retur
 }
 
 /**
- * Finds keys in a store that gateways may be using. It writes nothing.
+ * Finds keys, and writes nothing.
  *
- * @returns in the order of `asked`; undefined for one that the store does not have
- * @throws (rejects) when it cannot be asked
+ * @returns in the order of `asked`; undefined for a key that the store does not have
+ * @throws (rejects) when the store cannot be asked
  */
 export function findSharedKeys(
   settings: StoreSettings,
@@ -295,7 +293,7 @@ async function findSharedKey(
   const [value, time, leftMs] = await Promise.all([
     send(['GET', key], key),
     send(['TIME'], key),
-    // The user of the store may lack the right to PTTL, because gateways do not need it.
+    // Gateways need no right to PTTL.
     send(['PTTL', key], key).catch(() => undefined),
   ])
   if (value === null) return undefined
@@ -307,7 +305,7 @@ async function findSharedKey(
   const isUnderWay = (state === 'begun' || state === 'again') && nowMs < leaseMs
   const found = {
     state: isUnderWay ? 'begun' : state === 'done' ? 'done' : 'unknown',
-    // The lease of a key under way is renewed, so it does not tell when the key began.
+    // Renewals hide when a key under way began.
     ...(!isUnderWay && { sinceMs: leaseMs }),
     ...(Number(leftMs) > 0 && { untilMs: nowMs + Number(leftMs) }),
   }

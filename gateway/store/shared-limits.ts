@@ -4,10 +4,10 @@ import { type LimitRow, passes, rowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 
-/** Nothing was counted, and the request is refused. */
+/** The request is refused. */
 const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
-/** The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too, for outages. */
+/** The limit table, counted by the store. For outages, rows with `onStoreFailure: local` are counted here too. */
 export class SharedLimits {
   readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly #takes: Pick<SharedTakes, 'take'>
@@ -22,7 +22,7 @@ export class SharedLimits {
     return this.#local.find(path, method, plan)
   }
 
-  /** Counts a request at all gateways together. `take` is known at once while the store is away. @param caller as in `Limiter.take` */
+  /** `take` is known at once while the store is away. @param caller as in `Limiter.take` */
   ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
     const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))
@@ -60,7 +60,6 @@ function isCountedHere({ onStoreFailure, beside }: LimitRow): boolean {
   return onStoreFailure === 'local' || (beside !== undefined && isCountedHere(beside))
 }
 
-/** True when one of the rows that decide refuses requests while the store is away. */
 function isDenied(row: LimitRow): boolean {
   return rowsOf(row).some(({ mode, onStoreFailure }) => mode === row.mode && onStoreFailure === 'deny')
 }

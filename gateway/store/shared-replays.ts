@@ -16,22 +16,21 @@ interface SharedReplaysOptions {
   readonly keys: StoreKeys
   readonly space: string
   readonly lifetimeMs: number
-  /** While the store is away: `deny` refuses every message, `local` asks this gateway's memory alone. */
+  /** While the store is away, `deny` refuses every message, `local` asks this gateway's memory. */
   readonly onStoreFailure: 'deny' | 'local'
-  /** Unique among gateways. */
   readonly id: string
 }
 
-/** Most refused messages that wait to be taken back. A further one stays taken until it expires. */
+/** Further refused messages stay taken until they expire. */
 const MAX_UNSURE = 10_000
-/** Most entries that are taken back, or written back, at once. More than a connection accepts would count as a failure of the store. */
+/** More commands at once than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** Attempts to take an entry back, one second apart. A command of a lost connection may run later than commands of the next connection. */
+/** One second apart: a command of a lost connection may run after those of the next. */
 export const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8
 
-/** Takes an entry back, if it is ours. KEYS: entry. ARGV: its possible values. */
+/** ARGV: the values that this gateway may have written. */
 const TAKE_BACK_SCRIPT = `
 local value = redis.call('GET', KEYS[1])
 for _, ours in ipairs(ARGV) do
@@ -40,7 +39,7 @@ end
 return 0
 `
 
-/** Commands without a reply: their message was refused and must not stay taken. */
+/** Commands without a reply, whose message was refused and must not stay taken. */
 interface Unsure {
   readonly values: string[]
   timesLeft: number
@@ -51,7 +50,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
-  /** Time since which accepted messages may be missing in the store. Undefined: no message is missing. */
+  /** Since when accepted messages may be missing in the store. */
   #lackingSinceMs: number | undefined
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
@@ -64,13 +63,13 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#onStoreFailure = onStoreFailure
   }
 
-  /** See ReplayMemory.take. `away`: the store is away, and the message is refused. */
+  /** See ReplayMemory.take. `away`: the message is refused. */
   async take(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { keys, space, lifetimeMs, id, memory } = this.#options
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
     const value = `${id}.${++this.#count}`
     const unsure = this.#unsure.get(storeKey)
-    // This comes first: what the sender's last attempt left in the store must not refuse this attempt.
+    // First: what the sender's last attempt left must not refuse this one.
     if (unsure !== undefined) this.#takeBack(storeKey, unsure)
     const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
     const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
@@ -78,12 +77,12 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (reply !== undefined)
       return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
     const fault = this.#onStoreFailure === 'local' ? memory.take(key, sender) : 'away'
-    // A refused message may come again, so it must not stay taken. A replay was taken by another command.
+    // A refused message may come again. A replay was taken by another command.
     if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault
   }
 
-  /** See ReplayMemory.lookUp. `away`: the store is away, and the message is refused. */
+  /** See ReplayMemory.lookUp. `away`: the message is refused. */
   async lookUp(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { keys, space, memory } = this.#options
     const here = memory.lookUp(key, sender)
@@ -95,7 +94,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return this.#onStoreFailure === 'local' ? here : 'away'
   }
 
-  /** See ReplayMemory.keep. A message that the store does not get is written again when the store is back. */
+  /** See ReplayMemory.keep. A message that the store does not get is written later. */
   keep(key: string, sender: string): void {
     const { keys, space, memory, clock } = this.#options
     const atMs = clock()
@@ -116,7 +115,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return promise
   }
 
-  /** Writes an accepted message for a whole lifetime, over what a refused attempt left: another gateway may have accepted it later. */
+  /** Writes an accepted message for a whole lifetime, over what a refused attempt left. */
   #write(key: string): Promise<StoreReply | undefined> {
     const { lifetimeMs, id } = this.#options
     return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)
@@ -126,7 +125,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#options.memory.maintain()
   }
 
-  /** Writes accepted messages back, some at a time, into a store that was away or lost data. @param sinceMs by the clock of the memory */
+  /** Writes accepted messages into a store that was away or lost data. @param sinceMs by the clock of the memory */
   writeBack(sinceMs: number): void {
     this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
     const isWriting = this.#unwritten !== undefined
@@ -134,14 +133,14 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (!isWriting) void this.#writeSome()
   }
 
-  /** Takes back what refused messages left, and writes what the store lacks. Call it once a second. */
+  /** Takes back what refused messages left, and writes what the store lacks. Called once a second. */
   maintainStore(): void {
     if (this.#lackingSinceMs !== undefined && this.#unwritten === undefined)
       this.writeBack(this.#lackingSinceMs)
     let left = MAX_BATCH
     for (const [key, unsure] of [...this.#unsure]) {
       if (left-- === 0) return
-      // It goes behind the entries that already wait.
+      // Behind those that wait.
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
       this.#takeBack(key, unsure)

@@ -9,13 +9,13 @@ import { StoreKeys } from './store-keys.ts'
 
 interface SharedStoreObserver extends BreakerObserver {
   onFault(cause: string): void
-  /** Called when the store was reached for the first time, or again after a loss of data. */
+  /** Called at the first connection to the store, and after each loss of data. */
   onNewData?(): void
 }
 
 const AGREE_AGAIN_MS = 200
 
-/** Reads, without writing, the key on which gateways of a store have agreed. @throws (rejects) when they have not, or the store fails */
+/** Reads the key on which gateways have agreed. @throws (rejects) when they have not, or the store fails */
 export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send): Promise<StoreKeys> {
   const keys = new StoreKeys(prefix, hashKey ?? '')
   const get = (name: string) => send(['GET', keys.common(name)], keys.common(name))
@@ -36,7 +36,7 @@ export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send)
   return keys
 }
 
-/** The parts of the shared store. To be imported by `import()` when a store is set: its client takes 170 ms and 30 MB to load. */
+/** To be imported by `import()` when a store is set: its client takes 170 ms and 30 MB to load. */
 export class SharedStore {
   readonly connection: StoreConnection
   readonly breaker: StoreBreaker
@@ -49,12 +49,12 @@ export class SharedStore {
   #hasAgreed: boolean
   #agreement = 0
   #isShared = true
-  /** The mark in the store, which is new after each loss of its data. */
+  /** New after each loss of the store's data. */
   #mark: string | undefined
-  /** Mark of gateways that have a GATEWAY_STORE_KEY_FILE, where this one has none. */
+  /** Mark of gateways with a GATEWAY_STORE_KEY_FILE, where this one has none. */
   #givenMark: StoreReply = null
 
-  /** Connects in the background. @param deadlineMs how long a reply is waited for */
+  /** Connects in the background. @param deadlineMs for each reply */
   constructor(settings: StoreSettings, observer: SharedStoreObserver, deadlineMs?: number) {
     const timers = REAL_TIMERS
     const { prefix, hashKey } = settings
@@ -63,7 +63,7 @@ export class SharedStore {
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
     this.connection = new StoreConnection(settings, this.#onFault)
-    // This comes before the breaker is made, so that its probe goes out, and is answered, after the question for the key.
+    // Before the breaker is made, so that its probe is answered after the question for the key.
     this.connection.onReady(() => this.#agree(++this.#agreement))
     const { connection, counts, keys } = this
     const probeKey = keys.common('{start}')
@@ -80,23 +80,23 @@ export class SharedStore {
     this.takes = new SharedTakes({ breaker: this.breaker, keys, counts, timers, isCluster })
   }
 
-  /** True once the store has responded and the key of hashes is known. */
+  /** True once the store has responded and the hash key is known. */
   get wasReached(): boolean {
     return this.breaker.wasReached && this.#hasAgreed
   }
 
-  /** False when gateways have, or had, different keys of hashes: then none finds what another has written. */
+  /** False when gateways have, or had, different hash keys: none finds what another has written. */
   get isShared(): boolean {
     return this.#isShared
   }
 
-  /** Looks whether the store responds and has its data. Called once a second. @param onLost the data was lost while connected */
+  /** Called once a second. @param onLost the data was lost while connected */
   look(onLost: () => void): void {
     this.#compare(this.#markKey, () => this.#mark, onLost)
     if (!this.#isKeyGiven) this.#compare(this.#givenMarkKey, () => this.#givenMark)
   }
 
-  /** Compares a value of the store with the known one, and agrees again when they differ. */
+  /** Agrees again when the value has changed. */
   #compare(key: string, known: () => StoreReply | undefined, onChange?: () => void): void {
     this.breaker.send({
       args: ['GET', key],
@@ -115,10 +115,7 @@ export class SharedStore {
     this.connection.close()
   }
 
-  /**
-   * Takes over the key of the store, or leaves ours there. It does so at each connection, because a store that lost its data has lost the
-   * key. The mark beside the key is new after each loss.
-   */
+  /** Takes over the key of the store, or leaves ours there. Done at each connection: the store may have lost it. */
   #agree(agreement: number): void {
     const { connection, keys } = this
     const key = keys.common('hash-key')
@@ -167,7 +164,7 @@ export class SharedStore {
     return this.keys.common('key-mark')
   }
 
-  /** A hash that differs where operators have given gateways different keys. */
+  /** Differs where operators have given gateways different keys. */
   get #check(): string {
     return this.#isKeyGiven ? this.keys.hashOf('mark') : ''
   }

@@ -8,7 +8,7 @@ import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
-/** Must not throw. @param take undefined: the store is away and has perhaps counted the hit; the row's `onStoreFailure` decides */
+/** Must not throw. @param take undefined: the store is away and has perhaps counted the hit */
 export type TakeDone = (take: Take | undefined) => void
 
 interface SharedTakesOptions {
@@ -16,14 +16,14 @@ interface SharedTakesOptions {
   readonly keys: StoreKeys
   readonly counts: StoreCounts
   readonly timers: StoreTimers
-  /** True for a cluster: each take is a command of its own there. */
+  /** True for a cluster, where each take is its own command. */
   readonly isCluster: boolean
 }
 
-/** Most windows in one command, at about 5 µs each. It bounds how long the script holds up other gateways. */
+/** Each window takes about 5 µs, for which the script holds up other gateways. */
 const MAX_BATCH = 128
 
-/** Takes from shared limits. One command has the takes of a turn of the event loop, and those that came while another command was under way. */
+/** One command has all takes of a turn of the event loop, or of the time of the command before. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined
@@ -34,8 +34,8 @@ export class SharedTakes {
   }
 
   /**
-   * Counts the hits of a request at all gateways together: in all windows of the rows that are enforced, or in none. `done` is called
-   * once, and before this returns when the store is known to be away. @param key, caller as in `Limiter.take`
+   * Counts a request in all windows of the enforced rows, or in none. Calls `done` once; at once when the store is known to be
+   * away. @param key, caller as in `Limiter.take`
    */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, isCluster, timers } = this.#options
@@ -66,7 +66,7 @@ export class SharedTakes {
     else timers.soon(this.#flushIfFree)
   }
 
-  /** Sends the batch unless one is under way. A full batch has gone out early, so there may be none to send. */
+  /** A full batch has gone out early, so there may be none to send. */
   readonly #flushIfFree = (): void => {
     if (this.#underWay === 0) this.#flush()
   }
@@ -87,7 +87,6 @@ class TakeBatch implements StoreCall {
   readonly #rules: string[] = []
   readonly #rows: SharedRow[] = []
   readonly #dones: TakeDone[] = []
-  /** Results that have been read. */
   #read = 0
 
   constructor(options: SharedTakesOptions, onOver: () => void) {
@@ -138,7 +137,7 @@ class TakeBatch implements StoreCall {
     for (const [i, row] of this.#rows.entries()) this.#dones[i]?.(this.#takeOf(row, results))
   }
 
-  /** Sends the batch once more with the text of the script, which the server keeps after EVAL. */
+  /** Sends the text of the script, which the server keeps after EVAL. */
   scriptMissing(): void {
     const { breaker, counts } = this.#options
     counts.scriptReloads++
@@ -154,7 +153,6 @@ class TakeBatch implements StoreCall {
     return [String(this.#keys.length), ...this.#keys, ...this.#rules]
   }
 
-  /** Reads the next results, which are those of the row. */
   #takeOf({ next, beside }: SharedRow, results: readonly number[]): Take {
     const remaining = results[this.#read++] as number
     const resetSeconds = results[this.#read++] as number
@@ -172,21 +170,18 @@ class TakeBatch implements StoreCall {
 export interface SharedRow {
   /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
   readonly identity: string
-  /** Limit, window and hits of a take, as the script reads them. */
   readonly rule: string
-  /** End of the key in the store, for one of several windows. The longest has none, so it keeps its counts when other windows come or go. */
+  /** End of the key in the store. The longest window has none, and so keeps its counts when others come or go. */
   readonly suffix?: string
-  /** The next window of the row, under the same identity. */
   readonly next?: SharedRow
-  /** The next row that counts the request. */
   readonly beside?: SharedRow
-  /** `per` of a row beside another. */
+  /** Only in a row beside another. */
   readonly per?: LimitRow['per']
 }
 
 /**
- * Makes the shared row of a limit. Its identity is path and methods alone, so that gateways that start later count in the same place.
- * After an edit of these the counts begin anew.
+ * Identifies a limit by path and methods alone, so that gateways that start later count in the same place. An edit of these
+ * begins new counts.
  *
  * @param first row of the list
  */
@@ -196,7 +191,7 @@ export function sharedRowOf(row: LimitRow, first = row): SharedRow {
   const identity = `limit ${JSON.stringify([withoutNames(countedPath(row)), sorted])}`
   const windows = windowsOf(row)
   const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
-  // Rows that are enforced count together: in all or in none. A row in shadow mode counts only what they let pass.
+  // Enforced rows count together. A row in shadow mode counts only what they let pass.
   const isJoined = mode === 'enforce' && beside?.mode === 'enforce'
   const isFollower = mode === 'shadow' && first.mode === 'enforce'
   const shared = windows.reduceRight<SharedRow | undefined>(

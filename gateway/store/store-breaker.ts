@@ -6,7 +6,7 @@ import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
-  /** Calls `run` after `ms`. @returns a function that cancels it */
+  /** @returns a function that cancels it */
   after(ms: number, run: () => void): () => void
   /** Calls `run` once everything that has arrived by now has been read. */
   soon(run: () => void): void
@@ -25,13 +25,13 @@ export const REAL_TIMERS: StoreTimers = {
 
 export interface StoreCall {
   readonly args: readonly string[]
-  /** A key of the command, by which a cluster finds the server. */
+  /** A cluster finds the server by it. */
   readonly key: string
-  /** False: `done` cannot read the reply, and the store counts as away. Default: true. */
+  /** False: the store counts as away. Default: true. */
   fits?(reply: StoreReply): boolean
   /** Called once. Must not throw. @param reply undefined: the store is away, but may have carried the command out */
   done(reply: StoreReply | undefined): void
-  /** Called instead of `done` when the server does not know the script. Default: that is a failure like others. */
+  /** Called instead of `done`. Default: a missing script is a failure like others. */
   scriptMissing?(): void
 }
 
@@ -45,7 +45,7 @@ interface StoreBreakerOptions {
   readonly counts: StoreCounts
   readonly timers: StoreTimers
   readonly observer: BreakerObserver
-  /** Key of the first probe; later ones use the key of the command that failed. */
+  /** Key of the first probe; later ones use that of the failed command. */
   readonly probeKey: string
   /** False: commands cannot be sent though the store responds. Default: true. */
   readonly isUsable?: () => boolean
@@ -55,23 +55,23 @@ interface StoreBreakerOptions {
 interface Pending {
   readonly call: StoreCall
   readonly sentAtMs: number
-  /** True when our own event loop was late: the call has been given a second deadline. */
+  /** True after our own event loop was late: the deadline is extended once. */
   excused: boolean
 }
 
 const DEFAULT_DEADLINE_MS = 25
-/** Lateness of a timer that shows that our own event loop was busy. */
+/** A later timer shows that our own event loop was busy. */
 const LATE_MS = 3
 const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000
-/** Time within which a new outage leaves probes as rare as they were. */
+/** A new outage within this time keeps the interval of probes. */
 const SETTLED_MS = 10_000
-/** A connection that leaves a probe without a reply for this long is dropped. */
+/** Ends a connection whose probe has no reply. */
 const GIVE_UP_MS = 500
 
 /**
- * Opens when a command fails or has no reply within the deadline: all callers are told that the store is away, later ones at once. It
- * begins open; a probe with a reply in time closes it. One timer serves all commands.
+ * Opens when a command fails or has no reply within the deadline: the store is then away for all callers. Begins open; a probe
+ * with a reply in time closes it. One timer serves all commands.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
@@ -110,7 +110,7 @@ export class StoreBreaker {
     return this.#pending.size
   }
 
-  /** Sends a command. `call.done` is called before this returns when the store is known to be away. */
+  /** Calls `done` at once when the store is known to be away. */
   send(call: StoreCall): void {
     if (this.#isOpen) {
       call.done(undefined)
@@ -126,12 +126,11 @@ export class StoreBreaker {
     )
   }
 
-  /** Changes the deadline of later commands. Commands under way may keep the old one. */
+  /** Commands under way may keep the old deadline. */
   changeDeadline(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs
   }
 
-  /** Tells all callers that the store is away. */
   close(): void {
     this.#isClosed = true
     this.#cancelProbe()
@@ -141,7 +140,7 @@ export class StoreBreaker {
   }
 
   #replied(pending: Pending, reply: StoreReply): void {
-    // Too late: the caller has been told that the store is away.
+    // The caller has been told that the store is away.
     if (!this.#pending.has(pending)) return
     if (pending.call.fits?.(reply) === false) {
       this.#open(pending.call.key, 'an unexpected reply')
@@ -179,12 +178,12 @@ export class StoreBreaker {
     if (leftMs > 0 && !oldest.excused) {
       this.#armDeadline(leftMs)
     } else if (nowMs - dueMs > LATE_MS && !oldest.excused) {
-      // The loop was busy, so the command may not even have been written.
+      // The command may not even have been written.
       oldest.excused = true
       this.#armDeadline(this.#deadlineMs)
     } else {
       this.#deadlineArmed = true
-      // The reply may have arrived, and nobody has read it yet.
+      // The reply may have arrived unread.
       this.#options.timers.soon(() => this.#decide(oldest))
     }
   }
@@ -231,7 +230,7 @@ export class StoreBreaker {
     this.#cancelProbe = timers.after(ms * (0.5 + timers.random() / 2), () => this.#probe())
   }
 
-  /** Probes by a write, because a full server or a replica still replies to reads. */
+  /** By a write, because a full server or a replica still replies to reads. */
   #probe(): void {
     const { connection, timers, isUsable } = this.#options
     const sentAtMs = timers.nowMs()
@@ -250,7 +249,7 @@ export class StoreBreaker {
       connection.reset()
       over(false)
     })
-    // The probe has the hash tag of the failed key, so in a cluster it goes to the server that failed.
+    // A cluster sends it to the server that failed.
     const key = `${this.#probeKey}:probe`
     connection.send(['SET', key, '1', 'PX', '1000'], key).then(
       (reply) =>

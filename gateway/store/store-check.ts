@@ -12,16 +12,14 @@ interface StoreFindings {
 }
 
 const KEPT_MS = '60000'
-/** Time for which a key is compared with those of gateways that are checked later. */
 const FINGERPRINT_MS = '86400000'
 
-/** Secrets that gateways must share: the one in force, then those before it. Absent: no row needs them. */
+/** The secret in force, then those before it. Absent: no row needs them. */
 interface SharedSecrets {
   readonly maskKeyFile?: readonly string[] | undefined
   readonly idempotencyKeyFile?: readonly string[] | undefined
 }
 
-/** What is wrong when gateways have different secrets. */
 const CONSEQUENCES = {
   maskKeyFile: 'the same value would have two pseudonyms',
   idempotencyKeyFile:
@@ -29,7 +27,7 @@ const CONSEQUENCES = {
 }
 
 /**
- * Connects, runs each command of a gateway on keys of its own, and checks whether servers could lose data. Never rejects.
+ * Runs each command of a gateway on keys of its own, and checks whether servers could lose data. Never rejects.
  *
  * @param secrets compared with those of gateways checked within a day
  */
@@ -97,7 +95,7 @@ async function look(
   }
 }
 
-/** Tries each command of a gateway, also those in scripts: a server checks rights for them too. */
+/** Also tries the commands in scripts, for which a server checks rights too. */
 async function tryCommands(
   send: Send,
   { prefix, kind }: StoreSettings,
@@ -106,7 +104,7 @@ async function tryCommands(
 ): Promise<void> {
   const newTag = () => `${prefix}:{check-${randomBytes(6).toString('hex')}}`
   const tag = newTag()
-  // Where the store is not a cluster, one command takes from the limits of many callers.
+  // Except in a cluster, one command takes from the limits of many callers.
   const takes = [tag, ...(kind === 'cluster' ? [] : [newTag()])].map((one) => `${one}:take`)
   const [text, list, set, stream] = [`${tag}:text`, `${tag}:list`, `${tag}:set`, `${tag}:stream`] as const
   const commands: readonly (readonly string[])[] = [
@@ -137,7 +135,7 @@ async function tryCommands(
       await send(args, tag)
     } catch (error) {
       if (!(error instanceof ErrorReply)) throw error
-      // An earlier command failed, and has been reported.
+      // An earlier failure was reported.
       if (/no such key|^NOSCRIPT/.test(error.message)) continue
       if (/^(MOVED|CROSSSLOT)/.test(error.message)) {
         faults.push('is a server of a Redis Cluster: name several of its servers, with commas, or one twice')
@@ -162,8 +160,8 @@ function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
 }
 
 /**
- * Compares keys with those of gateways checked before: each gateway must have the key that is in force at the other. The store gets
- * slow, salted hashes, so a key is as hard to guess as a password.
+ * Compares keys with those of gateways checked before: each must have the key in force at the other. The store gets slow, salted
+ * hashes, so that a key is as hard to guess as a password.
  */
 async function compareKey(
   send: Send,

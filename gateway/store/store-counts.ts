@@ -1,14 +1,12 @@
-/** Upper bounds of the latency buckets, in milliseconds; one more bucket holds what took longer. */
+/** In milliseconds; one more bucket holds what took longer. */
 export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
-/** Uses of the store since the start, for metrics. */
 export interface StoreCounts {
   roundTrips: number
   roundTripMs: number
-  /** Round trips by latency: not cumulative, one bucket more than `LATENCY_BOUNDS_MS`. */
+  /** Not cumulative; one bucket more than `LATENCY_BOUNDS_MS`. */
   readonly latency: number[]
   takes: number
-  /** Takes while the store was away. */
   undecidedTakes: number
   scriptReloads: number
   outages: number

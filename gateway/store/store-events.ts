@@ -2,17 +2,17 @@ import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-/** `ended`: a session has ended. `failed`: a bad credential was presented. */
+/** `ended`: a session. `failed`: a bad credential was presented. */
 export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
-  /** A connection of its own: its commands block. */
+  /** Its own, because its commands block. */
   readonly connection: Pick<StoreConnection, 'isReady' | 'send' | 'onReady' | 'reset' | 'close'>
   readonly keys: StoreKeys
   readonly id: string
-  /** Called each time before the stream is followed. Reads what the stream cannot tell. */
+  /** Reads what the stream cannot tell, each time before it is followed. */
   readonly beforeFollowing: () => Promise<void>
-  /** Called at an event of another gateway. @param agoMs age of the event; 0 also when an older gateway does not tell the age */
+  /** @param agoMs 0 also when an older gateway does not tell the age */
   readonly onEvent: (kind: EventKind, hash: string, agoMs: number) => void
   readonly onFault: (cause: string) => void
 }
@@ -21,15 +21,14 @@ const BLOCK_MS = 1000
 const SILENT_MS = 3000
 const RETRY_MS = 500
 const AT_ONCE = 1000
-/** Most entries of the stream: an attack from many addresses must not fill the store. A gateway that is further behind begins anew. */
+/** An attack from many addresses must not fill the store. A gateway that is further behind begins anew. */
 export const MAX_STREAM = 100_000
 
-/** The stream key. The hash tag keeps all that a script of events needs on one server of a cluster. */
+/** The hash tag keeps all keys of a script on one server of a cluster. */
 export function streamKey(keys: StoreKeys): string {
   return keys.common('{events}')
 }
 
-/** Follows the events of other gateways. */
 export class StoreEvents {
   readonly #options: StoreEventsOptions
   #isCurrent = false
@@ -49,7 +48,6 @@ export class StoreEvents {
     return this.#isCurrent
   }
 
-  /** True once `isCurrent` was true. */
   get wasComplete(): boolean {
     return this.#wasComplete
   }
@@ -64,7 +62,7 @@ export class StoreEvents {
     this.#options.connection.close()
   }
 
-  /** Follows until the connection breaks; the next connection begins it again. Never rejects. */
+  /** The next connection begins it again. Never rejects. */
   async #keepFollowing(): Promise<void> {
     const { connection, onFault } = this.#options
     this.#following = true
@@ -75,7 +73,7 @@ export class StoreEvents {
       } catch (error) {
         this.#isCurrent = false
         if (this.#isClosed) break
-        // The connection reports its loss itself. A first failure may only mean that the store is not reached yet.
+        // The connection reports its loss itself. At a first failure, the store may not be reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
@@ -87,7 +85,7 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
-    // The position is read first, so that no event during `beforeFollowing` is missed.
+    // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing()
     this.#isCurrent = true
@@ -104,7 +102,7 @@ export class StoreEvents {
     }
   }
 
-  /** The newest id with `XREVRANGE + -`, the oldest with `XRANGE - +`. */
+  /** Newest id: `XREVRANGE + -`. Oldest: `XRANGE - +`. */
   async #idBy(command: string, from: string, to: string): Promise<string> {
     const key = streamKey(this.#options.keys)
     return entriesOf(await this.#send([command, key, from, to, 'COUNT', '1'], key))[0]?.id ?? '0-0'
@@ -117,7 +115,6 @@ export class StoreEvents {
     return stream === undefined ? [] : entriesOf(stream[1])
   }
 
-  /** Sends a command, and drops the connection of a server that stays silent. */
   async #send(args: readonly string[], key: string): Promise<StoreReply> {
     const { connection } = this.#options
     const watchdog = setTimeout(() => connection.reset(), SILENT_MS).unref()

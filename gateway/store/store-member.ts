@@ -20,12 +20,11 @@ import { MAX_STREAM, StoreEvents, streamKey } from './store-events.ts'
 interface StoreMemberOptions {
   readonly settings: StoreSettings
   readonly onStoreFailure: Settings['onStoreFailure']
-  /** Unique among the gateways. */
   readonly gatewayId: string
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly ownSessions: () => Iterable<readonly [sid: string, atMs: number]>
-  /** Called when another gateway has seen a bad credential. @param caller from `failures.keyOf` */
+  /** Called for a bad credential at another gateway. @param caller from `failures.keyOf` */
   readonly onFailure: (caller: string) => void
   readonly onAway: (cause: string) => void
   readonly onBack: (awayMs: number) => void
@@ -37,7 +36,7 @@ const SLACK_MS = 1000
 
 export class StoreMember {
   readonly sessions: SessionGroup
-  /** Tells the other gateways of bad credentials; while the store is away, nothing is told. */
+  /** While the store is away, nothing is told. */
   readonly failures: FailureGroup
   readonly #options: StoreMemberOptions
   readonly #store: SharedStore
@@ -105,7 +104,7 @@ export class StoreMember {
     }
   }
 
-  /** True once this gateway has read all that the store knows. Only then is it ready. */
+  /** True once this gateway has read all that the store knows, and may be ready. */
   get isComplete(): boolean {
     return this.#store.wasReached && this.#events.wasComplete
   }
@@ -116,12 +115,11 @@ export class StoreMember {
     for (const guard of this.#guards) guard.change(onStoreFailure.replays)
   }
 
-  /** True when the breaker is open: then the store is not asked. */
+  /** True while the store is not asked. */
   get isAway(): boolean {
     return this.#store.breaker.isOpen
   }
 
-  /** Number of ended sessions that were not sent to other gateways yet. */
   get unsentSessions(): number {
     return this.#ended.unsent
   }
@@ -134,7 +132,7 @@ export class StoreMember {
     return new SharedLimits(local, this.#store.takes)
   }
 
-  /** The idempotency keys of the group: the same object at each call. @param local keys of this gateway alone */
+  /** Returns the same object at each call. @param local keys of this gateway alone */
   idempotency(secrets: KeySecrets, local: () => KeyTable | undefined): SharedIdempotency {
     const { breaker, keys, counts } = this.#store
     const { gatewayId: id, onFault } = this.#options
@@ -146,7 +144,7 @@ export class StoreMember {
     return this.#idempotency
   }
 
-  /** Makes the shared memory of accepted messages of one kind. @param space another for each kind */
+  /** @param space one for each kind of messages */
   replays(space: string, memory: ReplayMemory, lifetimeMs: number): SharedReplays {
     const { gatewayId } = this.#options
     const { breaker, keys } = this.#store
@@ -164,7 +162,7 @@ export class StoreMember {
     return guard
   }
 
-  /** The secret for nonces that all gateways accept. The same object until the key of the store changes. */
+  /** The secret of nonces that all gateways accept. The same object until the key of the store changes. */
   nonceSecret(): Uint8Array {
     const { hashKey } = this.#store.keys
     if (this.#nonceSecret === undefined || hashKey !== this.#nonceSecretOf) {
@@ -174,7 +172,7 @@ export class StoreMember {
     return this.#nonceSecret
   }
 
-  /** Sends what could not be sent, and looks whether the store responds. Called once a second. */
+  /** Called once a second. */
   maintain(): void {
     this.#store.look(() => this.#events.restart())
     this.#ended.maintain()
@@ -187,7 +185,7 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
-    // Time of the first message that `local` may have accepted: commands failed already before the outage was noticed.
+    // Commands failed before the outage was noticed, and `local` accepted their messages.
     const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
     for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()

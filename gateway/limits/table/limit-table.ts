@@ -25,7 +25,7 @@ export interface LimitRow
   readonly isOverall?: true
   /** The next row that counts the request, those in shadow mode last. A request is counted in all enforced rows or in none. */
   readonly beside?: LimitRow
-  /** Of the plan that `limit` is for. */
+  /** Factor of the plan that `limit` is for. */
   readonly factor?: number
   /** The row of the table that this one was made from. It has the counts. */
   readonly origin?: LimitRow

@@ -10,7 +10,7 @@ import {
   windowRule,
 } from './window.ts'
 
-/** Of all rows, at about 250 bytes each. */
+/** Keys of all rows, at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
 /** Keys that each take checks: more than it may add. */
 const SWEEP = 2

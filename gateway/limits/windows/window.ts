@@ -24,7 +24,7 @@ export interface WindowRule {
   readonly horizonMs: number
   /** Length of a slice, whose hits are one entry; 0: each hit is an entry. */
   readonly sliceMs: number
-  /** Of the plan that `limit` is for. */
+  /** Factor of the plan that `limit` is for. */
   readonly factor: number | undefined
 }
 
@@ -82,7 +82,7 @@ export class Window {
   #hits = 0
   #rule: WindowRule | undefined
 
-  /** Of the last take's plan. */
+  /** Factor of the last take's plan. */
   get factor(): number | undefined {
     return this.#rule?.factor
   }

@@ -1,8 +1,8 @@
 import { Decoder } from '@redis/client/dist/lib/RESP/decoder.js'
 
-/** Largest reply. A page of ended sessions or events takes a quarter of a MB. */
+/** A page of sessions or events takes a quarter of a MB. */
 const MAX_REPLY_BYTES = 4 * 1024 * 1024
-/** Most values in a reply, because the client makes room for all that a list announces. */
+/** The client makes room for all values that a list announces. */
 const MAX_REPLY_VALUES = 100_000
 const LENGTH = /^[$*](-1|\d{1,9})\r$/
 const MAX_LENGTH_CHARS = 16
@@ -13,21 +13,21 @@ const LIST = 42
 const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCodeAt(0)))
 
 /**
- * Follows the replies of one connection (RESP 2). Lines and texts end where the client's decoder ends them: it ignores the byte behind
- * CR and the two behind a text.
+ * Follows the replies of one connection (RESP 2). Lines and texts end where the client's decoder, which does not check line
+ * breaks, ends them.
  */
 export class ReplyBounds {
   #bytes = 0
   #values = 0
   #open = 0
-  /** Bytes of a text to come, its line break included. */
+  /** Includes the line break. */
   #textBytes = 0
-  /** The first byte of the line that is being read; undefined between lines. */
+  /** First byte of the line being read; undefined between lines. */
   #type: number | undefined
   #line = ''
   #isAfterCr = false
 
-  /** @throws RangeError for a reply of more than 4 MiB or 100,000 values, or one that is no RESP 2 */
+  /** @throws RangeError for a reply that is too large or no RESP 2 */
   follow(chunk: Buffer): void {
     let at = 0
     while (at < chunk.length) {
@@ -83,7 +83,7 @@ function tooLarge(bound: string): RangeError {
   return new RangeError(`a reply of the store has more than ${bound}`)
 }
 
-/** Bounds the replies of every client of the process, which the library cannot. An error of the decoder ends the connection. */
+/** Bounds the replies of every client of the process, which the library cannot. An error ends the connection. */
 export function boundReplies(): void {
   const { write, reset } = Decoder.prototype
   const bounds = new WeakMap<Decoder, ReplyBounds>()

@@ -3,8 +3,8 @@ import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { dialStore, retryAfterMs, type StoreLink, type StoreReply } from './store-link.ts'
 
 /**
- * A connection to the store that renews itself. Commands go out in order, those of one turn of the event loop in one write. A blocking
- * command blocks all after it, so a stream needs a connection of its own.
+ * A connection that renews itself. It sends the commands of one turn of the event loop in one write. A blocking command blocks
+ * all after it, so a stream needs its own connection.
  */
 export class StoreConnection {
   readonly #settings: StoreSettings
@@ -30,7 +30,7 @@ export class StoreConnection {
   }
 
   /**
-   * Sends a command; nothing is queued while there is no connection.
+   * Sends a command; queues none without a connection.
    *
    * @param args must not change afterwards @param key by which a cluster finds the server; undefined: any server
    * @throws (rejects) an error of the server or connection; the command may have been carried out
@@ -40,18 +40,17 @@ export class StoreConnection {
     return link === undefined ? Promise.reject(new Error('not connected')) : link.send(args, key)
   }
 
-  /** Calls `listener` now if connected, and at each new connection: the server may have lost scripts, subscriptions and data. */
+  /** Calls `listener` at each connection, also the present one: the server may have lost scripts, subscriptions and data. */
   onReady(listener: () => void): void {
     this.#listeners.push(listener)
     if (this.#link !== undefined) listener()
   }
 
-  /** Replaces the connection to a server that does not respond. */
   reset(): void {
     this.#drop('it did not respond')
   }
 
-  /** Closes the connection. Commands in flight reject. */
+  /** Commands in flight reject. */
   close(): void {
     this.#closing.abort()
     this.#drop('closed')

@@ -2,13 +2,13 @@ import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { boundReplies } from './reply-bounds.ts'
 
-/** A reply in RESP. An error reply is none: it rejects with `ErrorReply` of `@redis/client`. */
+/** An error reply rejects with `ErrorReply` of `@redis/client` instead. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
 
 /** One connection, or those to all servers of a cluster, until it breaks. */
 export interface StoreLink {
   send(args: readonly string[], key: string | undefined): Promise<StoreReply>
-  /** Resolves with the cause. Never rejects. */
+  /** Never rejects. */
   readonly ended: Promise<Error>
   destroy(cause: Error): void
 }
@@ -16,19 +16,19 @@ export interface StoreLink {
 type Address = StoreSettings['addresses'][number]
 
 const CONNECT_TIMEOUT_MS = 2000
-/** Most commands that await their reply; further ones reject at once. */
+/** Further commands reject at once. */
 const MAX_COMMANDS = 10_000
 const FIRST_RETRY_MS = 50
 const MAX_RETRY_MS = 1000
 
 boundReplies()
 
-/** A client to duplicate, which never connects. `createClient` would make a class of 500 methods (33 ms) for each new address. */
+/** Never connects, only duplicates: `createClient` would make a class of 500 methods (33 ms) for each new address. */
 const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
 
-/** Sends a few commands, then ends the connection. Each reply must come within `CONNECT_TIMEOUT_MS`. @param name for errors */
+/** Sends a few commands, then ends the connection. @param name for errors */
 export async function withLink<T>(
   dialled: Promise<StoreLink>,
   name: string,
@@ -46,7 +46,7 @@ export async function withLink<T>(
   }
 }
 
-/** Connects. @param onNodeReady called at each connection to a cluster's server @throws (rejects) as the functions below do */
+/** @param onNodeReady called at each connection to a cluster's server */
 export function dialStore(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const [first] = settings.addresses
   if (first === undefined) throw new TypeError('a store needs an address')
@@ -60,14 +60,14 @@ export function dialServer(settings: StoreSettings, address: Address): Promise<S
 }
 
 /**
- * Asks the Sentinels in turn for the master and connects to it. It need not subscribe to their news: a replaced master drops its clients
- * or does not respond. @throws (rejects) when no Sentinel names a master that says it is one
+ * Asks the Sentinels in turn for the master. Needs no subscription: a replaced master drops its clients or does not respond.
+ * @throws (rejects) when no Sentinel names a master that says it is one
  */
 export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   const causes: string[] = []
   for (const { host, port } of settings.addresses) {
     try {
-      // Sentinels have users of their own, so they are not shown the user of the store.
+      // Sentinels have other users, and must not see the store's.
       const sentinel = await dial(settings, { host, port }, {})
       try {
         return await masterBy(sentinel, settings)
@@ -81,7 +81,7 @@ export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   throw new Error(causes.join('; '))
 }
 
-/** Asks twice: a master that took long to respond may have been replaced meanwhile without knowing it. */
+/** Asks twice: a slow master may have been replaced without knowing it. */
 async function masterBy(sentinel: StoreLink, settings: StoreSettings): Promise<StoreLink> {
   const ask = async () => {
     const reply = await inTime(
@@ -138,7 +138,7 @@ async function dial(
   return link
 }
 
-/** Waits until connected. Removes the password from errors: a server repeats the arguments of a command that it does not know. */
+/** Removes the password from errors: a server repeats the arguments of an unknown command. */
 async function connected(
   { password }: StoreSettings,
   connecting: Promise<unknown>,
@@ -152,7 +152,7 @@ async function connected(
   }
 }
 
-/** Waits for a reply, at most `CONNECT_TIMEOUT_MS`: the kernel accepts connections for a frozen server too. @param whose for the error */
+/** Waits `CONNECT_TIMEOUT_MS`: the kernel accepts connections for a frozen server too. @param whose for the error */
 function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`
@@ -160,7 +160,7 @@ function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   return Promise.race([reply, late]).finally(() => clearTimeout(timer))
 }
 
-/** The client finds all servers by any address, and follows slots that move. */
+/** The client finds all servers by any address, and follows moved slots. */
 async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const { promise: ended, resolve } = Promise.withResolvers<Error>()
   const socket = { ...socketOptions(settings), reconnectStrategy: retryAfterMs }
@@ -171,7 +171,7 @@ async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Pr
     RESP: 2,
     commandOptions: { timeout: 0 },
   })
-  // Failures of single servers: their commands reject, and the client renews their connections itself.
+  // The commands of a failed server reject, and the client renews its connections itself.
   cluster.on('error', () => undefined)
   cluster.on('node-ready', onNodeReady)
   try {
@@ -192,11 +192,11 @@ async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Pr
 
 function clientOptions() {
   return {
-    // Replies have the same shape from every server, and through proxies that know no newer protocol.
+    // All servers and proxies know this protocol.
     RESP: 2,
     disableOfflineQueue: true,
     commandsQueueMaxLength: MAX_COMMANDS,
-    // A timer for each command costs four times as much as the command. The breaker has one timer for all.
+    // A timer for each command costs four times as much as the command. The breaker has one.
     commandOptions: { timeout: 0 },
     disableClientInfo: true,
     maintNotifications: 'disabled',
@@ -209,12 +209,11 @@ function socketOptions({ tls }: StoreSettings) {
   return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
 }
 
-/** The pause before a retry, with jitter: many gateways must not come back in the same moment. @param retries before this one */
+/** Has jitter: many gateways must not come back in the same moment. @param retries before this one */
 export function retryAfterMs(retries: number): number {
   return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
 }
 
-/** The properties that are not undefined, for options in which undefined is no value. */
 function defined<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as {
     [K in keyof T]?: Exclude<T[K], undefined>
