@@ -11,12 +11,12 @@ import {
 import { basename, dirname, join, resolve } from 'node:path'
 import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
 
-/** Makes the directory of the audit file, mode 0700. @throws Error that names the file */
+/** @throws Error that names the file */
 export function makeDirectory(file: string): void {
   naming(file, () => makeDirectoryOf(dirname(file)))
 }
 
-/** Opens the audit file for appending; makes it (mode 0600) and its directory. @throws Error that names the file */
+/** Makes the file and its directory if missing. @throws Error that names the file */
 export function openToAppend(file: string): number {
   makeDirectory(file)
   // Without O_NONBLOCK a pipe without a reader would block the start.
@@ -29,13 +29,13 @@ export function openToAppend(file: string): number {
   throw unusable(file, `${kind} is no place for a trail; - is standard output`)
 }
 
-/** Gives one path for all names of a file. The file need not exist. */
+/** Gives one path for all names of a file, which need not exist. */
 export function realPathOf(file: string): string {
   try {
     return realpathSync(file)
   } catch (error) {
     const path = join(realpathSync(dirname(file)), basename(file))
-    // Only ENOENT says that the file is missing. Links in a circle (ELOOP) and a path below a file (ENOTDIR) do not.
+    // Links in a circle (ELOOP) and a path below a file (ENOTDIR) do not say that the file is missing.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return path
     const target = resolve(dirname(path), readlinkSync(path))
@@ -43,12 +43,12 @@ export function realPathOf(file: string): string {
   }
 }
 
-/** Syncs the directory of a file, which may be named by a link. @throws Error that names the file */
+/** Follows a link to the file. @throws Error that names the file */
 export function syncDirectoryOf(file: string): void {
   naming(file, () => syncDirectory(dirname(realPathOf(file))))
 }
 
-/** Runs `run`. @throws Error that names the audit file */
+/** @throws Error that names the audit file */
 export function naming<T>(file: string, run: () => T): T {
   try {
     return run()

@@ -5,7 +5,7 @@ import { cutOff } from './torn-line.ts'
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
-  /** Path that is opened anew in each turn of the event loop, so that the file may be moved. Undefined: `moveTo` gives an open file. */
+  /** Opened anew in each turn of the event loop, so that the file may be moved. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   readonly header?: string
   readonly onFault: (error: unknown) => void
@@ -13,15 +13,14 @@ interface AppendLogOptions {
   readonly write?: Write | undefined
 }
 
-/** Bytes of lines that may wait in memory: some 100,000 lines. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
-/** A block of the disk. One byte proves nothing: on a full disk the last block of the file may have room for it. */
+/** One byte proves nothing: the last block of the file may have room for it on a full disk. */
 const BLANK_BLOCK = '\n'.repeat(4096)
 const PART_CHARACTERS = 64 * 1024
 
 /**
- * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts whole lines into
- * the file or nothing: a part is cut off again. Where that fails, or after a crash, the next write first ends the torn line.
+ * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its lines into
+ * the file, or cuts off a part again. Where that fails, or after a crash, the next write first ends the torn line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions
@@ -29,13 +28,13 @@ export class AppendLog {
   isTorn = false
   isFailing = false
   descriptor: number | undefined
-  /** Descriptor of `file`, open until the end of the turn. */
+  /** Descriptor of `file`, until the end of the turn. */
   #opened: number | undefined
   sizeBytes = 0
   #waiting: string[] = []
-  /** Bytes that a crash would lose, because they could not be written yet. */
+  /** A crash would lose these bytes. */
   waitingBytes = 0
-  /** Number of lines that were given up, because too many were waiting. */
+  /** Given up, because too many lines were waiting. */
   lostLines = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 
@@ -49,14 +48,14 @@ export class AppendLog {
     return hasFile && this.waitingBytes === 0 && !this.isFailing
   }
 
-  /** Writes whole lines, after those that are waiting. @returns false when none of them is in the file */
+  /** Writes whole lines, after those that wait. @returns false when none of them is in the file */
   append(lines: string, nowMs: number): boolean {
     const written = nowMs >= this.#retryAtMs && this.#flushed(nowMs) && this.#attempt(lines, nowMs)
     this.isFailing = !written
     return written
   }
 
-  /** As `append`, but lines that cannot be written wait for the next write. */
+  /** As `append`, but unwritten lines wait. */
   put(lines: string, nowMs: number): boolean {
     const written = this.append(lines, nowMs)
     if (!written) this.#wait(lines)
@@ -67,13 +66,13 @@ export class AppendLog {
     if (this.waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }
 
-  /** To be called once a second: retries. If no line waits, blank lines show whether there is room again. */
+  /** Called once a second. If no line waits, blank lines show whether there is room again. */
   maintain(nowMs: number): void {
     if (this.waitingBytes > 0) this.flush(nowMs)
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
   }
 
-  /** Continues in another open file, with `header` and then what is waiting; closes the old one. */
+  /** Continues in another open file, with `header` and what waits. */
   moveTo(fd: number, header: string, nowMs: number): void {
     this.close()
     this.descriptor = fd
@@ -84,7 +83,7 @@ export class AppendLog {
     this.flush(nowMs)
   }
 
-  /** Forgets the waiting and the lost lines: a new file has them. */
+  /** A new file has the waiting and lost lines. */
   forget(): void {
     this.leave()
     this.#waiting = []
@@ -93,7 +92,7 @@ export class AppendLog {
     this.isTorn = false
   }
 
-  /** Closes `file`: it was moved, or may be moved from now on. */
+  /** Closes `file`, which may be moved now. */
   leave(): void {
     const fd = this.#opened
     this.#opened = undefined
@@ -151,7 +150,7 @@ export class AppendLog {
     } catch (error) {
       this.leave()
       this.#retryAtMs = nowMs + retryMs
-      // The next append opens the path again, and may find another file.
+      // The next append may find another file at the path.
       if (file !== undefined) this.isTorn = true
       onFault(error)
       return false

@@ -6,44 +6,42 @@ export interface KeyTally {
 }
 
 interface RememberedKeysOptions {
-  /** Equal for all keys, so that the oldest always expires first. */
+  /** Equal for all keys, so that the oldest expires first. */
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Clock by which the caller judges the age of what a key stands for. It may be set back. Default: `clock`. */
+  /** By this clock the caller judges ages. It may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
 }
 
-// More keys than one call adds, so that expired ones go faster than new ones come.
+// More than one call adds.
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
-/** Longest set-back for which keys are held: after one of a year they would fill the memory for a year. */
+/** After a set-back of a year, held keys would fill the memory. */
 const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
- * Keys that are remembered for a fixed time, in memory and, with a store, in a file: a restart or `kill -9` loses none. After
- * each lifetime a new file begins, and only the previous one is kept: the disk holds at most two lifetimes of keys.
- * The wall clock never makes a key expire: `clock` measures its age while a gateway runs, and at a start the newest key in the
- * file counts as new. So a wrong clock erases nothing. Time while no gateway runs does not count.
- * If the wall clock is set back, by at most a day, keys are remembered until they have expired by both clocks. A process that
- * starts later does not know of the set-back.
+ * Keys that are remembered for a fixed time, in memory and in files, so that a restart or `kill -9` loses none. Each lifetime
+ * begins a new file, and only the one before is kept. `clock` measures ages, so that a wrong wall clock erases nothing. At a
+ * start, the newest key in the files counts as new. If the wall clock is set back, by at most a day, keys are remembered until
+ * they have expired by both clocks. A process that starts later does not know of the set-back.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #files: KeyFiles | undefined
   #lifetimeMs: number
-  /** Keys with the time when they came, oldest first. */
+  /** Oldest first. */
   readonly #keys = new Map<string, number>()
-  /** Keys that have expired by `clock`, but not by the wall clock, which was set back. */
+  /** Expired by `clock`, but not by the wall clock. */
   readonly #held = new Map<string, number>()
   /** Wall clock minus `clock`. */
   #aheadMs: number
   /** For keys that came until `untilMs`, the wall clock was ahead of `clock` by at most `aheadMs`. */
   #setBack = { untilMs: Number.NEGATIVE_INFINITY, aheadMs: 0 }
 
-  /** @throws Error when a file cannot be read, or a newer gateway wrote it: its keys would be forgotten */
+  /** @throws Error when a file cannot be read, or is of a newer gateway: its keys would be forgotten */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
     this.#lifetimeMs = options.lifetimeMs
@@ -68,17 +66,17 @@ export class RememberedKeys {
     if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs
   }
 
-  /** Number of keys, including expired ones that have not been swept yet. */
+  /** Includes expired keys that are not swept yet. */
   get size(): number {
     return this.#keys.size + this.#held.size
   }
 
-  /** When the key was last added, epoch milliseconds; undefined when it is not remembered. */
+  /** Epoch milliseconds; undefined when the key is not remembered. */
   since(key: string): number | undefined {
     return this.#keys.get(key) ?? (this.#held.size === 0 ? undefined : this.#held.get(key))
   }
 
-  /** @returns whether a key that was added at `atMs` has expired by both clocks */
+  /** @returns whether a key of that time has expired by both clocks */
   isOver(atMs: number): boolean {
     const nowMs = this.#options.clock()
     if (nowMs < atMs + this.#lifetimeMs) return false
@@ -94,7 +92,7 @@ export class RememberedKeys {
     return this.#files?.isSafe !== false
   }
 
-  /** Remembers a key from now on. Never throws. @returns false when a crash before `maintain` would lose it */
+  /** Never throws. @returns false when a crash before `maintain` would lose the key */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
     const isSafe = this.#files?.put(key, nowMs) !== false
@@ -102,7 +100,7 @@ export class RememberedKeys {
     return isSafe
   }
 
-  /** As `add`, but only if the key is written to the file. @returns whether it was */
+  /** @returns whether the key was written, and is remembered */
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
     if (this.#files?.append(key, nowMs) === false) return false
@@ -110,12 +108,12 @@ export class RememberedKeys {
     return true
   }
 
-  /** To be called once a second and at the end: retries failed writes. */
+  /** Called once a second and at the end. */
   maintain(): void {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** Remembers a key from elsewhere, such as the predecessor. @param written true when its line is in the file */
+  /** @param written true when the key's line is in the file */
   apply(key: string, atMs: number, written: boolean): void {
     this.#remember(key, atMs)
     this.#files?.apply(key, atMs, written)
@@ -125,7 +123,7 @@ export class RememberedKeys {
     return this.#keys
   }
 
-  /** Removes a few expired keys, if there are any. @returns whether none is left */
+  /** Removes a few expired keys. @returns whether none is left */
   sweep(): boolean {
     const nowMs = this.#options.clock()
     this.#followWallClock(nowMs)

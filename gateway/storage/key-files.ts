@@ -15,41 +15,36 @@ import {
 } from './line-file.ts'
 import { readIfThere } from './regular-file.ts'
 
-/** Format of one kind of file, and the words for it in messages. */
 export interface KeyForm {
   readonly key: string
-  /** Name of the member with the time in epoch milliseconds, such as `revokedAtMs`. */
+  /** Member with the time in epoch milliseconds, such as `revokedAtMs`. */
   readonly time: string
   readonly accepts: (value: unknown) => value is string
-  /** `revocations`, for messages. */
   readonly lines: string
-  /** `revoked sessions`, for messages. */
   readonly contents: string
 }
 
 interface RememberedKey {
   readonly key: string
-  /** Epoch milliseconds. */
   readonly atMs: number
 }
 
 export interface KeyStore {
   readonly dataDir: string
-  /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
+  /** Files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
   readonly form: KeyForm
   /** True keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
   /** Called when something is wrong with the files. The keys stay in memory. */
   readonly onFault: (cause: string) => void
-  /** Called when the files were removed while in use. They are made again. */
+  /** Called when others removed the files. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
 const VERSION = 1
 const LINES_AT_ONCE = 1000
 
-/** The files of a store: the current one, the one before it, and a reserve. */
 export class KeyFiles {
   readonly #store: KeyStore
   lifetimeMs: number
@@ -60,7 +55,7 @@ export class KeyFiles {
   readonly #reserve: Reserve | undefined
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
-  /** True once this run has written the file with every key that was remembered at that time. */
+  /** True once this run has written the file with every remembered key. */
   #isComplete = false
   #isExposed = false
 
@@ -90,7 +85,6 @@ export class KeyFiles {
     return !this.#isExposed
   }
 
-  /** @throws Error when a file cannot be read, or a newer gateway wrote it */
   *load(): Iterable<RememberedKey> {
     this.#log.isFailing = true
     for (const file of [this.#reserve?.file, this.#oldFile, this.#file]) {
@@ -102,7 +96,7 @@ export class KeyFiles {
     }
   }
 
-  /** Replaces all files by one with these keys. @returns false when that failed; nothing is then lost */
+  /** Replaces all files by one. @returns false when that failed; nothing is then lost */
   compact(keys: ReadonlyMap<string, number>): boolean {
     this.#isComplete = this.#attempt('compact', () => {
       makeDirectory(this.#store.dataDir)
@@ -118,7 +112,7 @@ export class KeyFiles {
     return this.#isComplete
   }
 
-  /** Writes the key to the file, or to the reserve and later to the file. @returns false when a crash would lose it */
+  /** A key that the file does not take goes to the reserve. @returns false when a crash would lose it */
   put(key: string, atMs: number): boolean {
     const line = this.#line(key, atMs)
     this.#rotateWhenDue(atMs)
@@ -127,7 +121,7 @@ export class KeyFiles {
     return isSafe
   }
 
-  /** Writes the key to the file, without a retry. @returns whether it is there */
+  /** Does not retry. @returns whether the key is in the file */
   append(key: string, atMs: number): boolean {
     this.#rotateWhenDue(atMs)
     return this.#log.append(this.#line(key, atMs), atMs)
@@ -140,7 +134,7 @@ export class KeyFiles {
     this.#rotateWhenDue(atMs)
   }
 
-  /** To be called once a second and at the end: retries, and replaces removed files. @param keys all that are remembered */
+  /** Called once a second and at the end. @param keys all that are remembered */
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
     if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
@@ -158,7 +152,7 @@ export class KeyFiles {
     if (!this.#inodes.has(this.#file)) this.#noteInodes()
   }
 
-  /** Begins a new file after a lifetime: by then all keys of the old file have expired. */
+  /** After a lifetime, all keys of the old file have expired. */
   #rotateWhenDue(nowMs: number): void {
     if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
     this.#attempt('start a new file', () => {
@@ -224,7 +218,7 @@ function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
   return `{"${form.key}":${JSON.stringify(key)},"${form.time}":${atMs}}\n`
 }
 
-/** Reads a file of keys; a missing one has none. @throws Error when it cannot be read, or a newer gateway wrote it */
+/** @throws Error when the file cannot be read, or is of a newer gateway */
 function readKeys(form: KeyForm, file: string, format: FileFormat) {
   const { lines, firstLine, isTorn } = linesOf(form, file, format)
   if (isTorn) lines.pop()
@@ -259,10 +253,9 @@ function parseKey(form: KeyForm, line: string): RememberedKey | undefined {
   return form.accepts(key) && Number.isFinite(atMs) ? { key, atMs: Number(atMs) } : undefined
 }
 
-/** Room for some 200 lines. */
 const RESERVE_BYTES = 16 * 1024
 
-/** Disk space reserved for lines that come when the disk is full: blank lines that are overwritten in place. */
+/** Room for lines that come when the disk is full: blank lines that are overwritten in place. */
 class Reserve {
   readonly file: string
   readonly #blank: string
@@ -273,7 +266,6 @@ class Reserve {
     this.#blank = header.padEnd(RESERVE_BYTES, '\n')
   }
 
-  /** @returns false when there is no room or no reserve */
   put(line: string): boolean {
     this.#isUnused = false
     try {
@@ -283,12 +275,12 @@ class Reserve {
     }
   }
 
-  /** Makes the file, or blanks it once its lines are in another file. @throws Error when there is no room for it */
+  /** Makes or blanks the file, once its lines are in another. @throws Error when there is no room */
   clear(): void {
     if (this.#isUnused && existsSync(this.file)) return
     const found = readIfThere(this.file)
     if (found === undefined) makeBlank(this.file, this.#blank)
-    // In place: a new file would need the space a second time.
+    // A new file would need the space a second time.
     else if (found.toString('latin1') !== this.#blank) writeFileSync(this.file, this.#blank, { flag: 'r+' })
     this.#isUnused = true
   }

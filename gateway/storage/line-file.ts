@@ -16,15 +16,15 @@ import { dirname } from 'node:path'
 export type FileFormat = { readonly name: string; readonly version: number }
 
 export const OWNER_ONLY = 0o600
-/** As `w`, but a pipe without a reader is refused (ENXIO), and does not block for ever. */
+/** Refuses a pipe without a reader (ENXIO), and does not block. */
 export const WRITE_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK
 
-/** The first line of a file: `{"format":"revocations","version":1}`. Files of older gateways have none, and are version 1. */
+/** `{"format":"revocations","version":1}`. Files of older gateways have no header, and are version 1. */
 export function headerLine({ name, version }: FileFormat): string {
   return `${JSON.stringify({ format: name, version })}\n`
 }
 
-/** Reads the lines behind the header. @returns `firstLine`: line number of `lines[0]` @throws Error of the system; NewerFormatError */
+/** @returns `firstLine`: line number of `lines[0]` @throws Error of the system; NewerFormatError */
 export function readLines(
   file: string,
   format: FileFormat,
@@ -37,7 +37,7 @@ export function readLines(
   return { lines, firstLine: hasHeader ? 2 : 1, isTorn }
 }
 
-/** The value of a JSON text; undefined when it is none. */
+/** Undefined when the text is no JSON. */
 export function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -46,7 +46,7 @@ export function parsedJson(text: string): unknown {
   }
 }
 
-/** A newer gateway wrote the file. To continue without it would forget what it says. */
+/** To continue without the file of a newer gateway would forget what it says. */
 export class NewerFormatError extends Error {}
 
 function isHeader(file: string, line: string, format: FileFormat): boolean {
@@ -81,7 +81,7 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
   syncDirectory(dirname(file))
 }
 
-/** Removes a file, if it is there. Node's `rmSync` gives some errors no code. @throws Error of the system */
+/** Node's `rmSync` gives some errors no code. @throws Error of the system */
 export function removeFile(file: string): void {
   try {
     unlinkSync(file)
@@ -90,7 +90,7 @@ export function removeFile(file: string): void {
   }
 }
 
-/** Removes a file after a fault, if it can. The caller reports that fault alone. */
+/** Removes a file after a fault, which the caller reports alone. */
 export function discard(file: string): void {
   try {
     unlinkSync(file)
@@ -99,12 +99,11 @@ export function discard(file: string): void {
   }
 }
 
-/** Makes names of files survive a power failure. @throws Error of the system */
+/** Makes file names survive a power failure. @throws Error of the system */
 export function syncDirectory(directory: string): void {
   withFile(directory, 'r', fsyncSync)
 }
 
-/** Opens a file, and closes it after `run`. @throws Error of the system */
 export function withFile<T>(path: string, flags: string | number, run: (fd: number) => T): T {
   const fd = openSync(path, flags, OWNER_ONLY)
   try {
@@ -115,8 +114,8 @@ export function withFile<T>(path: string, flags: string | number, run: (fd: numb
 }
 
 /**
- * Makes a directory and its parents, mode 0700, whose names survive a power failure. (Node's recursive `mkdir` says ENOENT
- * where a parent is read-only or forbidden.) @throws Error of the system, which names the directory that could not be made
+ * Makes a directory and its parents, whose names survive a power failure. Node's recursive `mkdir` says ENOENT where a parent is
+ * read-only or forbidden. @throws Error of the system that names the directory
  */
 export function makeDirectory(directory: string): void {
   const there = statSync(directory, { throwIfNoEntry: false })
@@ -135,7 +134,7 @@ export function makeDirectory(directory: string): void {
   syncNames(parent)
 }
 
-/** Syncs a directory, unless the gateway may not read it. */
+/** Does nothing when the gateway may not read the directory. */
 function syncNames(directory: string): void {
   try {
     syncDirectory(directory)

@@ -3,7 +3,7 @@ import { readSync } from 'node:fs'
 const CHUNK_BYTES = 256 * 1024
 const NEWLINE = 10
 
-/** The end of the last whole line of a file: the position after its last `\n`, or 0. */
+/** The position after the last `\n` of a file, or 0. */
 export function endOfLastLine(fd: number, size: number): number {
   const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size))
   for (let end = size; end > 0; ) {
@@ -17,8 +17,8 @@ export function endOfLastLine(fd: number, size: number): number {
 }
 
 /**
- * The lines of a file, last first, without their `\n`, in bounded memory.
- * A line is a latin1 string that may keep a whole chunk in memory: copy what you store (`utf8`, `detached`).
+ * The lines of a file, last first, without their `\n`. A line is a latin1 string that may keep a whole chunk in memory: copy what
+ * you store (`utf8`, `detached`).
  * @param end as `endOfLastLine` gives it
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {
@@ -48,12 +48,11 @@ export function utf8(line: string): string {
   return Buffer.from(line, 'latin1').toString('utf8')
 }
 
-/** A copy that does not keep its chunk in memory. */
 export function detached(line: string): string {
   return Buffer.from(line, 'latin1').toString('latin1')
 }
 
-/** The positions of `char`. A search forwards is many times faster than one backwards. */
+/** A search forwards is many times faster than one backwards. */
 function positionsOf(char: string, text: string): number[] {
   const positions: number[] = []
   for (let at = text.indexOf(char); at !== -1; at = text.indexOf(char, at + 1)) positions.push(at)
@@ -66,7 +65,6 @@ function joined(pieces: string[]): string {
   return line
 }
 
-/** @throws Error when the file became shorter meanwhile. */
 function readWhole(fd: number, into: Buffer, position: number): void {
   for (let at = 0; at < into.length; ) {
     const count = readSync(fd, into, at, into.length - at, position + at)

@@ -2,34 +2,33 @@ import { closeSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { inodeOf } from './regular-file.ts'
 
-/** A lock, held until its release or the end of the process. */
+/** Held until its release or the end of the process. */
 export interface ProcessLock {
   readonly held: boolean
-  /** Why nothing is held: this file system has no locks, or the lock file cannot be opened. */
+  /** Set when there are no locks, or the lock file cannot be opened. */
   readonly fault: Error | undefined
   /** True when another process could take the lock: its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
-  /** Takes a removed or released lock again. @throws Error when another process has it; this lock stays as it is */
+  /** Takes a removed or released lock. @throws Error when another process has it; this lock stays as it is */
   renewed(): ProcessLock
   release(): void
 }
 
 interface ProcessLockOptions {
-  /** The lock file: empty, mode 0600, made when missing. Its directory must exist. */
+  /** Empty, made when missing. Its directory must exist. */
   readonly path: string
   readonly whenTaken: string
 }
 
-/** SQLITE_BUSY (sqlite.org/rescode.html): the only code that means another connection holds the lock. */
+/** sqlite.org/rescode.html: another connection holds the lock. */
 const SQLITE_BUSY = 5
 
-/** Databases that hold a lock. Without a reference the garbage collector would close them and drop their locks. */
+/** The garbage collector would close other databases and drop their locks. */
 const held = new Set<DatabaseSync>()
 
 /**
- * Takes an exclusive lock between processes, without waiting. If it cannot, the result is not `held` and says why.
- * SQLite takes this lock of the kernel (fcntl, POSIX "Advisory record locking"), because Node has no call for it. The lock ends
- * with the process and is never stale.
+ * Takes an exclusive lock between processes, without waiting. SQLite takes the kernel's lock (fcntl, POSIX "Advisory record
+ * locking"), for which Node has no call. It ends with the process, so it is never stale.
  * @throws Error `whenTaken`, when another process holds the lock
  */
 export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
@@ -39,7 +38,7 @@ export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
     // Closing a descriptor of an existing file would drop a lock of this process (POSIX `fcntl`).
     if (inodeOf(path) === undefined) closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: 0 })
-    // This mode needs no journal file.
+    // Needs no journal file.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database?.close()
@@ -66,7 +65,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
     renewed() {
       if (held.has(database) && !lock.isRemoved) return lock
       const next = takeProcessLock(options)
-      // Without a new lock this one stays: its open file keeps the inode in use, so `isRemoved` stays true.
+      // Without a new lock this one stays: its open file keeps the inode, so `isRemoved` stays true.
       if (next.held) lock.release()
       return next
     },

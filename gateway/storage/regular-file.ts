@@ -2,7 +2,7 @@ import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, 
 
 const MAX_BYTES = 1024 * 1024
 
-/** Opens a file that others may have made, without waiting for a pipe. @throws Error that names what is no regular file */
+/** Does not wait for a pipe. @throws Error that names what is no regular file */
 export function openRegularFile(path: string): { readonly fd: number; readonly stats: BigIntStats } {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const stats = fstatSync(fd, { bigint: true })
@@ -28,7 +28,7 @@ export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
   }
 }
 
-/** As `readRegularFile`. @returns undefined when there is no such file */
+/** @returns undefined when there is no such file */
 export function readIfThere(path: string, maxBytes?: number): Buffer | undefined {
   try {
     return readRegularFile(path, maxBytes)
@@ -38,7 +38,6 @@ export function readIfThere(path: string, maxBytes?: number): Buffer | undefined
   }
 }
 
-/** Undefined when nothing is there. @throws Error of the system */
 export function inodeOf(path: string): string | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString()
 }

@@ -4,10 +4,10 @@ import { dirname } from 'node:path'
 import { discard, makeDirectory, syncDirectory, WRITE_ANEW, withFile } from './line-file.ts'
 
 const BYTES = 32
-/** Errors of `link` on a disk without hard links, such as FAT and some network file systems. */
+/** Errors of `link` on FAT and some network file systems. */
 const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
-/** Makes a secret of 43 characters in a file, if there is none. @returns the file @throws Error of the system */
+/** Makes a secret of 43 characters, if there is none. @throws Error of the system */
 export function existingOrNew(file: string): string {
   makeOnce(file, `${randomBytes(BYTES).toString('base64url')}\n`)
   return file
@@ -15,7 +15,7 @@ export function existingOrNew(file: string): string {
 
 /**
  * Makes a file, mode 0600. Even if the process is killed, the file is whole or missing, unless its disk has no hard links.
- * When two processes make it, the first file stays. @returns false when it is there already @throws Error of the system
+ * @returns false when it was there @throws Error of the system
  */
 export function makeOnce(file: string, content: string | Uint8Array): boolean {
   if (existsSync(file)) return false

@@ -2,13 +2,13 @@ import { appendFileSync, fstatSync, ftruncateSync, readSync, truncateSync } from
 import { withFile } from './line-file.ts'
 import { endOfLastLine } from './lines-backward.ts'
 
-/** The beginning of every record. A torn record has at least a part of it. */
+/** A torn record has at least a part of it. */
 const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 
 /**
  * Cuts the torn last line off a file, if it begins a record or has only NULs (a power loss). Other bytes, and what cannot be cut
- * (`chattr +a`), become a damaged line of their own. @returns the number of bytes cut off
+ * (`chattr +a`), become a damaged line. @returns the number of bytes cut off
  */
 export function cutTornLine(file: string): number {
   return withFile(file, 'r', (fd) => {
@@ -46,7 +46,7 @@ function cut(file: string, length: number): boolean {
   }
 }
 
-/** Cuts bytes off the end of an open file (its size is read anew). @returns false when that cannot be done (`chattr +a`) */
+/** Cuts bytes off the end of a file. @returns false when that cannot be done (`chattr +a`) */
 export function cutOff(fd: number, bytes: number): boolean {
   if (bytes === 0) return true
   try {
