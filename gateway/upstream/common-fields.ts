@@ -1,6 +1,6 @@
 import type { Field } from '../edge/syntax/field.ts'
 
-/** Fields that several requests have in common: their text is made once. Immutable. */
+/** Fields of several requests, whose text is made once. Immutable. */
 export class CommonFields {
   readonly fields: readonly Field[]
   #written: WrittenFields | undefined = undefined
@@ -10,7 +10,6 @@ export class CommonFields {
     this.fields = fields
   }
 
-  /** For HTTP/1. @throws TypeError as `writtenFields` does */
   get written(): WrittenFields {
     if (this.#written === undefined) this.#written = writtenFields(this.fields)
     else if (!this.#isFlat) {
@@ -21,12 +20,12 @@ export class CommonFields {
   }
 }
 
-/** Makes one text of the lines: V8 keeps a concatenation in parts, and would join them for each request. */
+/** V8 keeps a concatenation in parts, and would join them for each request. */
 function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
-/** Fields that only http1-exchange.ts writes. */
+/** Only http1-exchange.ts writes these fields. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -36,7 +35,7 @@ const REFUSED: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Fields as text. Host and Content-Length stand apart, because they route and frame the request. */
+/** Host and Content-Length stand apart, because they route and frame the request. */
 export interface WrittenFields {
   /** Each with its CR LF. */
   readonly lines: string
@@ -58,7 +57,6 @@ export function writtenFields(fields: readonly Field[]): WrittenFields {
   return { lines, host, contentLength }
 }
 
-/** @throws TypeError when both are there */
 export function theOnly(
   name: string,
   one: string | undefined,

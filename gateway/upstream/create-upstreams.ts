@@ -36,8 +36,8 @@ export class UpstreamClient {
   }
 
   /**
-   * Hands over to the successor that `createUpstreams` made from this client, if there is one. Connections that the successor does
-   * not keep are closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
+   * Closes connections that the successor does not keep: idle ones at once, the rest when their exchange ends. Earlier requests
+   * still go through this client.
    */
   handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
     const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))
@@ -47,7 +47,6 @@ export class UpstreamClient {
     }
   }
 
-  /** Closes idle connections at once and the others when their exchange ends. */
   close(): Promise<void> {
     const { choice } = this.state
     this.state.closed = true
@@ -57,8 +56,7 @@ export class UpstreamClient {
 }
 
 /**
- * Makes the client for all upstreams of a group. Upstreams that `before` has too keep connections and health. `before` itself
- * is not changed until it hands over.
+ * Upstreams that `before` has too keep connections and health. `before` does not change until it hands over.
  *
  * @throws TypeError for an invalid URL, for no URL, or for URLs of both versions of HTTP
  */

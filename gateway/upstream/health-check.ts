@@ -5,18 +5,17 @@ import type { UpstreamClient } from './create-upstreams.ts'
 import { hostOf } from './upstream-address.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
-/** Most bytes that are read of a body. After a longer one the connection is not used again. */
+/** Connections with longer bodies are not used again. */
 const MAX_BODY_BYTES = 64 * 1024
-/** The first check of a target comes at a random moment within this time. */
+/** The first check comes within this time. */
 const FIRST_MS = 1000
-/** The fraction by which intervals vary, so that gateways do not check in step. */
+/** So that gateways do not check in step. */
 const JITTER = 0.1
 
-/** Timer and random numbers. Tests give their own. */
 export interface CheckTimers {
-  /** Calls `run` after `ms`. @returns a function that cancels it */
+  /** @returns a function that cancels it */
   after(ms: number, run: () => void): () => void
-  /** A random number from 0 up to 1. */
+  /** From 0 up to 1. */
   random(): number
 }
 
@@ -29,14 +28,13 @@ interface HealthCheckOptions {
   /** A client of this target alone. */
   readonly client: Pick<UpstreamClient, 'send' | 'close'>
   readonly timers: CheckTimers
-  /** @param cause of the last check that was bad */
+  /** @param cause of the last bad check */
   readonly onChange: (isUp: boolean, cause: string) => void
 }
 
 /**
- * Checks one target at intervals by a GET, whose response must come in time. After `unhealthyAfter` bad checks in a row a
- * target is down, after `healthyAfter` good ones up. A good check also ends the back-off of the passive rules, because it
- * shows that the target can be connected to.
+ * After `unhealthyAfter` bad checks in a row a target is down, after `healthyAfter` good ones up. A good check also ends the
+ * back-off of the passive rules: the target can be connected to.
  */
 export class HealthCheck {
   readonly #options: HealthCheckOptions
@@ -53,7 +51,7 @@ export class HealthCheck {
 
   start(): void {
     const { health, settings, timers } = this.#options
-    // Checks under earlier settings, which may have been wrong, found the target down: now one good check is enough.
+    // Earlier settings found the target down, perhaps wrongly: one good check is enough.
     if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),

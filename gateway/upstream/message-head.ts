@@ -5,12 +5,12 @@ export function isStatus(status: number): boolean {
   return status >= 100 && status <= 599
 }
 
-/** Most bytes of the head of a response, and of its trailers. */
+/** For a head, and for trailers. */
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32
 
-/** Characters that a target must not have. With white space, two readers could see different targets. Bytes above ASCII are sent unchanged. */
+/** With white space, two readers could see different targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
 
 /** @throws TypeError unless the method is a token and the target in origin form (RFC 9112 section 3.2.1) */

@@ -7,21 +7,19 @@ const TCP_KEEP_ALIVE_MS = 60_000
 
 export interface ConnectionTarget {
   readonly address: Address
-  /** Undefined without TLS. */
   readonly tls: UpstreamTls | undefined
   readonly connectMs: number
 }
 
-/** Receiver of the result: either `connected` or `failed` is called, once, after `openConnection` has returned. */
+/** Either `connected` or `failed` is called, once, after `openConnection` has returned. */
 interface ConnectionOpening {
-  /** Reads into this buffer instead of a stream. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void
-  /** Called when there is no connection. Nothing was sent. */
+  /** Nothing was sent. */
   failed(fault: UpstreamFault): void
 }
 
-/** Opens a connection, with TLS including the handshake. Destroy the returned socket to give up. */
+/** Includes the handshake of TLS. Destroy the returned socket to give up. */
 export function openConnection(target: ConnectionTarget, opening: ConnectionOpening): Socket {
   const { address, tls, connectMs } = target
   const { host, port, socketPath } = address
@@ -55,7 +53,7 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
   socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
   // Never removed: an upgraded socket has no other listener until its receiver takes it.
   socket.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-    // When a name has several addresses the message is empty.
+    // Empty when a name has several addresses.
     settle({ kind: code === 'ETIMEDOUT' ? 'timeout' : 'unreachable', cause: message || String(code) })
   })
   socket.once('close', () => settle({ kind: 'unreachable', cause: 'the attempt was given up' }))

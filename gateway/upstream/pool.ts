@@ -26,7 +26,6 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   protected maxConnections: number
   readonly health: Health
   protected readonly deadlines: Deadlines
-  /** Number of sockets that are not closed. */
   #sockets = 0
   #closing: (() => void) | undefined = undefined
 
@@ -43,10 +42,10 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   /** @param fresh prefer a new connection to an idle one @returns undefined when all are in use */
   abstract lease(fresh: boolean, nowMs: number): Connection | undefined
 
-  /** Closes idle connections at once and the others when they are free. */
+  /** Closes idle connections at once, others when they are free. */
   protected abstract retireAll(): void
 
-  /** Sets the bounds of connections that are made from now on. */
+  /** For connections that are made from now on. */
   bound({ connectMs, maxConnections }: PoolBounds): void {
     this.connectMs = connectMs
     this.maxConnections = maxConnections

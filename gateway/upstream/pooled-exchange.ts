@@ -22,22 +22,17 @@ const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are b
 export const NEVER = Number.POSITIVE_INFINITY
 const NONE_TRIED: readonly never[] = []
 
-/** The state of a client, which its exchanges share. */
 export interface ClientState<OwnPool> {
   readonly clock: () => number
   readonly headersMs: number
   readonly choice: Choice<Origin<OwnPool>>
-  /** The budget of the configured retries. Undefined: none are configured. */
   readonly retries: RetryBudget | undefined
   readonly deadlines: Deadlines
-  /** True once `close` was called: no exchange starts any more. */
+  /** No exchange starts any more. */
   closed: boolean
 }
 
-/**
- * One request and its response, retried where that is safe. The object is both the call that the sender holds and the user of a
- * connection, so that each request needs one allocation only.
- */
+/** The sender's call and the connection's user in one, so that each request needs one allocation only. */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
   implements UpstreamCall, Timed, BodySender
@@ -51,11 +46,11 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   /** The downstream body, if all of it had arrived; else `body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   protected body: StreamedBody<Writable> | undefined = undefined
-  /** When the upstream must have done its next step. NEVER while it need not act. */
+  /** When the upstream must have done its next step. */
   protected idleDeadlineMs = NEVER
   protected nowMs: number
   protected headReceived = false
-  /** True once the response gets no further calls. */
+  /** The response gets no further calls. */
   protected over = false
   readonly #totalDeadlineMs: number
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
@@ -63,7 +58,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #isPaused = false
   #resends = 0
   #awaitsResend = false
-  /** The upstream whose response caused the last retry. It is asked again only when there is no other. */
+  /** Its response caused the last retry: it is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
@@ -75,10 +70,10 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
   }
 
-  /** Writes the head of the request. Called again when its fields have changed. @throws Error when it cannot be sent */
+  /** Called again when fields have changed. @throws Error when the head cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
-  /** Writes the request, with the body if all of it is there. @returns whether its body may be streamed */
+  /** @returns whether the body may be streamed */
   protected abstract send(whole: Buffer | undefined): boolean
   protected abstract streamOf(source: Readable, bytes: number | undefined): StreamedBody<Writable>
   abstract bodySent(): void
@@ -101,7 +96,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     else this.attempt(ALL_IN_USE)
   }
 
-  /** Called when the connection is made, or at once when it was open. */
   connected(): void {
     const { body: source } = this.request
     if (source === null) this.send(undefined)
@@ -121,7 +115,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return this.body !== undefined
   }
 
-  /** True when the sender of the request body must act next. */
   protected get awaitsSender(): boolean {
     return this.body?.heldBack === false
   }
@@ -129,7 +122,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   resume(): void {
     if (!this.#isPaused) return
     this.#isPaused = false
-    // The caller may be inside a callback of this or another response.
+    // The caller may be inside a callback of a response.
     process.nextTick(continueReading, this)
   }
 
@@ -165,7 +158,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return fault('timeout', 'the response was still coming', true)
   }
 
-  /** Blames the upstream, unless it may be waiting for the rest of the body. */
+  /** Blames the upstream, unless it may be waiting for the body. */
   protected stepFault(headersMs = this.state.headersMs): UpstreamFault {
     const { idleMs } = this.request
     if (this.headReceived && this.awaitsSender)
@@ -200,7 +193,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return { kind: 'unavailable', cause: 'every circuit breaker is open', retryAfterMs: waitMs }
   }
 
-  /** Takes a connection of the next upstream that is not in `tried` and has one free. */
+  /** Takes a free connection of the next untried upstream. */
   #lease(tried: readonly Origin<OwnPool>[]): Connection | undefined {
     const { choice } = this.state
     let skipped = tried
@@ -217,7 +210,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return undefined
   }
 
-  /** Tries another upstream, because nothing was sent. */
+  /** Nothing was sent, so another upstream is tried. */
   connectFailed(fault: UpstreamFault): void {
     const { retries, choice } = this.state
     this.attemptRefused()
@@ -233,7 +226,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   /**
-   * Sends the request again, once, where that is safe (RFC 9110 section 9.2.2): nothing had been written, or the method is safe and
+   * Sends the request again, once, where that is safe (RFC 9110 section 9.2.2): nothing was written, or the method is safe and
    * there was neither a body nor a byte of a response.
    */
   protected connectionLost(
@@ -260,13 +253,12 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
   }
 
-  /** May be called inside `send`, so the fault is reported later. */
   bodyFailed(cause: string): void {
     this.dropConnection()
     this.failLater({ kind: 'broken', cause })
   }
 
-  /** Renews the deadline after an early head, because the upstream may wait for the body. A response that is held back has no deadline. */
+  /** After an early head, the upstream may wait for the body. A response that is held back has no deadline. */
   bodyPassed(): void {
     if (this.headReceived && this.idleDeadlineMs !== NEVER)
       this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -333,7 +325,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** Called at a 101. No other response is awaited, and a retry has succeeded. */
+  /** A retry has succeeded. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')
@@ -347,7 +339,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.fault(fault)
   }
 
-  /** Reports the fault in the next tick, because `send` may not have returned yet. */
+  /** `send` may not have returned yet. */
   protected failLater(fault: UpstreamFault): void {
     process.nextTick(() => this.reportFault(fault))
   }
@@ -364,7 +356,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.state.deadlines.remove(this)
   }
 
-  /** Leaves the connection without closing it. */
+  /** Does not close the connection. */
   protected detach(): Connection | undefined {
     const { connection } = this
     this.body?.stop()

@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** Methods whose body has a meaning: a service that accepts such a request has read the body. */
+/** A service that accepts such a request has read the body. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {
@@ -20,18 +20,18 @@ export interface BodySender {
 }
 
 /**
- * Streams a downstream body to an upstream. The source is only paused, never destroyed: its connection is needed for the
- * response. A body that breaks off, or has another length than announced, is never sent as complete (RFC 9112 section 8).
+ * The source is only paused, never destroyed: its connection is needed for the response. A body that breaks off, or has another
+ * length than announced, is never sent as complete (RFC 9112 section 8).
  */
 export abstract class StreamedBody<To extends Writable> {
   protected readonly source: Readable
   protected readonly to: To
   protected readonly sender: BodySender
-  /** Bytes of the announced length still to come; undefined when no length was announced. */
+  /** Announced bytes still to come, if any. */
   protected left: number | undefined
-  /** True while the upstream takes no more. Otherwise the body waits for its source. */
+  /** Otherwise the body waits for its source. */
   heldBack = false
-  /** True once a part was sent. It cannot be sent a second time. */
+  /** The body cannot be sent again. */
   hasBegun = false
   protected isOver = false
 
@@ -47,7 +47,6 @@ export abstract class StreamedBody<To extends Writable> {
   }
 
   protected abstract write(piece: Buffer): boolean
-  /** Calls `detach`, and tells the sender. */
   protected abstract finish(): void
 
   start(): void {

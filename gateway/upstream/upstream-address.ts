@@ -2,7 +2,7 @@ export interface Address {
   /** As configured. */
   readonly url: string
   readonly secure: boolean
-  /** True for HTTP/2: with prior knowledge, or with TLS by ALPN. */
+  /** With prior knowledge, or with TLS by ALPN. */
   readonly isHttp2: boolean
   /** IPv6 without brackets; empty for a Unix socket. */
   readonly host: string
@@ -33,7 +33,7 @@ export function parseAddress(url: string): Address {
   return { url, secure, isHttp2, host, port: Number(port || usualPort), socketPath: undefined }
 }
 
-/** The Host of an upstream, with its port unless that is the default. */
+/** The Host of an upstream. */
 export function hostOf(url: string): string {
   return url.startsWith('unix:')
     ? 'localhost'

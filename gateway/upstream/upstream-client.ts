@@ -2,16 +2,16 @@ import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../edge/syntax/field.ts'
 import type { CommonFields } from './common-fields.ts'
 
-/** A request to an upstream. Its method, target and fields are checked, and can be written as they are. */
+/** Checked: can be written as it is. */
 export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** Fields with Host, and Content-Length when known. There is no hop-by-hop field, and no Expect. */
+  /** With Host, and Content-Length when known. Without hop-by-hop fields and Expect. */
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
-  /** Fields that come before `fields`, and that other requests have too. Host and Content-Length stand in one of the two. */
+  /** Come before `fields`. Host and Content-Length stand in one of the two. */
   readonly common?: CommonFields
   /** A buffer is the whole body, of the announced length. */
   readonly body: Readable | Buffer | null
@@ -21,12 +21,12 @@ export interface UpstreamRequest {
   readonly idleMs: number
   /** From `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
-  /** True when the client has chosen `totalMs`. An upstream that takes longer has not failed. */
+  /** True when the client has chosen `totalMs`: an upstream that takes longer has not failed. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** True for a call of gRPC: both sides may send, or be silent for `idleMs`, before the head too. HTTP/2 only. */
+  /** gRPC, by HTTP/2 only: both sides may send, or be silent for `idleMs`, before the head too. */
   readonly isDuplex?: boolean
-  /** True when the caller accepts trailers; HTTP/2 only. */
+  /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean
   /** HTTP/2 only; called when all of the body was read. */
   readonly trailers?: (() => readonly Field[]) | undefined
@@ -35,14 +35,14 @@ export interface UpstreamRequest {
 export interface Attempts {
   /** @returns whether `fields` have changed since they were sent last */
   began(upstream: string): boolean
-  /** Called when an attempt failed; another may follow. @param status of a response that is not passed on */
+  /** @param status of a response that is not passed on */
   failed(error: string, status?: number): void
 }
 
 /**
- * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow.
- * `broken`: the connection ended before the response was complete. `malformed`: no HTTP that can be passed on. `unread`: the
- * total ran out while the receiver held the response back. `unsent`: time ran out while the rest of the body was awaited.
+ * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow. `broken`:
+ * the connection ended too early. `malformed`: no HTTP that can be passed on. `unread`: the total ran out while the receiver held
+ * the response back. `unsent`: time ran out while the request body was awaited.
  */
 export type UpstreamFaultKind =
   | 'unreachable'
@@ -57,7 +57,7 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For the log only. */
   readonly cause: string
-  /** True when the fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
+  /** The fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
   readonly isNeutral?: boolean
   /** Time until a breaker lets a request through. */
   readonly retryAfterMs?: number
@@ -65,7 +65,7 @@ export interface UpstreamFault {
 
 /**
  * Calls come in this order: `information` any number of times, then either `head`, `data` and `end`, or `upgrade`. `fault` may
- * come in place of any of them, and is the last.
+ * replace any of them, and is the last.
  */
 export interface UpstreamResponse {
   /** RFC 9110 section 15.2; never 100 or 101. */
@@ -77,7 +77,7 @@ export interface UpstreamResponse {
   readonly isHolding: boolean
   /** @param trailers of HTTP/2; those of HTTP/1.1 have been dropped */
   end(trailers?: readonly Field[]): void
-  /** The receiver owns the socket now, with the bytes that came after the head. */
+  /** The receiver owns the socket now, with the bytes after the head. */
   upgrade(fields: readonly Field[], socket: Duplex): void
   fault(fault: UpstreamFault): void
 }
@@ -86,7 +86,7 @@ export interface UpstreamCall {
   resume(): void
   /** The response gets no further calls. May be repeated. */
   abort(): void
-  /** True once writing has begun: the upstream may act on the request. */
+  /** The upstream may act on the request. */
   readonly sent: boolean
   /** As configured: a metric label. */
   readonly upstream: string

@@ -29,7 +29,7 @@ export interface GroupsOptions extends PoolBounds {
   /** Monotonic. */
   readonly clock: () => number
   readonly observer: GroupObserver
-  /** Sent with health checks. */
+  /** For health checks. */
   readonly upstreamSecret: Field | undefined
   readonly timers?: CheckTimers
 }
@@ -57,17 +57,15 @@ const TIMERS: CheckTimers = {
   random: Math.random,
 }
 
-/** The clients of all groups and the health checks of their targets. */
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
   readonly #permits = new Map<string, FairPermits>()
-  /** Health checks by the health that they judge. */
   readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
   /**
-   * @param before its targets keep connections, health and checks in a group of the same name. It is not changed until it hands
-   * over
+   * @param before its targets keep connections, health and checks in a group of the same name. Does not change until it hands
+   *   over
    */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options
@@ -89,7 +87,7 @@ export class UpstreamGroups {
     return client
   }
 
-  /** The permits of a group; undefined when it has no bound of its own. */
+  /** Undefined when the group has no bound of its own. */
   permitsOf(name: string): FairPermits | undefined {
     return this.#permits.get(name)
   }
@@ -100,7 +98,6 @@ export class UpstreamGroups {
     )
   }
 
-  /** The terms of each target's check; undefined for a target that is not checked. */
   get #terms(): ReadonlyMap<Health, CheckTerms | undefined> {
     const { groups, upstreamSecret } = this.#options
     const terms = groups.flatMap((group) =>
@@ -118,7 +115,6 @@ export class UpstreamGroups {
       if (terms !== undefined && !this.#checks.has(health)) this.#startCheck(health, terms)
   }
 
-  /** Hands over to a successor that was made from these groups. */
   handOver(successor: UpstreamGroups): void {
     for (const [name, client] of this.#clients)
       client.handOver(successor.#clients.get(name), successor.#options)
@@ -130,14 +126,13 @@ export class UpstreamGroups {
       const terms = next.get(health)
       if (isDeepStrictEqual(known.terms, terms)) successor.#checks.set(health, known)
       else void known.check.stop()
-      // The last check may have found the target down, and no further check follows.
+      // The last check may have found the target down.
       if (next.has(health) && terms === undefined) health.checked(true)
     }
     this.#checks.clear()
     successor.start()
   }
 
-  /** Closes idle connections at once and the others when their exchange ends. */
   async close(): Promise<void> {
     const checks = [...this.#checks.values()].map(({ check }) => check.stop())
     await Promise.all([...checks, ...[...this.#clients.values()].map((client) => client.close())])

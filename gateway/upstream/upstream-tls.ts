@@ -9,7 +9,7 @@ import {
 import type { UpstreamTlsSettings } from '../config/upstreams/upstream-group.ts'
 import type { Address } from './upstream-address.ts'
 
-/** Terms of TLS to an upstream. Certificates and keys are in PEM. */
+/** Certificates and keys in PEM. */
 export interface UpstreamTlsTerms {
   /** Undefined: the authorities that Node knows. */
   readonly ca: string | undefined
@@ -22,8 +22,8 @@ export interface UpstreamTlsTerms {
 }
 
 /**
- * Verifies the certificate of an upstream against authorities and name (RFC 9110 section 4.3.4); nothing turns that off.
- * Keeps what is costly to make: the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
+ * Verifies the certificate against authorities and name (RFC 9110 section 4.3.4); nothing turns that off. Keeps what is costly:
+ * the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
  */
 export class UpstreamTls {
   readonly #address: Address
@@ -49,7 +49,7 @@ export class UpstreamTls {
       ...(this.#session === undefined ? {} : { session: this.#session }),
       secureContext: this.#context,
       ALPNProtocols: [isHttp2 ? 'h2' : 'http/1.1'],
-      // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect.
+      // NODE_TLS_REJECT_UNAUTHORIZED=0 must have no effect.
       rejectUnauthorized: true,
     }
     const socket = connect(options)
@@ -59,7 +59,7 @@ export class UpstreamTls {
     return socket
   }
 
-  /** Forgets the session, so the next connection makes a full handshake. */
+  /** The next connection makes a full handshake. */
   forget(): void {
     this.#session = undefined
   }

@@ -1,16 +1,15 @@
 import type { Origin } from './origin.ts'
 
-/** States of an upstream, from the most to the least preferred. */
+/** From the most to the least preferred. */
 const READY = 0
 const AVOIDED = 1
 /** Its health checks fail. */
 const DOWN = 2
-/** No connection could be made, and the back-off is not over. */
+/** No connection could be made. */
 const BACKING_OFF = 3
 
 export class Choice<Kind extends Origin> {
   readonly origins: readonly Kind[]
-  /** The upstream that a call names before it has a connection. */
   readonly first: Kind
   #turn = 0
 
@@ -22,8 +21,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all of them back off, it chooses the one
-   * whose back-off ends first. Undefined when each is in `tried` or has an open circuit breaker.
+   * Chooses the least busy of the upstreams in the best state, in turn among equals; of upstreams that all back off, the first to
+   * end. Undefined when each is in `tried` or has an open circuit breaker.
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const chosen = this.#best(tried)
@@ -31,12 +30,11 @@ export class Choice<Kind extends Origin> {
     return chosen
   }
 
-  /** True when `next` would find an upstream. */
   hasAny(tried: readonly Kind[]): boolean {
     return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
   }
 
-  /** Time until a circuit breaker admits an exchange; undefined when one does now. */
+  /** Undefined when a circuit breaker admits an exchange now. */
   get waitMs(): number | undefined {
     let waitMs = Number.POSITIVE_INFINITY
     for (const { breaker } of this.origins) waitMs = Math.min(waitMs, breaker?.waitMs ?? 0)

@@ -4,13 +4,12 @@ const SLOTS = 10
 
 export type BreakerState = 'closed' | 'half-open' | 'open'
 
-/** Stands for an exchange that began while the breaker was closed. */
+/** An exchange that began while the breaker was closed. */
 export const NO_PROBE = 0
 
 /**
- * Circuit breaker of one target. After too many failures it is open for `openMs`, then half open: it lets a round of `probes`
- * exchanges through. It closes after `probes` successes and opens at the first failure. After another `openMs` without a result
- * there is another round.
+ * After too many failures, the breaker is open for `openMs`, then half open: it admits a round of `probes` exchanges. It closes
+ * after `probes` successes and opens at the first failure. After another `openMs` without a result a new round begins.
  */
 export class CircuitBreaker {
   readonly #settings: BreakerSettings
@@ -19,20 +18,19 @@ export class CircuitBreaker {
   readonly #window: FailureWindow | undefined
   /** Only this class writes it. */
   state: BreakerState = 'closed'
-  /** The failure that opened it the last time. Only this class writes it. */
+  /** The last failure that opened it. Only this class writes it. */
   cause = ''
   #failuresInRow = 0
   #openUntilMs = 0
-  /** Number of the last round. Each probe carries the number of its round. */
+  /** Each probe carries the number of its round. */
   #round = NO_PROBE
   #firstRound = NO_PROBE
   #begun = 0
   #roundEndsMs = 0
   #succeeded = 0
-  /** Probes with a good head, whether or not they are over. */
+  /** Probes with a good head, over or not. */
   #promising = 0
 
-  /** @param clock monotonic milliseconds @param onChange called on each change; it starts closed */
   constructor(settings: BreakerSettings, clock: () => number, onChange: (state: BreakerState) => void) {
     this.#settings = settings
     this.#clock = clock
@@ -40,7 +38,7 @@ export class CircuitBreaker {
     this.#window = settings.failurePercent === undefined ? undefined : new FailureWindow(settings.windowMs)
   }
 
-  /** True when it would admit an exchange now. Changes nothing. */
+  /** Changes nothing. */
   admits(): boolean {
     if (this.state === 'closed') return true
     const nowMs = this.#clock()
@@ -48,13 +46,12 @@ export class CircuitBreaker {
     return this.#begun < this.#settings.probes || nowMs >= this.#roundEndsMs
   }
 
-  /** Time until it admits an exchange; 0 when it does now. */
   get waitMs(): number {
     if (this.admits()) return 0
     return (this.state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
   }
 
-  /** @returns the number that the result must be reported with */
+  /** @returns the number to report the result with */
   begin(): number {
     if (this.state === 'half-open' && this.#isPromising) this.#become('closed')
     if (this.state === 'closed') return NO_PROBE
@@ -73,7 +70,7 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** True when the round is over and enough probes have good heads. It does not wait for bodies, which may go on for hours. */
+  /** Does not wait for bodies, which may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
@@ -94,7 +91,7 @@ export class CircuitBreaker {
     if (!this.#isFailure(status)) this.#good(probe)
   }
 
-  /** @param status of its head; 0: there was none. A failure status has been counted already */
+  /** @param status of its head; 0: there was none. A failure status was counted already */
   brokeOff(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.failed(probe, 'no whole response')
   }
@@ -117,7 +114,7 @@ export class CircuitBreaker {
     if (tooMany || tooOften) this.#open(nowMs, cause)
   }
 
-  /** Gives back a probe that has no result, for example because it was cancelled. */
+  /** Gives back a probe without a result, such as a cancelled one. */
   abandoned(probe: number): void {
     if (this.#isProbe(probe) && probe === this.#round) this.#begun -= 1
   }
@@ -151,10 +148,10 @@ export class CircuitBreaker {
   }
 }
 
-/** Counts results in a window that slides in steps of a tenth of its length. */
+/** Slides in steps of a tenth of its length. */
 class FailureWindow {
   readonly #slotMs: number
-  /** The slots that have results, oldest first. */
+  /** Oldest first. */
   #slots: { readonly at: number; results: number; failures: number }[] = []
 
   constructor(windowMs: number) {

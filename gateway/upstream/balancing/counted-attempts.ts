@@ -1,15 +1,11 @@
 import { NO_PROBE } from './circuit-breaker.ts'
 import type { Origin } from './origin.ts'
 
-/**
- * Counts each attempt of an exchange once, for health and circuit breaker. A base class, so that an exchange stays one
- * object.
- */
+/** A base class, so that an exchange stays one object. */
 export abstract class CountedAttempts<Pool> {
-  /** Origin of the present attempt, else of the last one. */
   protected chosenOrigin: Origin<Pool>
   #probe = NO_PROBE
-  /** The present attempt's final status; 0: none, or its result has been counted. */
+  /** Final status; 0: none, or already counted. */
   #status = 0
 
   constructor(first: Origin<Pool>) {
@@ -28,14 +24,13 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.responded(status, this.#probe)
   }
 
-  /** @param status what the whole response means, whatever its head said */
   protected attemptEnded(status: number): void {
     this.#status = status
     this.chosenOrigin.health.responded(status)
     this.chosenOrigin.breaker?.ended(status, this.#probe)
   }
 
-  /** Counts an attempt that found no connection. The pool reports that to `Health`. */
+  /** The pool reports this to `Health`. */
   protected attemptRefused(): void {
     this.chosenOrigin.health.attempts.failed += 1
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
@@ -47,7 +42,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.brokeOff(status, this.#takeProbe())
   }
 
-  /** Ends an attempt. With a head and no failure after it, the attempt is a success, even when it was given up. */
+  /** An attempt with a head and no later failure is a success, even when it was given up. */
   protected attemptOver(): void {
     const { chosenOrigin } = this
     chosenOrigin.inFlight -= 1

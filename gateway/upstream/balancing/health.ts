@@ -1,29 +1,26 @@
 const FIRST_BACK_OFF_MS = 250
 const LONGEST_BACK_OFF_MS = 10_000
-/** Failures in a row after which a target is avoided. */
 const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Health of one upstream. When no connection can be made, other upstreams are preferred for a back-off of 250 ms, which doubles
- * up to 10 s. After three failures in a row they are preferred for 1 s, doubling up to 10 s. After each such time one exchange
- * probes the upstream. Without this, an upstream that fails fast would have the fewest exchanges in flight and get most of the
- * traffic.
+ * Health of one upstream. When no connection can be made, others are preferred for a back-off of 250 ms, which doubles up to 10
+ * s. After three failures in a row they are preferred for 1 s, doubling up to 10 s. Then one exchange probes the upstream.
+ * Otherwise an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
   readonly #onChange: (healthy: boolean) => void
-  /** Attempts that are over: with a response below 500, with a 5xx one, or failed. `CountedAttempts` adds to `failed` too. */
+  /** Attempts that are over. `CountedAttempts` adds to `failed` too. */
   readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
   #passesChecks = true
-  /** Time of the last recovery, in the remote past when there was none. Only this class writes it. */
+  /** The remote past without a recovery. Only this class writes it. */
   recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
   /** End of the back-off. Only this class writes it. */
   retryAtMs = 0
   #connectProbed = false
-  /** Why it was not healthy the last time. */
   cause = ''
   #failures = 0
   #avoidedMs = FIRST_AVOIDED_MS
@@ -32,7 +29,7 @@ export class Health {
   /** True once a good head has come since the probe began. */
   #isPromising = false
 
-  /** It starts healthy. @param clock monotonic milliseconds */
+  /** Starts healthy. @param clock monotonic milliseconds */
   constructor(clock: () => number, onChange: (healthy: boolean) => void) {
     this.#clock = clock
     this.#onChange = onChange
@@ -46,12 +43,12 @@ export class Health {
     return this.#healthy && this.#passesChecks
   }
 
-  /** True also when there are no checks. */
+  /** True also without checks. */
   get passesChecks(): boolean {
     return this.#passesChecks
   }
 
-  /** Takes the verdict of the active checks, which say nothing of how the upstream serves requests. */
+  /** Active checks say nothing of how requests are served. */
   checked(passes: boolean, cause = ''): void {
     if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)
@@ -61,19 +58,18 @@ export class Health {
     return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
-  /** True while other ready upstreams are preferred, even if they are busier. */
+  /** True while other ready upstreams are preferred, even busier ones. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }
 
-  /** A failure counts at once; a success only by `succeeded`, because the body may break off. */
+  /** See `CircuitBreaker.responded`. */
   responded(status: number): void {
     this.connected()
     if (isFailure(status)) this.exchangeFailed()
     else if (this.#responseProbed) this.#isPromising = true
   }
 
-  /** @param status of its head */
   succeeded(status: number): void {
     this.attempts[status >= 500 ? '5xx' : 'answered'] += 1
     if (this.#failures > 0 && !isFailure(status)) this.#begin()
@@ -87,13 +83,12 @@ export class Health {
     this.#avoidedMs = FIRST_AVOIDED_MS
   }
 
-  /** @param status of its head; 0: there was none. A failure status has been counted already */
+  /** See `CircuitBreaker.brokeOff`. */
   brokeOff(status: number): void {
     this.attempts[status >= 500 ? '5xx' : 'failed'] += 1
     if (!isFailure(status)) this.exchangeFailed()
   }
 
-  /** Counts a failure after the connection was made: a status of `isFailure`, or no whole response. */
   exchangeFailed(): void {
     this.#failures += 1
     // While avoided, only a probe counts: other exchanges began earlier or had no other upstream.
@@ -106,7 +101,7 @@ export class Health {
 
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      // A good head is enough, because the body of a response may go on for hours.
+      // The body may go on for hours.
       if (this.#isPromising) this.#begin()
       else {
         this.#responseProbed = true
@@ -118,10 +113,9 @@ export class Health {
     this.retryAtMs = this.#clock() + this.#backOffMs
   }
 
-  /** @param cause in the words of the system */
   connectFailed(cause = ''): void {
     this.cause = cause
-    // Attempts that were made together fail together: they count once.
+    // Attempts that were made together fail together, and count once.
     if (!this.#healthy && !this.#connectProbed) return
     this.#connectProbed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
@@ -143,7 +137,7 @@ export class Health {
   }
 }
 
-/** True for a status that says that the service behind the upstream did not respond. */
+/** True when the service behind the upstream did not respond. */
 function isFailure(status: number): boolean {
   return status >= 502 && status <= 504
 }

@@ -6,21 +6,20 @@ import { type BreakerState, CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
 import type { RetryOutcome } from './retry-budget.ts'
 
-/** A target that has just recovered gets this part of its share. */
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {
   /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port`, not mixed with those. */
   readonly urls: readonly string[]
   readonly connectMs: number
-  /** Time from the end of the request until the head of the response. */
+  /** From the end of the request until the head of the response. */
   readonly headersMs: number
   readonly maxConnections: number
   /** Monotonic. */
   readonly clock: () => number
   /** Called on each change; every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
-  /** Default: nothing beyond the passive rules. */
+  /** Default: only the passive rules. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
   /** Default: what Node trusts. */
   readonly tls?: UpstreamTlsTerms | undefined
@@ -34,7 +33,6 @@ export interface Origin<Pool = unknown> {
   readonly health: Health
   readonly pool: Pool
   readonly tls: UpstreamsOptions['tls']
-  /** Written by the exchanges. */
   inFlight: number
   readonly policy: UpstreamsOptions['policy']
   readonly breaker: CircuitBreaker | undefined
@@ -42,8 +40,8 @@ export interface Origin<Pool = unknown> {
 }
 
 /**
- * Makes the origins of a group. A known origin of the same URL gives its health, and its connections if TLS is the same. If
- * breaker and slow start are the same too, the known origin itself is used.
+ * A known origin of the same URL gives its health, and its connections if TLS is the same. If breaker and slow start are the same
+ * too, it is used itself.
  */
 export function createOrigins<Pool>(
   addresses: readonly Address[],
@@ -67,7 +65,7 @@ export function createOrigins<Pool>(
       (before?.policy?.slowStartMs ?? 0) === slowStartMs
     if (isReached && isGuardedAlike) return before
     const health = before?.health ?? new Health(clock, (healthy) => options.onHealth(url, healthy))
-    // A new target beside known ones has no connections yet, so it starts slowly.
+    // A new target beside known ones starts slowly.
     if (before === undefined && known !== undefined) health.recovered()
     return {
       url,
@@ -87,25 +85,22 @@ export function createOrigins<Pool>(
   })
 }
 
-/** Gives a recovered target less than its share for a time: from a tenth, growing steadily. */
+/** A recovered target gets a growing part of its share. */
 class SlowStart {
   readonly #durationMs: number
   readonly #clock: () => number
   #credit = 0
 
-  /** @param clock monotonic milliseconds */
   constructor(durationMs: number, clock: () => number) {
     this.#durationMs = durationMs
     this.#clock = clock
   }
 
-  /** From 0.1 to 1. */
   share(recoveredAtMs: number): number {
     const share = (this.#clock() - recoveredAtMs) / this.#durationMs
     return share >= 1 ? 1 : Math.max(SMALLEST_SHARE, share)
   }
 
-  /** True when it takes its turn; false: another gets the request. */
   takesTurn(recoveredAtMs: number): boolean {
     this.#credit += this.share(recoveredAtMs)
     if (this.#credit < 1) return false

@@ -2,17 +2,14 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** Most retries that are saved: those of `SAVED_SECONDS` at `minPerSecond`, but at least `SAVED_RETRIES`. */
+/** Retries of `SAVED_SECONDS` at `minPerSecond`, but at least `SAVED_RETRIES`, can be saved. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 
-/** `denied`: the budget had none left. `failed`: no better response came. */
+/** `denied`: the budget was empty. `failed`: no better response came. */
 export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
 
-/**
- * Bounds the retries that `RetrySettings` allow: `budgetPercent` of the requests, and in addition `minPerSecond`. Unused retries
- * are saved.
- */
+/** Admits retries for `budgetPercent` of the requests, and in addition `minPerSecond`. Unused retries are saved. */
 export class RetryBudget {
   readonly attempts: number
   readonly #settings: RetrySettings
@@ -25,7 +22,6 @@ export class RetryBudget {
   #left: number
   #atMs: number
 
-  /** @param clock monotonic milliseconds */
   constructor(settings: RetrySettings, clock: () => number, onOutcome: (outcome: RetryOutcome) => void) {
     this.attempts = settings.attempts
     this.#settings = settings
@@ -62,12 +58,11 @@ export class RetryBudget {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** True for a request that changes nothing however often it is carried out. */
 export function isRepeatable({ method, body, upgrade }: UpstreamRequest): boolean {
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 
-/** True for a fault of the upstream itself, after the connection to it was made. */
+/** True for a fault after the connection was made. */
 export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
   return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

@@ -9,40 +9,39 @@ import { METHODS_WITH_BODY } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
-/** Time for which an idle connection is kept: less than the 5 s after which a Node server closes it. */
+/** A Node server closes an idle connection after 5 s. */
 const KEEP_ALIVE_MS = 4000
-/** How long before the server's announced timeout we close a connection, so that no request meets the server's close. */
+/** Time before the server's announced timeout, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
-/** The exchange that uses a connection. `nowMs` is the clock, read once for each piece received. */
+/** `nowMs` is read once for each piece received. */
 export interface ConnectionUser extends BodyReceiver {
   readonly request: Pick<UpstreamRequest, 'method' | 'upgrade' | 'body'>
   connected(): void
-  /** Called when there is no connection. Nothing was sent. */
+  /** Nothing was sent. */
   connectFailed(fault: UpstreamFault): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** Called when the response is whole. The connection no longer belongs to this exchange. */
+  /** The connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: Duplex): void
   failed(kind: UpstreamFaultKind, cause: string): void
 }
 
-/** A connection of HTTP/1.1, which serves one exchange at a time (RFC 9112 section 9). */
+/** Serves one exchange at a time (RFC 9112 section 9). */
 export class Http1Connection implements Timed, ResponseReader {
   slot = -1
-  /** Time until which an idle connection may be used. */
   idleUntilMs = Number.POSITIVE_INFINITY
   readonly #pool: ConnectionPool
   readonly #parser = new ResponseParser(this)
   readonly socket: Socket
   #user: ConnectionUser | undefined = undefined
   #connected = false
-  /** True when the connection takes no further exchange. */
+  /** Takes no further exchange. */
   #retired = false
   #sending = false
-  /** True when the upstream may not have read the whole last request, so that no other may follow it. */
+  /** The upstream may not have read the whole last request, so that no other may follow. */
   #leftUnread = false
   #paused = false
   #hasEnded = false
@@ -80,14 +79,14 @@ export class Http1Connection implements Timed, ResponseReader {
     return this.socket.errored !== null
   }
 
-  /** Calls `connected` of the exchange, now or once the connection is made. */
+  /** Calls `connected`, now or once the connection is made. */
   assignTo(user: ConnectionUser): void {
     this.#user = user
     this.idleUntilMs = Number.POSITIVE_INFINITY
     if (this.#connected) user.connected()
   }
 
-  /** Writes the head (latin1), and the body when all of it is there. */
+  /** Writes the head (latin1), and the body if it is whole. */
   write(head: string, body: Buffer | undefined): void {
     const user = this.#user
     if (user === undefined) return
@@ -117,7 +116,7 @@ export class Http1Connection implements Timed, ResponseReader {
     else this.#resumeSocket()
   }
 
-  /** Closes the connection without a call to its exchange. */
+  /** Does not call its exchange. */
   destroy(): void {
     this.#user = undefined
     this.#retire()
@@ -139,7 +138,7 @@ export class Http1Connection implements Timed, ResponseReader {
     user.head(status, fields, this.#nowMs)
   }
 
-  /** True when the upstream may have read only the head: it responded before the whole request was written, or refused the request. */
+  /** True when the upstream may have read only the head: it responded before the whole request was written, or refused it. */
   #isLeftUnread(method: string, status: number): boolean {
     const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
     return this.#sending || this.socket.writableLength > 0 || !isRead
@@ -150,7 +149,7 @@ export class Http1Connection implements Timed, ResponseReader {
     return user !== undefined && this.#buffer.pass({ bytes, from, to }, user, this.#nowMs)
   }
 
-  /** @returns `false` to pause reading. With TLS, bytes that are already decrypted still come. */
+  /** @returns `false` to pause reading. With TLS, decrypted bytes still come. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
     if (upgraded !== undefined) return upgraded.receive(this.#buffer.bytes, 0, length)
@@ -158,7 +157,7 @@ export class Http1Connection implements Timed, ResponseReader {
       this.#unread = Buffer.concat([this.#unread, this.#buffer.bytes.subarray(0, length)])
       return false
     }
-    // Unsolicited bytes must not become the response to the next request.
+    // Unsolicited bytes must not become the next response.
     if (this.#user === undefined) this.destroy()
     else this.#read(this.#buffer.bytes, length)
     return !this.#paused
@@ -182,7 +181,7 @@ export class Http1Connection implements Timed, ResponseReader {
 
   #holdBack(bytes: Buffer, from: number, to: number): void {
     this.#paused = true
-    // Bytes held back earlier have a buffer of their own: no copy needed.
+    // Bytes held back earlier have their own buffer.
     if (from < to)
       this.#unread = bytes === this.#buffer.bytes ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
@@ -275,7 +274,7 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 }
 
-/** Both directions of a connection after a 101. The socket itself reads into our buffer instead of its own stream. */
+/** Both directions after a 101. The socket reads into our buffer instead of its own stream. */
 export class UpgradedStream extends Duplex {
   readonly #socket: Socket
   #inputEnded = false
@@ -319,9 +318,8 @@ export class UpgradedStream extends Duplex {
 }
 
 export class ConnectionPool extends Pool<Http1Connection> {
-  /** The last used is used first, so that the others reach their idle timeout. */
+  /** The last used goes first, so that others reach their idle timeout. */
   readonly #idle: Http1Connection[] = []
-  /** Connections that are being made, in use or idle. */
   #open = 0
 
   lease(fresh: boolean, nowMs: number): Http1Connection | undefined {

@@ -12,7 +12,7 @@ import { hostOf } from '../upstream-address.ts'
 import type { UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-connection.ts'
 
-/** One exchange by HTTP/1.1. On an open connection its request is written before `UpstreamClient.send` returns. */
+/** On an open connection, the request is written before `UpstreamClient.send` returns. */
 export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPool> implements ConnectionUser {
   #requestHead = ''
 
@@ -69,7 +69,7 @@ export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPoo
   }
 }
 
-/** The body of a request, chunked when its length is not known. */
+/** Chunked when its length is not known. */
 class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
   override start(): void {
     const { source } = this
@@ -112,7 +112,7 @@ class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
   }
 }
 
-/** True for a 101 that switches to this protocol and no other (RFC 9110 section 7.8). */
+/** True for a 101 to this protocol alone (RFC 9110 section 7.8). */
 function switchesTo(protocol: string, fields: readonly Field[]): boolean {
   let switched: string | undefined
   for (const { lower, value } of fields) {
@@ -126,9 +126,8 @@ function switchesTo(protocol: string, fields: readonly Field[]): boolean {
 const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }
 
 /**
- * The head of a request, latin1, with the empty line after it (RFC 9112 sections 3, 6 and 9).
+ * The head, latin1, with its empty line (RFC 9112 sections 3, 6 and 9).
  *
- * @param upstream as configured
  * @throws TypeError when the request cannot be sent
  */
 function requestHead(request: UpstreamRequest, upstream: string): string {
@@ -145,7 +144,7 @@ function requestHead(request: UpstreamRequest, upstream: string): string {
 
 function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
   // A body without meaning for its method (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5) may be left unread: a careless service would
-  // parse the rest as the next request, and respond to another caller.
+  // parse it as the next request, and respond to another caller.
   const mayLeaveBody = body !== null && !METHODS_WITH_BODY.has(method)
   if (upgrade === undefined) return mayLeaveBody ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
   const [protocol = '', version] = upgrade.split('/', 2)

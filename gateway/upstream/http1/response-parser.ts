@@ -8,10 +8,10 @@ const ZERO = 0x30
 const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
-/** Most fields of a head. One response can end 900 sessions of a user with a field each, or 1,300 in one list. */
+/** One response can end 900 sessions of a user with a field each. */
 const MAX_FIELDS = 1024
 
-/** Any of the calls may call `stop` of the parser. */
+/** Each call may call `stop` of the parser. */
 export interface ResponseReader {
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[]): void
@@ -24,19 +24,16 @@ export interface PendingRequest {
   readonly upgrade: string | undefined
 }
 
-/**
- * `whole`: nothing beyond the response was read. `switched`: what follows is not HTTP. `stopped`: no byte is expected or
- * wanted.
- */
+/** `whole`: nothing beyond the response was read. `switched`: what follows is not HTTP. `stopped`: no byte is wanted. */
 export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'switched' | 'faulty' | 'stopped'
 
-/** Parses the responses of one connection, in pieces of any size (RFC 9112). */
+/** Takes pieces of any size (RFC 9112). */
 export class ResponseParser {
   phase: Phase = 'stopped'
   /** True while the reader takes no data; framing is still parsed. */
   held = false
   fault = ''
-  /** True once a response has begun; interim ones count. */
+  /** Interim responses count. */
   began = false
   readonly #reader: ResponseReader
   readonly #lines = new ResponseLines()
@@ -44,7 +41,7 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
-  /** True when a response without a body (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
+  /** True when a response without a body (RFC 9112 section 6.3) announced one, whose bytes must not become the next response. */
   #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {
@@ -65,7 +62,7 @@ export class ResponseParser {
     this.phase = 'stopped'
   }
 
-  /** True when the connection may be used again (RFC 9112 section 9.3). */
+  /** RFC 9112 section 9.3. */
   get keepsConnection(): boolean {
     return this.#lines.minor === 1 && !this.#lines.closes && !this.#mayHaveStrays
   }
@@ -78,7 +75,7 @@ export class ResponseParser {
     return this.#head.fields
   }
 
-  /** @returns where it stopped: `to`, or earlier when held, or when the phase is one of the last four */
+  /** @returns where it stopped: before `to` when held, or in one of the last four phases */
   read(bytes: Buffer, from: number, to: number): number {
     this.began = true
     let at = from
@@ -127,7 +124,7 @@ export class ResponseParser {
 
   #finalHead(isBodiless: boolean): void {
     const { status, chunked, contentLength } = this.#lines
-    // The phase is set first, because the reader may call `stop`.
+    // Set first, because the reader may call `stop`.
     if (isBodiless || this.#request.method === 'HEAD' || contentLength === 0) this.phase = 'whole'
     else {
       const isUntilClose = !chunked && contentLength < 0
@@ -141,7 +138,7 @@ export class ResponseParser {
     const frames = this.#frames
     const hasData = frames.hasData
     const at = hasData ? frames.takeData(bytes, from, to) : frames.read(bytes, from, to)
-    // The phase is set first, because the reader may call `stop`.
+    // Set first, because the reader may call `stop`.
     if (frames.whole) this.phase = 'whole'
     else if (frames.fault !== undefined) this.#refuse(frames.fault)
     else if (frames.last) {
@@ -158,17 +155,15 @@ export class ResponseParser {
   }
 }
 
-/** Reads the lines of a response head (RFC 9112 section 4). */
+/** RFC 9112 section 4. */
 export class ResponseLines implements HeadReader {
   readonly noStartLine = NO_STATUS_LINE
   status = 0
-  /** HTTP/1.0 or HTTP/1.1. */
+  /** Minor version of HTTP. */
   minor = 1
-  /** -1 when there is no Content-Length. */
   contentLength = NO_LENGTH
   chunked = false
   closes = false
-  /** The timeout of Keep-Alive. */
   keepAliveSeconds: number | undefined = undefined
 
   forgetFields(): void {
@@ -182,7 +177,7 @@ export class ResponseLines implements HeadReader {
     return VERSION.startsWith(text.slice(0, VERSION.length))
   }
 
-  /** The space after the status may be missing when there is no reason phrase: many servers leave it out. */
+  /** Many servers leave out the space after the status without a reason phrase. */
   startLine(all: string, start: number, end: number): string | undefined {
     const minor = all.charCodeAt(start + 7) - ZERO
     const hundreds = all.charCodeAt(start + 9) - ZERO
@@ -221,7 +216,7 @@ export class ResponseLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.1. A client would get a body in any other coding without the name of the coding. */
+  /** RFC 9112 section 6.1. A client would get another coding without its name. */
   #noteCoding(value: string): string | undefined {
     if (value.toLowerCase() !== 'chunked') return 'a Transfer-Encoding other than chunked'
     if (this.chunked) return 'more than one Transfer-Encoding'

@@ -9,7 +9,7 @@ import { requestHead } from './stream-heads.ts'
 import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Times that an exchange may be turned away. Each may have opened a connection. */
+/** Each may have opened a connection. */
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
@@ -20,9 +20,9 @@ export class Http2Exchange
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
-  /** The gRPC status that counts when the trailers have none; undefined until a call gets a head with status 200. */
+  /** The gRPC status when the trailers have none; undefined until a call gets a head with status 200. */
   #callStatus: number | undefined = undefined
-  /** True when the response ends with its head, so that a later fault does not matter (RFC 9110 section 6.4.1). */
+  /** A later fault does not matter (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {
@@ -47,7 +47,7 @@ export class Http2Exchange
     try {
       opened = this.connection?.open([':scheme', scheme, ...this.#head], this, {
         endStream: body === null,
-        // For a cancelled body Node sends END_STREAM before it resets the stream, unless trailers are to follow.
+        // Without trailers to follow, Node sends END_STREAM for a cancelled body before it resets the stream.
         waitForTrailers: isStreamed,
       })
     } catch (error) {
@@ -87,13 +87,12 @@ export class Http2Exchange
     stream.sendTrailers(trailers)
   }
 
-  /** Called when nothing was sent, so that another connection may be asked. */
   turnedAway(): void {
     this.#timesTurnedAway += 1
     this.request.attempts?.failed('unreachable')
     this.detach()
     this.nowMs = this.state.clock()
-    // An upstream that takes no streams must not make us open connections without end.
+    // Otherwise an upstream that takes no streams would make us open connections without end.
     if (this.#timesTurnedAway < MAX_TIMES_TURNED_AWAY) this.attempt(ALL_IN_USE)
     else this.failLater(ALL_IN_USE)
   }
@@ -102,7 +101,7 @@ export class Http2Exchange
     const isBodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
-    // Without `headReceived` the response was dropped, and the request is sent again.
+    // Otherwise the response was dropped, and the request is sent again.
     this.#isWholeWithHead = isBodiless && this.headReceived
   }
 
@@ -143,7 +142,7 @@ export class Http2Exchange
     this.awaitHead()
   }
 
-  /** A gRPC call may get its head only with its first message, so `headersMs` does not apply to it. */
+  /** A gRPC call may get its head only with its first message, so `headersMs` does not apply. */
   protected override awaitHead(): void {
     if (this.request.isDuplex !== true) super.awaitHead()
     else if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -157,7 +156,7 @@ export class Http2Exchange
   }
 
   protected override abortWith(fault: UpstreamFault): void {
-    // The probe comes first, because the receiver of the fault may end the session.
+    // First, because the receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
   }
@@ -178,7 +177,7 @@ export class Http2Exchange
 
 class SentBody extends StreamedBody<ClientHttp2Stream> {
   protected write(piece: Buffer): boolean {
-    // The stream was reset, but its response is still being read: a write would make that fail.
+    // The stream was reset, but its response is still being read, which a write would break.
     if (!this.to.closed) return this.to.write(piece)
     this.stop()
     return false
@@ -186,7 +185,7 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
 
   protected finish(): void {
     this.detach()
-    // This comes first, because Node asks for the trailers when the stream ends.
+    // First, because Node asks for the trailers when the stream ends.
     this.sender.bodySent()
     this.to.end()
   }

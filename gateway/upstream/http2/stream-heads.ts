@@ -4,7 +4,7 @@ import { checkRequestLine, isStatus, MAX_RESPONSE_HEAD_BYTES } from '../message-
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
-/** Refused fields (RFC 9113 section 8.2.2). `te` is one of them, because only `requestHead` writes it. */
+/** RFC 9113 section 8.2.2. Only `requestHead` writes `te`. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -17,9 +17,8 @@ const REFUSED: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The head of a request (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value. HTTP/2 has no upgrade.
+ * The head (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value.
  *
- * @param upstream as configured
  * @throws TypeError when the request cannot be sent
  */
 export function requestHead(request: UpstreamRequest, upstream: string): string[] {

@@ -7,22 +7,22 @@ import { Pool } from '../pool.ts'
 import type { UpstreamFault } from '../upstream-client.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Most streams of a connection, even if the upstream allows more. One more opens another connection. */
+/** One more stream opens another connection. */
 const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
-/** Bytes that may come beyond what clients take: of one response, and of all responses of a session. */
+/** Bytes that may come beyond what clients take. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** Most memory of a session: all its streams, with the data that waits to be read. */
+/** With data that waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
-/** Time for an upstream to close its side, once all exchanges are over. */
+/** Time for an upstream to close its side, after all exchanges. */
 const CLOSE_MS = 1000
-/** Stream id from which a session takes no further exchange, well before the last id (RFC 9113 section 5.1.1). */
+/** Well before the last stream id (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Each of these is called at most once. */
+/** Each is called at most once. */
 export interface SessionUser {
   connected(): void
   /** Nothing was sent. */
@@ -32,8 +32,8 @@ export interface SessionUser {
 }
 
 /**
- * One connection of HTTP/2, for many exchanges (RFC 9113 section 9.1). It is connected once the upstream's SETTINGS have come:
- * they prove that the upstream speaks HTTP/2, and say how many streams may be open.
+ * One connection for many exchanges (RFC 9113 section 9.1). It is connected once the upstream's SETTINGS have come, which prove
+ * HTTP/2 and bound the streams.
  */
 export class UpstreamSession implements Timed {
   slot = -1
@@ -43,7 +43,7 @@ export class UpstreamSession implements Timed {
   #session: ClientHttp2Session | undefined = undefined
   #isConnected = false
   #isRetired = false
-  /** Number of exchanges, including those that wait for the connection. */
+  /** Includes exchanges that wait for the connection. */
   #users = 0
   #lastHandled = NEVER
   #settingsTimer: NodeJS.Timeout | undefined = undefined
@@ -69,7 +69,7 @@ export class UpstreamSession implements Timed {
     return Math.min(this.#session?.remoteSettings.maxConcurrentStreams ?? 0, MAX_STREAMS)
   }
 
-  /** Calls `connected` of the exchange, now or once the connection is made. */
+  /** Calls `connected`, now or once the connection is made. */
   assignTo(user: SessionUser): void {
     this.#users += 1
     this.#idleUntilMs = NEVER
@@ -98,7 +98,7 @@ export class UpstreamSession implements Timed {
     return new UpstreamStream(stream, user, () => this.#lastHandled)
   }
 
-  /** Takes no further exchange, and ends with the last one. */
+  /** Ends with the last exchange. */
   retire(): void {
     if (!this.#isRetired) {
       this.#isRetired = true
@@ -111,7 +111,7 @@ export class UpstreamSession implements Timed {
     if (nowMs >= this.#idleUntilMs) this.retire()
   }
 
-  /** Asks whether the upstream is still there, after an exchange has waited in vain. */
+  /** Asks whether the upstream is still there. */
   probe(): void {
     const session = this.#session
     if (session === undefined || this.#pingTimer !== undefined || session.destroyed) return
@@ -127,7 +127,6 @@ export class UpstreamSession implements Timed {
       this.#connectFailed({ kind: 'unreachable', cause: 'the upstream does not offer h2 by ALPN' })
       return
     }
-    // Loaded only when there is such an upstream.
     const { connect } = process.getBuiltinModule('node:http2')
     const options = {
       createConnection: () => socket,
@@ -136,12 +135,12 @@ export class UpstreamSession implements Timed {
         initialWindowSize: STREAM_WINDOW,
         maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES,
       },
-      // Requests of many callers share the connection: how a field is compressed must not depend on what another caller sent.
+      // Callers share the connection: compression must not depend on what another caller sent.
       maxDeflateDynamicTableSize: 0,
       maxHeaderListPairs: MAX_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
       strictSingleValueFields: false,
-      // Services of gRPC send fields with white space around their value.
+      // Services of gRPC send white space around values.
       strictFieldWhitespaceValidation: false,
     }
     const session = connect('http://upstream', options)
@@ -195,7 +194,7 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#settingsTimer)
     if (!this.#isConnected) this.#socket.destroy()
     if (this.#socket.destroyed) return
-    // Node then waits until the upstream closes, which a hanging upstream never does.
+    // Node waits until the upstream closes, which a hanging upstream never does.
     this.#session?.close()
     this.#closeTimer ??= setTimeout(() => this.#socket.destroy(), CLOSE_MS)
   }
@@ -209,9 +208,9 @@ export class UpstreamSession implements Timed {
   }
 }
 
-/** A second session is opened only when the first has no place left. */
+/** Opens a second session only when the first has no place left. */
 export class SessionPool extends Pool<UpstreamSession> {
-  /** Streams expected of a new session: as many as the last one allowed. With more, each session of a burst would turn requests away. */
+  /** As many as the last session allowed. With more, each session of a burst would turn requests away. */
   expectedStreams = MAX_STREAMS
   readonly #sessions: UpstreamSession[] = []
 
@@ -221,7 +220,7 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams how many the upstream allows. 0 is ignored: else each later request would get a session of its own */
+  /** @param streams 0 is ignored: else each later request would get its own session */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()

@@ -4,20 +4,17 @@ import { MAX_INTERIM } from '../message-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 
-/** Codes of RFC 9113 section 7. */
+/** RFC 9113 section 7. */
 const INTERNAL_ERROR = 2
 const REFUSED_STREAM = 7
 const CANCEL = 8
 /**
- * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. Node resets
- * a stream with one of these for a response that it does not accept. The upstream does so for a request that it does not accept.
+ * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. Node resets a
+ * stream with them for a response that it does not accept, and an upstream for a request.
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
-/**
- * Pieces below `SHORT_BYTES` are short. After `USUAL_SHORT` of them, the pieces of one turn of the event loop are joined,
- * `MAX_JOINED` pieces at most.
- */
+/** After `USUAL_SHORT` pieces below `SHORT_BYTES`, the pieces of one turn of the event loop are joined, `MAX_JOINED` at most. */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
@@ -26,7 +23,6 @@ const MAX_JOINED = 4096
 export interface StreamUser {
   interim(status: number, fields: readonly Field[]): void
   responded(status: number, fields: readonly Field[]): void
-  /** @returns `false` to pause. */
   piece(bytes: Buffer): boolean
   whole(trailers: readonly Field[] | undefined): void
   /** @param wasRefused the upstream has not looked at the request (RFC 9113 section 8.7) */
@@ -45,9 +41,9 @@ export class UpstreamStream {
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
-  /** Pieces that wait to be joined, or for the end of a pause. They are kept here, because Node drops unread ones with the connection. */
+  /** Node drops unread pieces with the connection. */
   #rest: Buffer[] = []
-  /** True once Node has given everything of a complete response. */
+  /** Node has given all of a complete response. */
   #isRead = false
   #error: Error | undefined = undefined
   #isOver = false
@@ -90,7 +86,7 @@ export class UpstreamStream {
     this.stream.resume()
   }
 
-  /** Calls the user, and fails the stream when the user throws: nobody else would catch the error. */
+  /** Nobody else would catch an error of the user. */
   #tell(tell: () => void): void {
     try {
       tell()
@@ -100,8 +96,8 @@ export class UpstreamStream {
   }
 
   /**
-   * Notes END_STREAM. Node ends the readable side also when a stream is reset with NO_ERROR or CANCEL, or its connection ends.
-   * Then the stream is closed already; at END_STREAM it is not.
+   * Notes END_STREAM. Node ends the readable side also at a reset with NO_ERROR or CANCEL, and with the connection; but then the
+   * stream is closed already.
    */
   #watchEnd(): void {
     const { stream } = this
@@ -172,7 +168,7 @@ export class UpstreamStream {
     if (this.#isComplete) this.#readRest()
   }
 
-  /** Takes all that Node has read of a complete response, at most the stream's window. It comes as `data`. */
+  /** Takes all that Node has read, at most the stream's window. It comes as `data`. */
   #readRest(): void {
     while (this.#isPaused && this.stream.read() !== null);
   }
@@ -203,7 +199,6 @@ export class UpstreamStream {
 
   #closed(): void {
     this.#tell(() => this.#passJoined())
-    // The rest is given when the pause is over.
     if (this.#isRead && !this.#isOver) return
     const { rstCode = INTERNAL_ERROR, id } = this.stream
     const wasRefused = rstCode === REFUSED_STREAM || (id !== undefined && id > this.#lastHandled())
