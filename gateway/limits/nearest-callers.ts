@@ -13,7 +13,7 @@ export interface RowUse {
 const NEAREST = 10
 /** In all rows together: 1.5 ms. */
 const KEYS_PER_LOOK = 5000
-/** For each row. */
+/** Least callers of a row that a look sees. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12
 

@@ -8,14 +8,12 @@ import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 
-/** Time between two log lines of a fault that lasts. */
 const REPEAT_MS = 600_000
 const FINISH_MS = 2000
 
 /**
- * Starts a thread that has the checkpoints of the audit log cosigned and time-stamped, if so configured. Reports to metrics and to
- * the operational log. During a restart two processes do this: a witness that has cosigned a larger tree refuses the older process,
- * which then goes on from the newer checkpoint on disk.
+ * Has the checkpoints of the audit log cosigned and time-stamped by a thread. During a restart two processes do this: a witness
+ * that has cosigned a larger tree refuses the older process, which goes on from the newer checkpoint on disk.
  */
 export function attestTrail({ settings, log }: StartupConfiguration, metrics: Metrics) {
   const { file, witnesses, stamps } = settings.audit
@@ -36,9 +34,9 @@ export function attestTrail({ settings, log }: StartupConfiguration, metrics: Me
   })
   thread.start()
   return {
-    /** Has the last checkpoint cosigned by the witnesses that respond within `FINISH_MS`. @param hurry ends the wait */
+    /** Has the last checkpoint cosigned. @param hurry ends the wait */
     finish: async (hurry: Promise<void>) => {
-      // The thread itself reports which witnesses were late.
+      // The thread reports which witnesses were late.
       if (witnesses === undefined || (await thread.finish(FINISH_MS, FINISH_MS + 500, hurry))) return
       onFault('no witness is known to have signed the last checkpoint in time')
     },
@@ -111,7 +109,7 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
   }
 }
 
-/** Exposes how far the log is cosigned or stamped. @param everyMs time between rounds @returns what to call with each progress */
+/** @param everyMs time between rounds @returns what to call with each progress */
 function expose(
   everyMs: number,
   { interval, lag, behind }: Readonly<Record<'interval' | 'lag' | 'behind', Gauge<readonly []>>>,

@@ -14,11 +14,10 @@ import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 import { JWKS_PATH } from './upstream-parts.ts'
 
-/** Most warnings, or names in one warning, that are written out. More are only counted: a table can have thousands of rows. */
+/** Further warnings and names are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20
-/** Most pairs of rows that are compared, so that an edit does not hold requests up. */
+/** Bounds the comparisons, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
-/** Methods whose requests can have an idempotency key. */
 const KEYED_METHODS = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
@@ -45,13 +44,13 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
 }
 
-/** A pattern in lower case; an exact one has a closing slash. Limits ignore letter case and closing slashes. */
+/** Folds letter case and closing slashes, which limits ignore. */
 function foldedPattern(path: string): string {
   const folded = foldPath(path)
   return folded.endsWith('/') || folded.endsWith('/*') ? folded : `${folded}/`
 }
 
-/** One sentence that names the clients whose webhooks are always refused. */
+/** Names the clients whose webhooks are always refused. */
 export function clientWarnings(
   routes: readonly Pick<Route, 'webhookClient'>[],
   clients: ClientTable['rows'],
@@ -66,7 +65,7 @@ export function clientWarnings(
   )
 }
 
-/** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
+/** Finds what is valid but probably a mistake, or easily forgotten. */
 export function settingsWarnings(
   settings: Parameters<typeof issuerWarnings>[0] &
     Pick<Settings, 'upstreams' | 'openapi'> &
@@ -103,7 +102,7 @@ export function settingsWarnings(
   ]
 }
 
-/** One sentence for each row whose paths may show a value that another row masks. */
+/** Finds rows whose paths may show a value that another row masks. */
 function maskWarnings(routes: readonly Route[]): readonly string[] {
   const masked = routes.flatMap(({ path, mask }) =>
     mask === undefined
@@ -121,7 +120,7 @@ function maskWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** True when a path of the row can match the template up to the segment `at`, and the row masks no part of that segment. */
+/** True when a path of the row can match the template up to the segment `at`, which the row does not mask. */
 function shows({ path, mask }: Route, template: string, at: number): boolean {
   const segment = segmentsOf(path)[at] ?? '*'
   const isOpen =
@@ -134,7 +133,7 @@ function shows({ path, mask }: Route, template: string, at: number): boolean {
   return isOpen && patternsMeet(begin(path), begin(template))
 }
 
-/** One sentence for each row that rewrites its paths to those of a row with other callers. */
+/** Finds rows that rewrite to paths of a row with other callers. */
 function rewriteWarnings(routes: readonly Route[]): readonly string[] {
   const rewritten = routes.filter(({ sending }) => sending?.rewrite !== undefined)
   if (rewritten.length * routes.length > MAX_PAIRS) return []
@@ -148,7 +147,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
         one.upstream === row.upstream &&
         callers.get(one) !== callers.get(row) &&
         patternsMeet(one.path, path) &&
-        // Rows that overlap without the rewriting are left out: between them, the more specific one applies.
+        // Rows that overlap anyway are left out: the more specific one applies.
         !patternsMeet(one.path, row.path),
     )
     return other === undefined
@@ -163,10 +162,10 @@ export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
-/** A setting of Linux 5.14. With `1`, connections that a closing socket has not accepted go to another socket on its port. */
+/** With `1` (Linux 5.14), connections that a closing socket has not accepted go to another socket on its port. */
 const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
 
-/** Warns when Linux would reset waiting connections as soon as one of several gateways on a port ends. */
+/** Warns when Linux would reset waiting connections. */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
   file = MIGRATE_FILE,
@@ -187,7 +186,7 @@ function pathsOf(routes: readonly Route[]): readonly string[] {
   return routes.map(({ path }) => path)
 }
 
-/** Warns when the operator has named a configuration file but no limit table: the shipped table hardly fits another service. */
+/** Warns when only the configuration file is the operator's own: the shipped limits hardly fit another service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))

@@ -28,7 +28,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       if (due !== undefined) log.error({ file, ...due }, 'the audit trail cannot be written')
     },
     onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
-      // At least 1, because a file that was renamed or overwritten in place still has the size that the gateway knows.
+      // At least 1: a file that was renamed or overwritten in place still has the known size.
       metrics.gateway_audit_foreign_bytes_total.add(Math.max(Math.abs(found - at), 1))
       const cause = `${name} (${reason}): the gateway had left ${at} bytes and found ${found}`
       metrics.causes.set('gateway_audit_foreign_bytes_total', cause)
@@ -81,7 +81,7 @@ export function segmentReports({
   }
 }
 
-/** Opens the table of idempotency keys. @throws Error that names what cannot be read */
+/** @throws Error that names what cannot be read */
 export function openKeyTable(
   { settings }: Pick<StartupConfiguration, 'settings'>,
   { watch, clock }: { readonly watch: StoreWatch; readonly clock: () => number },

@@ -4,16 +4,16 @@ import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
 
 const SWEEP_MS = 50
-/** Time that a connection stays open after its last use: a next request may be on its way. */
+/** Idle time before a connection is closed: a next request may be on its way. */
 const QUIET_MS = 100
-/** Time for the last refusals to be recorded and read by clients. */
+/** Time for the last refusals to be recorded and read. */
 export const LAST_REFUSALS_MS = 500
-/** Longest time that a stop waits for a receiver of spans. The drain deadline bounds it too. */
+/** Longest wait for a receiver of spans. */
 export const MAX_SPANS_MS = 3000
 
 export interface Stop {
   readonly reason: string
-  /** How long requests are still served as before, so that load balancers can see that the gateway is not ready. */
+  /** How long requests are still served, so that load balancers can see that the gateway is not ready. */
   readonly graceMs: number
   /** Ends grace and deadline at once when it resolves. */
   readonly hurry: Promise<void>
@@ -21,9 +21,9 @@ export interface Stop {
 
 interface Draining {
   readonly listeners: readonly HttpServer[]
-  /** Called when the grace ends: from then on no connection is accepted. */
+  /** From now on no connection is accepted. */
   graceOver(): void
-  /** Awaited when the last request has ended, before the parts are closed. */
+  /** Awaited after the last request, before the parts are closed. */
   beforeClose?(): Promise<void> | undefined
 }
 
@@ -79,14 +79,14 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   await gateway.trail.end(reason)
 }
 
-/** Closes idle connections after this turn of the event loop has read the sockets: a connection with a new request is then busy. */
+/** Not before this turn of the event loop has read the sockets: a connection with a new request is then busy. */
 function closeIdle(listeners: readonly HttpServer[]): void {
   setImmediate(() => {
     for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)
   })
 }
 
-/** Ends the forwardings that go on without their clients. The upstreams can close only afterwards. */
+/** Ends forwardings that go on without their clients. The upstreams can close only afterwards. */
 export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
   for (const orphan of orphans) orphan.abort()
 }

@@ -43,17 +43,17 @@ interface Foundation {
 }
 
 const NO_RULES: Gateway['requestRules'] = new Map()
-/** The parts that an edit of the configuration leaves as they are. */
+/** Parts that no edit of the configuration changes. */
 type Fixed = Omit<Gateway, keyof Configured>
 
-/** The gateway as it is configured now. An edit makes another `Gateway`: a request that has begun keeps its own. */
+/** An edit makes another `Gateway`: a request that has begun keeps its own. */
 export class GatewayInForce {
   readonly #fixed: Fixed
   readonly #foundation: Foundation
   readonly #observer: GroupObserver
   readonly #nameSession: ((session: string) => string) | undefined
   #gateway: Gateway
-  /** Counts that an edit of `addressRate` keeps. */
+  /** An edit of `addressRate` keeps these counts. */
   #addressCounts: Counters | undefined
   #fetching = false
 
@@ -97,7 +97,7 @@ export class GatewayInForce {
     return [...verifier.issuers, ...signers.all].map(({ keys }) => keys)
   }
 
-  /** Puts other settings in force for the next requests. When it throws, nothing has changed. */
+  /** When it throws, nothing has changed. */
   replace(settings: Settings): void {
     const before = this.#gateway
     const next = { ...this.#fixed, ...this.#configure(settings, before) }
@@ -141,7 +141,7 @@ export class GatewayInForce {
     }
   }
 
-  /** Makes the deciders. Rows with the same terms share one, and an edit keeps it with its cache. */
+  /** Rows with the same terms share a decider, and an edit keeps it with its cache. */
   #deciders({ routes }: Settings, before: Gateway | undefined): Gateway['deciders'] {
     const { log, metrics } = this.#fixed
     const deciders = new Map<string, Decider>()
@@ -155,7 +155,7 @@ export class GatewayInForce {
     return deciders
   }
 
-  /** Opens the key table for the first row that needs it. It stays open for the responses of rows that are gone. */
+  /** Opens the key table for the first row that needs it. It stays open for the responses of removed rows. */
   #keyKeeper(settings: Settings): Gateway['idempotency'] {
     const { state, metrics } = this.#foundation
     const { keys, member } = state
@@ -168,7 +168,7 @@ export class GatewayInForce {
     return member.idempotency(secrets, () => keys.table)
   }
 
-  /** Compiles the rules. Those of a document that has not changed are kept. */
+  /** Keeps the rules of an unchanged document. */
   #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
     if (openapi?.document === undefined) return NO_RULES
     const places = placesOf(routes.map(({ operations }) => operations))
@@ -234,7 +234,7 @@ export class GatewayInForce {
     })
   }
 
-  /** Fetches only keys that verify something: for others there may be no server. */
+  /** Fetches only keys that verify something: others may have no server. */
   #fetchKeys(): void {
     const { settings, verifier, signers } = this.#gateway
     for (const issuer of verifier.issuers) {
@@ -250,12 +250,11 @@ function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
 }
 
-/** The key that names sessions. Whoever has this file and the id of a session can find the records of the session. */
+/** Whoever has this file and the id of a session can find the records of the session. */
 const SESSION_KEY_FILE = 'audit-session-key'
-/** 132 bits. */
 const SESSION_NAME_CHARS = 22
 
-/** Names sessions for the audit trail: HMAC-SHA-256 of the id. Nobody can find the id from the name. */
+/** HMAC-SHA-256 of the id of a session, which nobody can find from the name. */
 function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
   const file = join(settings.dataDir, SESSION_KEY_FILE)
   try {
@@ -307,12 +306,12 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   }
 }
 
-/** The name of this process in CDN-Loop (RFC 8586). Nobody can guess it without the secret. */
+/** Name of this process in CDN-Loop (RFC 8586). Nobody can guess it without the secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
-/** Time between two log lines with one cause, because many certificates can share it. */
+/** Many certificates can share one cause. */
 const OCSP_REPEAT_MS = 1000
 
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {

@@ -21,35 +21,34 @@ import type { PassedState } from './restart/messages.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** Longest time that a new process waits for the shared store before it serves. */
 const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
 
-/** The table of idempotency keys, opened when a row first needs it. */
+/** The table is opened when a row first needs it. */
 export interface IdempotencyKeys {
   table: KeyTable | undefined
   /** @param secrets default: those of the start @throws Error that names a file that cannot be read, or keys whose secret is gone */
   open(secrets?: KeySecrets): KeyTable
 }
 
-/** Counts and memories of a gateway, which it shares with others where there is a shared store. */
+/** Gateways share these where there is a shared store. */
 export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   readonly acceptedWebhooks: ReplayMemory
   readonly acceptedSignatures: ReplayMemory
-  /** Webhooks that the service has taken: of GitHub, and of schemes that clients.json describes. */
+  /** Webhooks that the service has taken: of GitHub, and of schemes in clients.json. */
   readonly deliveredWebhooks: ReplayMemory
   readonly proofs: ReplayMemory
   readonly keys: IdempotencyKeys
   /** Used only while failed credentials are throttled. */
   readonly throttle: AuthThrottle
   readonly failures: Counters
-  /** Clock for all of these: epoch milliseconds that never jump. */
+  /** Epoch milliseconds that never jump. */
   readonly clock: () => number
-  /** The part of this gateway in the shared store; undefined: there is no such store. */
+  /** Undefined: there is no shared store. */
   readonly member: StoreMember | undefined
-  /** Guards decide whether a message was accepted before: by the memories above, alone or with the shared store. */
+  /** Decide whether a message was accepted before. */
   readonly guards: {
     readonly webhooks: ReplayGuard
     readonly signatures: ReplayGuard
@@ -62,14 +61,14 @@ export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
 
-/** Makes the state of a gateway. @throws Error when a file cannot be read: a start without the file would forget its content */
+/** @throws Error when a file cannot be read: a start without the file would forget its content */
 export function makeGatewayState(
   startup: StartupConfiguration,
   { watch, gatewayId }: { readonly watch: StoreWatch; readonly gatewayId: string },
 ): GatewayState {
   const { settings, storeModule } = startup
   const { dataDir, store, onStoreFailure, authThrottle } = settings
-  // The journal comes first, because it locks the directory.
+  // First, because the journal locks the directory.
   const journal = new Journal(journalOptions(startup, watch))
   const clock = steadyClock()
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
@@ -81,7 +80,7 @@ export function makeGatewayState(
       onStoreFailure,
       gatewayId,
       clock,
-      // The next two are called later, when `state` exists.
+      // Called later, when `state` exists.
       ownSessions: () => state.revocations.entries(),
       onFailure: (caller) => state.throttle.apply(caller, clock()),
       onAway: (cause) => watch.away(cause),
@@ -148,7 +147,7 @@ function keysOf(make: (secrets?: KeySecrets) => KeyTable): IdempotencyKeys {
   }
 }
 
-/** Puts edits of `authThrottle`, `onStoreFailure` and the life of tokens in force. Failures counted so far stay counted. */
+/** Puts edits in force. Failures counted so far stay counted. */
 export function changeState(
   { failures, clock, member, revocations }: GatewayState,
   settings: Settings,
@@ -167,7 +166,7 @@ function areWritable(state: GatewayState): boolean {
   return messageMemories(state).every(({ isWritable }) => isWritable)
 }
 
-/** The work of each second, in parts: all of it in one turn of the event loop would delay requests. */
+/** The work of each second, in parts: all in one turn would delay requests. */
 export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
   const { limiter, revocations, keys, member } = state
   return [
@@ -193,7 +192,7 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
   ]
 }
 
-/** Waits a while for the shared store: without it the gateway would let through requests that exceed the shared counts. */
+/** Without the shared store the gateway would let too many requests through. */
 export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
   const endMs = performance.now() + MAX_STORE_WAIT_MS
   while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)

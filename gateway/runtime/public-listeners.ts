@@ -29,7 +29,7 @@ import {
   socketOf,
 } from './restart/sockets.ts'
 
-/** Connections that may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
+/** Connections that may wait to be accepted, as far as `net.core.somaxconn` allows. */
 const BACKLOG = 4096
 const WHEN_PUBLIC_TAKEN =
   'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
@@ -37,9 +37,9 @@ const WHEN_PUBLIC_TAKEN =
 export interface Place {
   readonly host: string
   readonly port: number
-  /** True when other processes listen there too (SO_REUSEPORT): the system distributes connections among them. */
+  /** True when other processes listen there too (SO_REUSEPORT). */
   readonly shared?: boolean
-  /** A socket that listens there already; undefined: one is opened. */
+  /** A socket that listens already; undefined: one is opened. */
   readonly open?: ListeningSocket | undefined
   readonly whenTaken?: string
 }
@@ -55,7 +55,7 @@ export class CannotListen extends Error {
   }
 }
 
-/** What the log says of a failed start. It names an address only when the gateway could not listen there. */
+/** Names an address only when the gateway could not listen there. */
 export function startFailure(error: unknown): {
   readonly what: 'cannot listen' | 'cannot start'
   readonly cause: string
@@ -68,13 +68,13 @@ export function startFailure(error: unknown): {
 
 export type PublicListeners = Awaited<ReturnType<typeof openPublicListeners>>
 
-/** Opens the listeners; resolves when all listen. @throws CannotListen */
+/** Resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
   inForce: InForce,
   options: {
     readonly material: TlsMaterial | undefined
     readonly tickets: TicketKeys
-    /** Sockets that listen already. A listener that is not among these opens its own socket. */
+    /** Listen already. Other listeners open their own. */
     readonly open?: ListeningSockets | undefined
   },
 ) {
@@ -104,39 +104,37 @@ export async function openPublicListeners(
     connections,
     port,
     tlsPort,
-    /** Puts a certificate and the trusted authorities of clients in force for new connections. */
     enforce: (changed: TlsMaterial) => {
       if (secured === undefined) return
       secured.enforce(changed)
       tls.trust = changed.trust
     },
-    /** @param staple the OCSP response for new connections; undefined: none is sent */
+    /** @param staple undefined: none is sent */
     staple: (staple: Staple | undefined) => secured?.staple(staple),
-    /** Puts edited time-outs and bounds for clients in force. */
     boundClients: () => {
       const { settings: edited } = inForce.gateway
       connections.bound(connectionRoom(edited), clientTimeoutsOf(edited), headBoundsOf(edited))
     },
     sockets: () =>
       listening.map(([name, { server }]): NamedSocket => [name, socketOf(server) as PassedSocket]),
-    /** Stops accepting connections; open ones stay. */
+    /** Open connections stay. */
     stopAccepting: () => {
       for (const [, { server }] of listening) server.close()
     },
-    /** Accepts again. @param sockets copies of those of `sockets()`, in the same order */
+    /** @param sockets copies of those of `sockets()`, in the same order */
     acceptAgain: (sockets: readonly ListeningSocket[]) => {
       for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
     },
   }
 }
 
-/** Loads the code of HTTP/2, but only when a client may speak it. */
+/** Only when a client may speak HTTP/2. */
 async function loadHttp2({ http2, tls }: Settings): Promise<Http2Protocol | undefined> {
   const isSpoken = http2 === 'tls' ? tls !== undefined : http2
   return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
 }
 
-/** Listens; resolves to the bound port. @throws CannotListen */
+/** Resolves to the bound port. @throws CannotListen */
 export async function listen(server: Server, place: Place): Promise<number> {
   const { host, port, shared = false, open } = place
   if (open === undefined) server.listen({ host, port, reusePort: shared, backlog: BACKLOG })
@@ -149,20 +147,19 @@ export async function listen(server: Server, place: Place): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** Time between two checks of the date. */
 const RENEW_MS = 1000
 
 interface SecureTerms {
   readonly handshakeMs: number
   readonly http2: Settings['http2']
-  /** True when an OCSP response may be sent with the certificate. */
+  /** True when an OCSP response may be sent. */
   readonly staples: boolean
-  /** Ticket keys of this gateway alone, used where no secret is shared. */
+  /** For use without a shared secret. */
   readonly tickets: TicketKeys
   readonly clock: () => number
 }
 
-/** The HTTPS listener: its certificate, the OCSP response, and the key of session tickets, which is new each day. */
+/** The HTTPS listener. Its key of session tickets is new each day. */
 export class SecureListener {
   readonly http: SecureHttpServer
   readonly #terms: SecureTerms
@@ -177,7 +174,7 @@ export class SecureListener {
     this.#tickets = this.#ticketsOf(material)
     const options: TlsOptions = { ...listenerOptions(material, terms), ticketKeys: this.#ticketKey() }
     this.http = createSecureHttpServer(connections, options)
-    // A listener for this event costs every handshake a turn of the event loop.
+    // Listening for this event costs every handshake a turn of the event loop.
     if (terms.staples)
       this.http.tls.on('OCSPRequest', (_certificate, _issuer, reply) =>
         reply(null, this.#stapleOfNow() as Buffer),
@@ -185,19 +182,18 @@ export class SecureListener {
     setInterval(() => this.renewTicketKey(), RENEW_MS).unref()
   }
 
-  /** Puts a certificate in force for new connections. */
+  /** For new connections. */
   enforce(material: TlsMaterial): void {
     this.#material = material
     this.#tickets = this.#ticketsOf(material)
     this.http.tls.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
   }
 
-  /** Sends this OCSP response to new connections while it is valid; undefined: none. */
+  /** Sends this OCSP response to new connections while it is valid. */
   staple(staple: Staple | undefined): void {
     this.#staple = staple
   }
 
-  /** Takes the ticket key of a new day. */
   renewTicketKey(): void {
     if (this.#tickets.dayKey(this.#terms.clock()).day !== this.#day)
       this.http.tls.setTicketKeys(this.#ticketKey())
@@ -223,12 +219,12 @@ export class SecureListener {
 }
 
 const LOG_ABANDONED_EVERY_MS = 1000
-/** A generous estimate of files that the process itself keeps open: logs, trail, journal, listeners, admin clients. */
+/** Logs, trail, journal, listeners, admin clients; a generous estimate. */
 const OWN_FILES = 256
 const ASSUMED_FILES = 10_240
 const LEAST_CONNECTIONS = 64
 
-/** Gives every request to the pipeline, even a malformed one, so that each response has its headers, audit records and metrics. */
+/** Even a malformed request goes to the pipeline, so that each response has its headers, audit records and metrics. */
 function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exchange> {
   const { clock, steadyClock, settings } = inForce.gateway
   return new Connections({
@@ -249,7 +245,7 @@ function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exc
   })
 }
 
-/** Handles requests. Each keeps the `Gateway` that is in force when it begins; `interrupt` uses parts that no edit replaces. */
+/** A request keeps the `Gateway` that is in force when it begins; `interrupt` uses parts that no edit replaces. */
 function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),
@@ -259,7 +255,7 @@ function handlerOf(inForce: InForce): Handler<Exchange> {
   }
 }
 
-/** Reports pipelined requests whose client left before they were begun. They have no audit records. */
+/** Reports pipelined requests whose client left before they began. They have no audit records. */
 function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string, requests: number) => void {
   metrics.gateway_requests_abandoned_total.begin()
   let loggedSteadyMs = Number.NEGATIVE_INFINITY
@@ -292,8 +288,8 @@ function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
 }
 
 /**
- * Number of client connections that may be open: the limit on open files, less the files for upstreams (two for each exchange, one
- * for each tunnel) and for the process itself. More idle clients could use up the files that active clients need.
+ * The limit on open files, less those for upstreams (two for each exchange, one for each tunnel) and for the process itself. More
+ * idle clients could use up the files that active clients need.
  */
 export function connectionRoom(
   { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },

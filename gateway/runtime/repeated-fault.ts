@@ -1,11 +1,11 @@
-/** Most kinds of faults that are logged in one period. */
+/** Kinds of faults that are logged in one period. */
 const MAX_KINDS = 4
 
-/** Tells which faults to log: a full disk fails every request, and the log may be on the same disk. */
+/** Tells which faults to log: a full disk fails every request, and the log may be on that disk. */
 export class RepeatedFault {
   readonly #repeatMs: number
   readonly #now: () => number
-  /** When each kind was logged last, and how often it has come since then. */
+  /** When each kind was last logged, and how often it has come since. */
   readonly #kinds = new Map<string, { readonly loggedAtMs: number; times: number }>()
   cause: string | undefined = undefined
 
@@ -15,9 +15,9 @@ export class RepeatedFault {
   }
 
   /**
-   * Counts a fault. Faults that differ only in names of files are of one kind.
+   * Counts a fault. Faults that differ only in file names are of one kind.
    *
-   * @returns what to log: the first fault of a kind, later how many `times` it has come since it was logged
+   * @returns what to log: the first fault of a kind, later how many `times` it has come since
    */
   due(cause: string): { readonly cause: string; readonly times?: number } | undefined {
     const nowMs = this.#now()
@@ -34,7 +34,7 @@ export class RepeatedFault {
     return times === 1 ? { cause } : { cause, times }
   }
 
-  /** Forgets all faults: the next one counts as a first again. */
+  /** The next fault counts as a first again. */
   end(): void {
     this.#kinds.clear()
     this.cause = undefined

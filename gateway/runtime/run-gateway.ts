@@ -28,15 +28,14 @@ import { notifyServiceManager, startWatchdog } from './startup/service-manager.t
 import { startBanner } from './startup/start-banner.ts'
 
 const UNUSABLE = 1
-/** Time in which signals count as one Ctrl-C: under npm it arrives twice, from the terminal and from npm. */
+/** Signals within this time count as one: under npm, Ctrl-C arrives twice. */
 const SAME_CTRL_C_MS = 1000
-/** Time between two checks of the audit trail, even without requests: whether it can be written again, and whether to rotate it. */
 const TRAIL_MAINTAIN_MS = 1000
 const SEGMENT_ROUND_MS = 5000
 
-/** Runs a gateway until a signal stops it or another process takes over. Exits with 1 when it cannot start. */
+/** Runs until a signal stops the gateway or another process takes over. Exits with 1 when it cannot start. */
 export async function runGateway(): Promise<void> {
-  // Files (audit trail, counts, sessions) are for this user only.
+  // Its files are for this user only.
   process.umask(0o077)
   const predecessor = Predecessor.find()
   const stop = listenForStop(predecessor)
@@ -64,7 +63,7 @@ export async function runGateway(): Promise<void> {
   control.open()
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
-    // Systemd must know this before the process ends, or it would take the service for ended.
+    // Otherwise systemd would take the service for ended.
     const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
     await told
@@ -74,7 +73,7 @@ export async function runGateway(): Promise<void> {
   control.close()
   const reason = await stop.asked
   void tellSystemd('STOPPING=1')
-  // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
+  // Only SIGTERM implies a load balancer that needs time to notice.
   const graceMs = reason === 'SIGTERM' ? serving.settings.timeouts.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
   await attestation?.finish(stop.hurry)
@@ -95,7 +94,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
-  // Edits since the first reading are in force at the process before.
+  // Later edits are in force at the process before.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
     const { what, ...why } = startFailure(error)
@@ -138,7 +137,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   return { serving, admin, attestation }
 }
 
-/** Writes pending records once the disk has room again. Begins new segments; has closed ones compressed, shipped and pruned. */
+/** Writes pending records once the disk has room. Begins new segments; has closed ones compressed, shipped and pruned. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { file } = settings.audit

@@ -52,7 +52,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   readOwnCheckpoint(directory, sealKey)
   const second = mlDsaKeyFile(file)
   const withSecond = secondSealKey !== undefined
-  // This comes after the check that the log is not of another key.
+  // Only after the check that the log is not of another key.
   if (withSecond && sealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
     log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   if (!withSecond && !isMissing(second))
@@ -74,7 +74,6 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   return { directory, keys: readKeys(file, settings.audit), origin: sealKey.origin }
 }
 
-/** Reads the keys that are to sign. @throws Error that names the file */
 function readKeys(file: string, { secondSealKey }: Pick<AuditSettings, 'secondSealKey'>): PrivateSealKeys {
   const first = readKeyFiles(file, false)
   if (secondSealKey === undefined) return first
@@ -88,7 +87,7 @@ function isMissing(file: string): boolean {
   return statSync(file, { throwIfNoEntry: false }) === undefined
 }
 
-/** Faults of the key that `audit.sealKeyFile` names, where seals are made. */
+/** Faults of the key that `audit.sealKeyFile` names. */
 export function sealKeyFaults({
   file: trail,
   seals,
@@ -110,12 +109,12 @@ export function sealKeyFaults({
   }
 }
 
-/** Warnings of what other users can do to the trail because of the place of its file. */
+/** Warns of what other users can do to the trail in its place. */
 export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly string[] {
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
-/** Why a gateway of this user would refuse the place of its trail or key. Empty for root, who may check for another user. */
+/** Why a gateway of this user would refuse the place. Empty for root, who may check for another user. */
 export function ownerWarnings({
   file,
   sealKeyFile: key,
@@ -125,7 +124,7 @@ export function ownerWarnings({
   return [judgePlace(file).fault, ofKey].flatMap((fault) => fault || [])
 }
 
-/** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: the trail is not sealed */
+/** @param sealed undefined: the trail is not sealed */
 export function sealTrail(
   { log }: StartupConfiguration,
   sealed: SealedTrail | undefined,

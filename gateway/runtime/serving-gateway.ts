@@ -35,7 +35,7 @@ import { StoreWatch } from './store-watch.ts'
 const MAINTAIN_MS = 1000
 
 interface Origin {
-  /** State that the process before has handed over; undefined when the gateway starts by itself. */
+  /** Undefined when the gateway starts by itself. */
   readonly inheritance?: Inheritance | undefined
   readonly sockets?: ListeningSockets | undefined
 }
@@ -69,16 +69,15 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     metrics,
     limiter: state.limiter,
     reports,
-    /** Watches another file together with those of the configuration. */
     watch: (file: Watching) => void watching.push(file),
     get settings() {
       return inForce.gateway.settings
     },
-    /** Lets another process take over; undefined while none can. */
+    /** Undefined while no other process can take over. */
     get handOver() {
       return handOver
     },
-    /** Opens the public listeners; resolves when requests are served. @throws CannotListen */
+    /** Resolves when requests are served. @throws CannotListen */
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
@@ -104,7 +103,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     },
     notReady,
     degraded: () => whyDegraded(state),
-    /** Reads the configuration files now, before the next look is due; resolves when the results have been reported. */
+    /** Resolves when the results have been reported. */
     reload: () => checkNow(watching),
     drain: async (stop: Stop) => {
       await drain(inForce, stop, {
@@ -156,7 +155,7 @@ function enforceIn({ limiter }: GatewayState, inForce: GatewayInForce, whenBound
   }
 }
 
-/** Maintains the files of the state, a part at a time, except while another process may have them. */
+/** Maintains the files of the state, except while another process may have them. */
 function keepFiles(
   state: GatewayState,
   watch: StoreWatch,
@@ -184,7 +183,7 @@ function keepFiles(
   }
 }
 
-/** Recovers the state of an earlier run. @throws Error that names a required file or directory that cannot be opened */
+/** Recovers the state of an earlier run. @throws Error that names a file or directory that cannot be opened */
 function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const { settings, log, version } = startup
   saveMemory(settings.memoryProfile)
@@ -200,7 +199,7 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const secret = randomBytes(32)
   const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
-  // This comes last: the first table removes the snapshot of the last run.
+  // Last, because the first table removes the snapshot of the last run.
   const { rows, plans } = startup.limits.value
   state.limiter.replace(rows, plans)
   for (const maintain of maintenanceOf(state, watch)) maintain()

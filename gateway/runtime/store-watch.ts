@@ -6,9 +6,8 @@ import type { KeyTable } from '../idempotency/key-table.ts'
 import type { StoreMember } from '../store/store-member.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
-/** The stores in the data directory, and the one that gateways share. */
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
-/** Time after which a fault that lasts is recorded again, so that readers of a single day of the trail see it. */
+/** For readers of a single day of the trail, a lasting fault is recorded again. */
 const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {
@@ -18,7 +17,7 @@ interface StoreWatchOptions {
   readonly now?: () => number
 }
 
-/** Reports in log, metrics and audit trail when a store becomes unwritable, and when it can be written again. */
+/** Reports in log, metrics and audit trail when a store becomes unwritable, and when it recovers. */
 export class StoreWatch {
   readonly #options: StoreWatchOptions
   readonly #faults: Readonly<Record<StoreName, RepeatedFault>> = {
@@ -50,7 +49,7 @@ export class StoreWatch {
     this.#options.metrics.causes.set(metric, cause)
   }
 
-  /** Exposes the shared store in the metrics. Called once, and only where there is such a store. */
+  /** Called once, and only where there is a shared store. */
   expose(shared: Pick<StoreMember, 'counts' | 'isAway' | 'unsentSessions'>): void {
     const { metrics } = this.#options
     const { counts } = shared
@@ -71,14 +70,14 @@ export class StoreWatch {
     metrics.gateway_store_unsent_sessions.read(() => shared.unsentSessions)
   }
 
-  /** Exposes how many idempotency keys are kept here. Called once. */
+  /** Called once. */
   exposeKeys(table: Pick<KeyTable, 'size' | 'bytes'>): void {
     const { metrics } = this.#options
     metrics.gateway_idempotency_keys.read(() => table.size)
     metrics.gateway_idempotency_bytes.read(() => table.bytes)
   }
 
-  /** Reports that the shared store no longer responds. Logged once, until the store is observed to be writable. */
+  /** Logged once, until the shared store is observed to be writable. */
   away(cause: string): void {
     this.#options.metrics.gateway_store_write_errors_total.count('shared')
     this.#because('shared', cause)
@@ -86,7 +85,7 @@ export class StoreWatch {
     this.observe('shared', false)
   }
 
-  /** Reports that the files of a store were removed while the gateway ran, and were created again. */
+  /** Files were removed while the gateway ran, and made again. */
   removed(store: StoreName, cause: string): void {
     this.fault(store, cause)
     this.observe(store, false)
@@ -118,7 +117,7 @@ export class StoreWatch {
     )
   }
 
-  /** Records again what has lasted for another hour. Called once a second. */
+  /** Called once a second. */
   repeat(): void {
     const nowMs = this.#now()
     for (const [store, { since, recordedAtMs }] of this.#degraded) {

@@ -8,7 +8,7 @@ import type { Gateway } from '../gateway.ts'
 import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
 
-/** The path at which a row publishes the gateway's own keys. */
+/** At this path a row publishes the gateway's own keys. */
 export const JWKS_PATH = '/.well-known/gateway-jwks.json'
 
 interface UpstreamParts {
@@ -21,7 +21,7 @@ interface UpstreamParts {
 const OUTCOMES = ['answered', '5xx', 'failed'] as const
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 
-/** @param before groups in force. Their `handOver` later passes on connections and health of the targets that remain. */
+/** @param before groups in force. Their `handOver` later passes on connections and health. */
 export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,
@@ -51,7 +51,6 @@ export function makeUpstreams(
   )
 }
 
-/** The routes, each with the client and the bound of its group. */
 export function servedRoutes(
   settings: Settings,
   upstreams: UpstreamGroups,
@@ -73,12 +72,11 @@ export function servedRoutes(
   )
 }
 
-/** Logs each change of upstreams that are in force. Counts retries, and how often breakers open. */
+/** Removed upstreams may still have requests, and are not logged. */
 export function observeUpstreams(
   { log, metrics }: Pick<Gateway, 'log' | 'metrics'>,
   inForce: () => UpstreamGroups,
 ): GroupObserver {
-  // A removed upstream may still have requests, and is not logged.
   const warn = (group: string, upstream: string, what: object, message: string) => {
     const targets = inForce().targets
     if (targets.some((target) => target.group === group && target.url === upstream))
@@ -98,7 +96,7 @@ export function observeUpstreams(
 
 const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
-/** Exposes the upstreams in the metrics. An upstream in two groups has the worse state of both, and the sum of their attempts. */
+/** An upstream in two groups has the worse state of both, and the sum of their attempts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()

@@ -7,9 +7,9 @@ import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 /** Connections with longer bodies are not used again. */
 const MAX_BODY_BYTES = 64 * 1024
-/** The first check comes within this time. */
+/** The first check comes at a random moment within this time. */
 const FIRST_MS = 1000
-/** So that gateways do not check in step. */
+/** Intervals vary by this fraction, so that gateways do not check in step. */
 const JITTER = 0.1
 
 export interface CheckTimers {

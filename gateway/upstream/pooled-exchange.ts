@@ -32,7 +32,10 @@ export interface ClientState<OwnPool> {
   closed: boolean
 }
 
-/** The sender's call and the connection's user in one, so that each request needs one allocation only. */
+/**
+ * One request and its response, retried where that is safe. It is the sender's call and the connection's user in one: each
+ * request needs one allocation only.
+ */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
   implements UpstreamCall, Timed, BodySender

@@ -18,7 +18,7 @@ export interface Hit {
   readonly next?: Hit | undefined
 }
 
-/** Does not stop the start. */
+/** The part of a file that could not be used. It does not stop the start. */
 export interface Ignored {
   readonly file: string
   /** Torn by a crash, or edited. */

@@ -28,7 +28,7 @@ import { watchSettings } from './watch-settings.ts'
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
   readonly tls: Gateway['tls']
-  /** Puts an edit in force. When it throws, the old configuration stays in force. */
+  /** When an edit throws, the old configuration stays in force. */
   readonly enforce: {
     limits(limits: Limits): void
     clients(table: ClientTable): void
@@ -36,7 +36,7 @@ interface WatchedFiles extends Reports {
   }
 }
 
-/** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
+/** Puts each valid edit in force, and reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
   const { enforce, startup, tls, log } = watched
   let inForce = startup.settings
@@ -89,7 +89,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
       ...limitFaults(edited.limitsFile, limits.inForce(), edited, loaded?.value.rows ?? []),
     ],
     enforce: (edited, loaded) => {
-      // The clients come first, so that no request finds a route without its clients.
+      // First, so that no request finds a route without its clients.
       if (loaded !== undefined) enforce.clients(loaded.value)
       enforce.settings(edited)
       inForce = edited
@@ -107,9 +107,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 }
 
 interface LimitChecks {
-  /** Logs what is probably a mistake in the limits. */
   warnOf(limits: Limits): void
-  /** Finds what does not fit the settings and clients in force. */
   faultsOf(limits: Limits): Fault[]
 }
 
@@ -143,7 +141,7 @@ function watchLimits(watched: WatchedFiles, { warnOf, faultsOf }: LimitChecks) {
   return { watching, warn, inForce: () => inForce }
 }
 
-/** Puts each edit of the admin token in force. The audit trail gets only a fingerprint of the token. */
+/** The audit trail gets only a fingerprint of the token. */
 export function watchAdminToken(
   reports: Reports,
   file: string,
@@ -169,7 +167,7 @@ interface WatchedTls {
   readonly clients: () => ClientTable | undefined
 }
 
-/** Watches the files of `tls`. The OCSP response has a watch of its own, because it changes at other times. */
+/** The OCSP response has its own watch, because it changes at other times. */
 export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports

@@ -9,15 +9,14 @@ export type ParseJob =
   | { readonly kind: Kind; readonly file: string; readonly text: string }
   | { readonly kind: 'settings'; readonly options: RereadOptions }
 
-/** Length above which a text is parsed in a thread, which takes 50 ms to start on another core. Shorter texts take less than 10 ms. */
+/** Longer texts are parsed in a thread, which takes 50 ms to start, so that requests need not wait. */
 const SMALL_LENGTH = 32 * 1024
-/** Heap of the parsing thread. A text that needs more ends only that thread. */
+/** A text that needs more ends only the parsing thread. */
 const MAX_HEAP_MB = 1024
-/** Stack of the parsing thread, like that of the main thread: the next start must be able to parse what passes here. */
+/** As for the main thread: the next start must be able to parse what passes here. */
 const STACK_MB = 1
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
-/** Parses large texts in a thread of their own, so that requests need not wait. */
 export function parseApart<T>(
   kind: Kind,
   parse: ParseFile<T>,
@@ -30,7 +29,7 @@ export function parseApart<T>(
 
 export async function rereadApart(options: RereadOptions): Promise<Reread> {
   const { text, running } = options
-  // The description of an API is seldom short, and compiling its schemas takes time.
+  // Descriptions of APIs are seldom short, and compiling their schemas takes time.
   if (text.length <= SMALL_LENGTH && !text.includes('"openapi"')) return rereadSettings(options)
   return inThread<Reread>({ kind: 'settings', options }, (why) => ({
     parsed: { faults: [unread(running.configFile, why)] },

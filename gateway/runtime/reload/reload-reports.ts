@@ -8,12 +8,11 @@ import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 
 export interface Watching {
-  /** Reads the file now. A fault may be reported only after `DOUBTFUL_LOOKS` reads. */
+  /** A fault may be reported only after `DOUBTFUL_LOOKS` reads. */
   check(): unknown
   stop(): void
 }
 
-/** The cause in the metrics names at most so many faults of a file. */
 const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
@@ -26,27 +25,26 @@ export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'cl
 
 interface Edited {
   readonly file: string
-  /** All files, where several are read together. */
+  /** Set where several files are read together. */
   readonly files?: readonly string[]
   readonly label: string
   readonly what: ConfigPart
 }
 
 interface Edit {
-  /** Values before and after the edit, as the audit trail has them. */
+  /** As the audit trail has them. */
   readonly before: readonly object[]
   readonly after: readonly object[]
   readonly settings?: {
     readonly inForce: Settings
     readonly keys: readonly string[]
-    /** The keys that wait for a restart. */
     readonly needsRestart: readonly string[]
   }
 }
 
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
-/** Names a file in metrics: by its whole path if another label has the same name, else without its directory. */
+/** The file name, or the whole path if another label has the same name. */
 export function labelOf(
   file: string,
   { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,
@@ -57,7 +55,7 @@ export function labelOf(
   return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
-/** Makes the `onReload` of a file. It reports each result to metrics, log and admin listener, and each change to the audit trail. */
+/** Reports each result to metrics, log and admin listener, and each change to the audit trail. */
 export function reporter<T>(
   reports: Reports,
   { file, files, label, what }: Edited,
@@ -92,7 +90,7 @@ export function reporter<T>(
   }
 }
 
-/** The owner of a file, who may have written it last; undefined when it has gone meanwhile. */
+/** The owner of a file may have written it last. Undefined when the file has gone. */
 export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | undefined {
   try {
     const { uid, mtime } = statSync(file)
@@ -102,7 +100,7 @@ export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | u
   }
 }
 
-/** The name of an account; undefined when the list of this machine lacks it or cannot be read. */
+/** Undefined when the list of accounts lacks it or cannot be read. */
 function accountName(uid: number, accounts: string): string | undefined {
   try {
     const lines = readFileSync(accounts, 'utf8').split('\n')

@@ -8,20 +8,18 @@ import { responderOf } from '../../tls/stapling/ocsp-response.ts'
 import { type Chain, issuedCertificate, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
 import type { Reports, Watching } from './reload-reports.ts'
 
-/** Time between two checks of the clock. */
 const CHECK_MS = 10_000
 const MINUTE_MS = 60_000
-/** The longest wait after a failed attempt. The wait doubles with each one. */
+/** The wait doubles with each failed attempt, up to this. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
 
 interface Stapled {
   readonly chain: Chain
-  /** Puts a response in force for new connections; undefined: none is sent. */
+  /** For new connections; undefined: no response is sent. */
   readonly enforce: (staple: Staple | undefined) => void
 }
 
-/** A stapler whose verdicts go to log and metrics. */
 abstract class ReportedStapler extends Stapler implements Watching {
   readonly #checking: NodeJS.Timeout
 
@@ -49,7 +47,7 @@ abstract class ReportedStapler extends Stapler implements Watching {
   }
 }
 
-/** Asks the responder that the certificate names, and again after about half of the response's lifetime. No reload waits for it. */
+/** Asks the responder that the certificate names, and again after half of the response's lifetime. No reload waits for it. */
 export class StapleFetch extends ReportedStapler {
   readonly #reports: Reports
   readonly #sendTo: (url: string) => Send
@@ -139,7 +137,7 @@ export function pauseBefore({
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }
 
-/** Sends the OCSP response in a file while it is good, else reports why not. A bad file prevents no start and no handshake. */
+/** Sends the OCSP response in a file while it is good. A bad file prevents no start and no handshake. */
 export class StapleWatch extends ReportedStapler {
   readonly #watch: FileWatch
   #looks = 0

@@ -17,14 +17,14 @@ import { labelOf, type Reports, reporter, type Watching } from './reload-reports
 interface SettingsWatch {
   readonly settings: Settings
   readonly texts: SettingsTexts
-  /** Finds where edited settings do not fit the limits in force, or the clients: those in force or read for the first time. */
+  /** Finds where edited settings do not fit the limits or clients. */
   faultsOf(edited: EditedSettings): readonly Fault[]
-  /** Puts a whole edit in force. @param clients set when their file is read for the first time */
+  /** @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
   readonly reread?: typeof rereadApart
 }
 
-/** Watches gateway.json, and the other files that the settings in it depend on. */
+/** Also watches the files that the settings depend on. */
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
@@ -67,7 +67,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   return reloader
 }
 
-/** True when no text can be half written. Each is a JSON object, which is valid only when whole, or equals that of the last look. */
+/** True when no text can be half written: each is a JSON object, which is valid only when whole, or equals that of the last look. */
 function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   return [...texts].every(
     ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),
@@ -91,7 +91,7 @@ function warn(
   }
 }
 
-/** Faults in files that only the next start reads. The files in force have watches, which report their faults. */
+/** Files in force have their own watches. */
 function nextStartFaults({ needsRestart, wanted }: Pick<EditedSettings, 'needsRestart' | 'wanted'>): Fault[] {
   const waits = (key: string) => needsRestart.includes(key)
   const faults: Fault[] = []

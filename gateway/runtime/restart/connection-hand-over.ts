@@ -23,9 +23,9 @@ export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
   readonly #open: PublicListeners
   #parked: ParkedConnection[] = []
-  /** Sockets on their way to the other process, and idle ones with TLS. Those still here at the end are closed. */
+  /** Sockets on their way, and idle ones with TLS. Those left at the end are closed. */
   readonly #waiting = new Set<Socket>()
-  /** Sockets whose bytes are relayed to the other process, which ends the relay. */
+  /** Their bytes are relayed to the other process, which ends the relay. */
   readonly #relayed = new Set<Socket>()
   #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
 
@@ -38,22 +38,22 @@ export class ConnectionHandOver {
     return this.#open.sockets()
   }
 
-  /** Accepts no more connections and begins no more requests. Resolves when the requests under way have been counted. */
+  /** Begins no more connections and requests. Resolves when those under way have been counted. */
   async suspend(): Promise<void> {
-    // Copies keep the sockets open: the other process has copies, and this process has others to go back to.
+    // Both processes have copies, which keep the sockets open.
     this.#open.stopAccepting()
     this.#open.connections.park((connection) => this.#take(connection))
     await this.#decided()
   }
 
-  /** Serves again. @param sockets copies of those that listened, in the same order */
+  /** @param sockets copies of those that listened, in the same order */
   goOn(sockets: readonly ListeningSocket[]): void {
     this.#open.connections.unpark()
     this.#open.acceptAgain(sockets)
     for (const { goOn } of this.#parked.splice(0)) goOn()
   }
 
-  /** Gives the connections away. Breaks off the requests that have not ended after `timeouts.drainMs`, or at `late`. */
+  /** Gives the connections away. Requests that have not ended after `timeouts.drainMs`, or at `late`, are broken off. */
   async leave(successor: SuccessorChannel, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()
@@ -81,7 +81,7 @@ export class ConnectionHandOver {
     )
   }
 
-  /** Gives a connection away when its client has taken the last response. */
+  /** Waits until the client has taken the last response. */
   #pass(connection: Unpassed, successor: SuccessorChannel, clear?: ClearOrigin): void {
     const { socket, unread } = connection
     if (socket.destroyed || socket.writableEnded) return
@@ -97,7 +97,6 @@ export class ConnectionHandOver {
   #relayNext(socket: TLSSocket, successor: SuccessorChannel, unread: Buffer | undefined): void {
     const next = () => {
       const hasMore = unread !== undefined || socket.readableLength > 0
-      // The connection has ended, or is being closed.
       if (!hasMore || socket.writableEnded) socket.destroySoon()
       else void this.#relay(socket, successor, unread)
     }
@@ -135,7 +134,7 @@ export class ConnectionHandOver {
     }, this.#inForce.gateway.settings.timeouts.drainMs)
   }
 
-  /** Resolves when every request that has begun has been counted or refused, or after DECIDE_MS. */
+  /** Resolves when each request has been counted or refused, or after DECIDE_MS. */
   async #decided(): Promise<void> {
     const { inFlight } = this.#inForce.gateway.load
     const untilMs = performance.now() + DECIDE_MS
@@ -150,7 +149,7 @@ export class ConnectionHandOver {
   }
 }
 
-/** Both ends of a local connection, which Node can pass to another process, unlike one with TLS. Nobody reads the far end yet. */
+/** A local connection, which Node can pass to another process, unlike one with TLS. Nobody reads the far end yet. */
 async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true })
   server.listen(0, '127.0.0.1')
@@ -163,7 +162,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   server.on('connection', async (far) => {
     far.on('error', () => {})
     if (near.connecting) await once(near, 'connect').catch(() => {})
-    // Any program of this machine may connect too. From another loopback address it can even have the same port.
+    // Any program of this machine may connect too, from another loopback address even with the same port.
     const isNear = far.remotePort === near.localPort && far.remoteAddress === near.localAddress
     if (isNear) found.resolve(far)
     else far.destroy()
@@ -175,7 +174,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   }
 }
 
-/** Connects a socket with a local connection, in both directions. @returns the far end, which another process can take */
+/** @returns the far end of a relay, which another process can take */
 export async function relay(socket: Socket, unread?: Buffer): Promise<Socket> {
   const [near, far] = await connectedPair()
   near.setNoDelay(true)

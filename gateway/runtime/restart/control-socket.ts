@@ -7,12 +7,12 @@ import { LISTENERS } from './sockets.ts'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
-/** How long `askRestart` tries to connect: a process that has just taken over listens a moment later. */
+/** A process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
-/** Time that the new process has for each step: to read its configuration, to take a listening socket, to serve. */
+/** For each step of the new process: to read its configuration, to take a listening socket, to serve. */
 export const STEP_MS = 30_000
-/** Time to wait for the report of a restart: for all steps of the new process, and for one more step of the old process. */
+/** Time for all steps of the new process, and one more of the old process. */
 export const REPORT_MS = (LISTENERS.length + 3) * STEP_MS
 
 export interface Restarted {
@@ -29,7 +29,7 @@ function pathIn(dataDir: string): string {
   return join(dataDir, 'control.sock')
 }
 
-/** The socket for `countersign restart`, in the data directory, which only the gateway's own user can reach. */
+/** For `countersign restart`, in the data directory, which only the gateway's own user can reach. */
 export class ControlSocket {
   readonly #dataDir: string
   readonly #onFault: (cause: string) => void
@@ -46,7 +46,7 @@ export class ControlSocket {
     this.#onFault = onFault
   }
 
-  /** Listens. Call it only while this process has the data directory: a socket file in it is then from a process that has ended. */
+  /** Call it only while this process has the data directory: a socket file there is then of an ended process. */
   open(): void {
     const path = pathIn(this.#dataDir)
     const server = createServer((socket) => {
@@ -88,7 +88,7 @@ export class ControlSocket {
   }
 }
 
-/** Asks the gateway of a data directory to replace itself by a new process. Never rejects. */
+/** Never rejects. */
 export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise<RestartReport> {
   const path = pathIn(dataDir)
   const untilMs = performance.now() + REACH_MS
@@ -103,7 +103,7 @@ export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise
   }
 }
 
-/** @throws (rejects) when nobody listens there */
+/** @throws (rejects) when nobody listens */
 async function askOnce(path: string, reportMs: number): Promise<RestartReport> {
   const socket = connect(path)
   await once(socket, 'connect')

@@ -8,17 +8,15 @@ import type { PassedState } from './messages.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
-/** Time between two attempts to take back files that another process has. */
 const RETRY_MS = 1000
-/** Time after which a new process that has not heard the last message counts as hanging. */
+/** A new process that has not heard the last message by then counts as hanging. */
 const HEARD_MS = 5000
-/** Time that a stop leaves for the last message to be heard. */
 const LAST_MESSAGE_MS = 2000
 
 export interface StateFiles {
   /** Completes the files and gives them up. @returns the state that is in no file */
   suspend(): PassedState
-  /** Takes the files back. @throws Error when another process has them */
+  /** @throws Error when another process has the files */
   resume(): void
 }
 
@@ -27,7 +25,7 @@ export interface HandOverParts {
   readonly trail: Trail
   readonly connections: Pick<ConnectionHandOver, 'sockets' | 'suspend' | 'goOn' | 'leave'>
   readonly files: StateFiles
-  /** Ticket keys of this process: with them clients resume their sessions at the other one. */
+  /** With these keys, clients resume their TLS sessions at the other process. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
   readonly keys: Pick<IdempotencyKeys, 'table'>
@@ -37,8 +35,8 @@ export interface HandOverParts {
 }
 
 /**
- * Hands a gateway over to another process: call `sockets`, `suspend`, then `goOn` or `leave`. `suspend` stops the connections,
- * then the files, then the audit trail. `goOn` resumes the files, then the trail, then the connections.
+ * Call `sockets`, `suspend`, then `goOn` or `leave`. `suspend` stops the connections, then the files, then the audit trail.
+ * `goOn` resumes the files, then the trail, then the connections.
  */
 export class HandOver {
   readonly #parts: HandOverParts
@@ -62,7 +60,7 @@ export class HandOver {
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations } = this.#parts
     await connections.suspend()
-    // Set first, because the other process may not read what is written from now on.
+    // First, because the other process may not read what is written from now on.
     revocations.otherProcess = (sid) => this.#ended.push(sid)
     this.#areFilesSuspended = true
     const passed = files.suspend()
@@ -71,7 +69,7 @@ export class HandOver {
     return { ...passed, tickets: tickets.dayKey(Date.now()) }
   }
 
-  /** Serves again, after `suspend`. @param copies of the sockets, which do not listen yet, in the order of `sockets()` */
+  /** @param copies of the sockets, which do not listen yet, in the order of `sockets()` */
   goOn(copies: readonly PassedSocket[]): void {
     const { connections, files, trail, revocations, log } = this.#parts
     const reopen = () => {
@@ -90,7 +88,7 @@ export class HandOver {
     connections.goOn(copies)
   }
 
-  /** After `suspend`: gives the connections to the process that serves now, and waits for requests in flight. */
+  /** Gives the connections away, and waits for requests in flight. */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
     const { connections, trail, revocations, keys, unwatch, close } = this.#parts
     unwatch()

@@ -3,10 +3,10 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
-/** Settings that a restart cannot change, by name: both processes share these sockets and files. */
+/** Both processes share these sockets and files, so that a restart cannot change them. */
 export type Places = Readonly<Record<string, string | number | undefined>>
 
-/** State that is in memory only. Plain data. */
+/** State that is in no file. Plain data. */
 export interface PassedState {
   readonly proofs: readonly (readonly [key: string, atMs: number])[]
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
@@ -18,23 +18,23 @@ export interface PassedState {
   readonly tickets?: DayKey
 }
 
-/** Messages to the process that takes over. A socket comes with `listener` and `connection`. */
+/** A socket comes with `listener` and `connection`. */
 export type ToSuccessor =
   | { readonly type: 'listener'; readonly name: ListenerName }
   /** The files are free: take over. */
   | { readonly type: 'state'; readonly state: PassedState }
   | ({ readonly type: 'connection' } & Omit<PassedConnection, 'socket'>)
-  /** Audit records to write, and to acknowledge. */
+  /** To write, and to acknowledge. */
   | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
-  /** The outcome of an idempotency key to write, and to acknowledge as records are. */
+  /** An outcome to write, and to acknowledge by `recorded`. */
   | { readonly type: 'key'; readonly id: number; readonly key: FinishedKey }
   | { readonly type: 'revoked'; readonly sid: string }
 
-/** Messages to the process before. A socket comes with `listener`. */
+/** A socket comes with `listener`. */
 export type ToPredecessor =
   | { readonly type: 'faulty'; readonly faults: readonly string[] }
   | { readonly type: 'prepared'; readonly places: Places }
-  /** A copy of the socket comes back: with it the process before can listen again. */
+  /** A copy of the socket, with which the process before can listen again. */
   | { readonly type: 'listener'; readonly name: ListenerName }
   /** The new process serves: there is no way back. */
   | { readonly type: 'serving' }

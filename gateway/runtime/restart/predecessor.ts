@@ -13,7 +13,7 @@ export interface Inheritance {
   readonly predecessor: Predecessor
 }
 
-/** What requests in flight at the process before still need here. */
+/** Needs of requests in flight at the process before. */
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
@@ -22,16 +22,16 @@ interface Followed {
   adopt(connection: PassedConnection): void
 }
 
-/** The process that this one takes over from: its parent. */
+/** The parent of this process. */
 export class Predecessor {
   readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
   readonly #inheritance = Promise.withResolvers<Inheritance>()
-  /** Resolves when the process before has ended, and nothing of it is open any more. */
+  /** Resolves when the process before has ended. */
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
   #isFree = false
 
-  /** @returns undefined when this process was not started to take over. */
+  /** @returns undefined when this process was not started to take over */
   static find(): Predecessor | undefined {
     const takesOver = process.env[TAKES_OVER] !== undefined && process.send !== undefined
     delete process.env[TAKES_OVER]
@@ -45,7 +45,7 @@ export class Predecessor {
     if (!process.connected) this.#disconnected()
   }
 
-  /** Says that the configuration is good, and resolves when the files are free. */
+  /** Says that the configuration is good. Resolves when the files are free. */
   inherit(places: Places): Promise<Inheritance> {
     this.#send({ type: 'prepared', places })
     return this.#inheritance.promise
@@ -55,7 +55,7 @@ export class Predecessor {
     return this.#send({ type: 'faulty', faults })
   }
 
-  /** Tells that this process serves from now on, and does what requests in flight at the process before still need. */
+  /** This process serves from now on, also for requests in flight at the process before. */
   serve(followed: Followed): void {
     this.#followed = followed
     followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })
@@ -63,7 +63,7 @@ export class Predecessor {
     if (!process.connected) this.#disconnected()
   }
 
-  /** Resolves when the process before has ended. Called when this process is to end, because the other must send its records first. */
+  /** Resolves when the process before has ended: it must send its records first. */
   async over(hurry: Promise<void>): Promise<void> {
     void hurry.then(() => this.#send({ type: 'hurry' }))
     await this.#gone.promise
@@ -102,7 +102,7 @@ export class Predecessor {
     else commit.whenDone((error) => (error === undefined ? reply(error) : trail.whenPendingWritten(reply)))
   }
 
-  /** The process before has ended, or was killed: then this one goes on alone, if the files have been given up. */
+  /** This process goes on alone, if the files have been given up. */
   #disconnected(): void {
     if (!this.#isFree) process.exit(1)
     if (this.#followed === undefined) return

@@ -20,7 +20,7 @@ interface RestartParts {
   readonly onBack: () => void
 }
 
-/** Replaces this process by a new one without refusing a connection. */
+/** Replaces this process without refusing a connection. */
 export class Restarts {
   readonly #parts: RestartParts
   readonly #replaced = Promise.withResolvers<Successor>()
@@ -36,7 +36,7 @@ export class Restarts {
     return this.#replaced.promise
   }
 
-  /** Hands over; resolves when the other serves. @throws CannotRestart; this process then serves as before */
+  /** Resolves when the other process serves. @throws CannotRestart; this process then serves as before */
   async restart(): Promise<Restarted> {
     const handOver = this.#checked()
     const { log, settings } = this.#parts
@@ -63,7 +63,7 @@ export class Restarts {
     return { pid, heldMs }
   }
 
-  /** Called when this process is to end. @returns the process that serves in its place; undefined: none will */
+  /** Called when this process is to end. @returns the process in its place, if any */
   async stop(): Promise<Successor | undefined> {
     this.#isStopping = true
     while (this.#successor !== undefined && !this.#isReplaced) {
@@ -95,7 +95,7 @@ export class Restarts {
     return handOver
   }
 
-  /** @returns the milliseconds in which nobody served @throws Error when the other process does not serve; this one then goes on */
+  /** @returns the milliseconds in which nobody served @throws Error when the other process does not serve; this one goes on */
   async #handOver(handOver: HandOver, successor: Successor): Promise<number> {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
@@ -120,9 +120,9 @@ export class Restarts {
       successor.send({ type: 'state', state })
       await within(STEP_MS, successor.serving)
     } catch (error) {
-      // The successor ends first, because two processes must never have the files.
+      // First, because two processes must never have the files.
       await successor.end()
-      // The admin listener has not closed, so nobody needs its copy.
+      // The admin listener has not closed.
       closeFrom(sockets.length)
       handOver.goOn(copies)
       onBack()
@@ -135,7 +135,7 @@ export class Restarts {
   }
 }
 
-/** Settings that a restart must not change, under the operator's names. */
+/** A restart must not change these settings. */
 export function placesOf(settings: Settings): Places {
   const { host, port, tls, adminHost, adminPort, dataDir, audit } = settings
   return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile: audit.file }

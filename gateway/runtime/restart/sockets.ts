@@ -2,24 +2,24 @@ import { X509Certificate } from 'node:crypto'
 import { type Server, Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 
-/** A TCP socket as Node passes it between processes. Each such object is a copy: closing it leaves the other copies open. */
+/** A TCP socket as Node passes it between processes. Closing it leaves other copies open. */
 export interface PassedSocket {
   readonly fd: number
   close(): void
   readStop?(): number
 }
 
-/** A socket that listens. `fd` alone suffices for `listen`. */
+/** `fd` suffices for `listen`. */
 export type ListeningSocket = Pick<PassedSocket, 'fd'>
 export const LISTENERS = ['http', 'https', 'admin'] as const
 export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** Sockets that are open already, by listener. */
+/** Open already, by listener. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
-/** What another process cannot see of a connection whose TLS this process decrypts. Certificates: DER in base64, the client's first. */
+/** What another process cannot see of a TLS connection. Certificates: DER in base64, the client's first. */
 export interface ClearOrigin {
   readonly peer: string
   readonly authorized: boolean
@@ -27,18 +27,17 @@ export interface ClearOrigin {
   readonly certificates: readonly string[]
 }
 
-/** A connection on its way to the other process. */
 export interface PassedConnection {
   readonly socket: PassedSocket
   readonly unread: string | undefined
-  /** Undefined: `socket` is the client's own connection, not a relay of one. */
+  /** Undefined: `socket` is the client's own connection, not a relay. */
   readonly clear: ClearOrigin | undefined
 }
 
-/** One certificate of the client and ten of authorities: no honest client sends more. */
+/** One of the client and ten of authorities. */
 const MAX_CERTIFICATES = 11
 
-/** The only undocumented property of Node that this file uses. `node:cluster` passes the same objects. */
+/** The only undocumented property of Node here. `node:cluster` passes the same objects. */
 interface WithHandle {
   readonly _handle: PassedSocket | null
 }
@@ -47,7 +46,7 @@ export function socketOf(server: Server): PassedSocket | undefined {
   return (server as unknown as WithHandle)._handle ?? undefined
 }
 
-/** A paused connection as it is passed on; undefined when it is closed. @param kept bytes already read, if not in the socket */
+/** Undefined when the connection is closed. @param kept bytes already read, if not in the socket */
 export function takeConnection(
   socket: Socket,
   clear: ClearOrigin | undefined,
@@ -55,7 +54,7 @@ export function takeConnection(
 ): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
-  // `socket.read` may start the reading again: stop it.
+  // `socket.read` may start the reading again.
   const unread: Buffer | null = kept ?? socket.read()
   handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }
@@ -69,7 +68,6 @@ export function adoptConnection({ socket: handle, unread, clear }: PassedConnect
   return socket
 }
 
-/** Gives a socket the TLS properties of the client that `originOf` has found. */
 function lookSecure(socket: Socket, { peer, certificates, ...verdict }: ClearOrigin): void {
   const chain = certificates.map((der) => new X509Certificate(Buffer.from(der, 'base64')))
   for (const [at, certificate] of chain.entries())

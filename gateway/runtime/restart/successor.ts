@@ -4,7 +4,7 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
 
-/** The variable that marks a process that takes over from its parent. */
+/** Marks a process that takes over from its parent. */
 export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
 
 export class SuccessorFailed extends Error {}
@@ -14,9 +14,9 @@ export class Successor {
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
   readonly #hurry = Promise.withResolvers<void>()
-  /** Resolves when the process is gone. Messages that wait because it has not taken a socket yet are then never sent. */
+  /** Resolves when the process is gone. Messages that wait behind an untaken socket are then never sent. */
   readonly #gone = Promise.withResolvers<void>()
-  /** Commits of records and of outcomes of keys that the process has not acknowledged. */
+  /** Not acknowledged by the process. */
   readonly #commits = new Map<number, Commit>()
   #lastRecordsId = 0
   #faults: readonly string[] = []
@@ -27,7 +27,7 @@ export class Successor {
     this.#child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
       env: { ...process.env, [TAKES_OVER]: '1' },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      // The new process lives on when this process and its group have ended.
+      // The new process outlives this process and its group.
       detached: true,
     })
     for (const each of [this.#prepared, this.#serving]) each.promise.catch(() => {})
@@ -54,7 +54,7 @@ export class Successor {
     return this.#hurry.promise
   }
 
-  /** Gives a listening socket away; call it for one at a time. Resolves to a copy, for listening again. @throws SuccessorFailed */
+  /** Call it for one socket at a time. Resolves to a copy, for listening again. @throws SuccessorFailed */
   async give([name, socket]: NamedSocket): Promise<PassedSocket> {
     const copy = new Promise<PassedSocket>((resolve) => {
       this.#onCopy = resolve
@@ -70,7 +70,6 @@ export class Successor {
     this.send({ type: 'connection', ...rest }, socket, sent)
   }
 
-  /** @param sent called when the message is on its way, or never will be. */
   send(message: ToSuccessor, socket?: PassedSocket, sent: () => void = () => {}): void {
     if (this.#child.connected) this.#child.send(message, socket as unknown as SendHandle, {}, sent)
     else sent()

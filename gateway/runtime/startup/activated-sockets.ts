@@ -5,8 +5,8 @@ import { LISTENERS, type ListenerName, type ListeningSockets } from '../restart/
 const FIRST_FD = 3
 
 /**
- * The sockets that systemd passes (`Sockets=`), by `FileDescriptorName=`. A single socket needs no name: it is `http`. @throws
- * Error when a name is unknown or comes twice, or when the gateway opens the socket itself (`GATEWAY_REUSE_PORT`)
+ * The sockets of systemd, by `FileDescriptorName=`. A single socket needs no name: it is `http`. @throws Error when a name is
+ * unknown or comes twice, or when the gateway opens the socket itself (`GATEWAY_REUSE_PORT`)
  */
 export function socketsFromSystemd(env: Environment, pid: number): ListeningSockets {
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
 
 /**
- * Node with `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`: young objects take 8 MB at most, and old objects are collected when
- * they have grown by a fifth. All threads share one heap of the C library, which gives free memory back at once: that saves 16 MB.
+ * `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`. Old objects are collected when they have grown by a fifth. All threads
+ * share one heap of the C library, which gives free memory back at once: that saves 16 MB.
  */
 const SMALL = {
   options: ['--max-semi-space-size=4', '--heap-growing-percent=20'],

@@ -24,7 +24,7 @@ import { type LoadedTls, loadTls, tlsTexts } from '../../tls/listener/tls-reload
 
 const NOTHING = { value: undefined, faults: undefined }
 
-/** Reads every file that a gateway starts with, and reports all faults at once. */
+/** Reports the faults of all files at once. */
 export function readConfiguration(
   env: Environment,
 ): Parsed<Omit<StartupConfiguration, 'log' | 'storeModule'>> {
@@ -62,12 +62,12 @@ export function readConfiguration(
   }
 }
 
-/** Faults where clients.json does not fit other files: those of the clients' keys, and the authorities of the listener. */
+/** Finds where clients.json does not fit the clients' keys or the listener's authorities. */
 export function clientFaults(file: string, clients: ClientTable, trust: ClientTrust | undefined): Fault[] {
   return [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
 }
 
-/** Reads edits made since `read`: the old process has them in force. A faulty one, or one that needs a restart, is left to the watches. */
+/** Reads edits since `read`, which the old process has in force. The watches get an edit that is faulty, or needs a restart. */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)
@@ -85,7 +85,6 @@ function textsOf({ settings, texts, limits, clients, adminToken, tls }: StartupC
   ] as const
 }
 
-/** The present text of a file; undefined when it cannot be read. */
 function textNow(file: string | undefined): string | undefined {
   try {
     return file === undefined ? undefined : readLenient(file)
@@ -94,7 +93,7 @@ function textNow(file: string | undefined): string | undefined {
   }
 }
 
-/** Files whose names are known despite faults in gateway.json or the environment, so that all faults are reported at once. */
+/** Files that are known despite faults, so that all faults are reported at once. */
 export function filesNamedAnyway(env: Environment) {
   const { configFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
@@ -107,7 +106,7 @@ export function filesNamedAnyway(env: Environment) {
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
 
-/** The file of clients, if it is used. With a faulty gateway.json it counts as used if GATEWAY_CLIENTS is set, or if it is beside gateway.json. */
+/** The file of clients, if used. With a faulty gateway.json, a file beside it or in GATEWAY_CLIENTS counts as used. */
 function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
   const { configFile, clientsFile } = configFiles(env)
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)
@@ -126,13 +125,12 @@ export interface StartupConfiguration {
   /** Undefined when unknown. */
   readonly clock?: ClockOffset | undefined
   readonly log: Logger
-  /** Set when a shared store is configured: see `loadStoreModule`. */
   readonly storeModule: StoreModule | undefined
 }
 
 type StoreModule = typeof import('../../store/store-member.ts')
 
-/** Loads the code of the shared store, but only when one is configured: its client takes 170 ms and 30 MB. */
+/** Only when a shared store is configured: its client takes 170 ms and 30 MB. */
 export async function loadStoreModule({ store }: Pick<Settings, 'store'>): Promise<StoreModule | undefined> {
   return store === undefined ? undefined : import('../../store/store-member.ts')
 }

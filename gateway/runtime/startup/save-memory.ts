@@ -4,17 +4,16 @@ import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
 import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.ts'
 
 const TICK_MS = 10_000
-/** Share of working time below which the gateway counts as idle. */
 const IDLE_SHARE = 0.01
 const STARTED_MS = 1000
-/** Number of buffers for large bodies, 256 KiB each. */
+/** 256 KiB each. */
 const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
 
 interface SaverParts {
-  /** The share of the time since its last call in which the main thread has worked. */
+  /** Share of the time since the last call in which the main thread has worked. */
   readonly utilization: () => number
   readonly trim: () => void
-  /** Collects all garbage, and gives free memory back to the system. Requests wait meanwhile. */
+  /** Collects all garbage, and gives free memory back. Requests wait meanwhile. */
   readonly collect: (() => void) | undefined
 }
 
@@ -24,18 +23,17 @@ export function memorySaver({ utilization, trim, collect }: SaverParts): () => v
   return () => {
     trim()
     const isBusy = utilization() >= IDLE_SHARE
-    // Collects once after each busy time. V8 itself collects only when there is something new: never in an idle gateway.
+    // Once after each busy time: V8 itself collects only when there is something new.
     if (wasBusy && !isBusy) collect?.()
     wasBusy = isBusy
   }
 }
 
-/** Bounds the memory of the gateway as its profile says, and gives back what it does not need. */
 export function saveMemory(profile: MemoryProfile): void {
   boundLargeBuffers(LARGE_BUFFERS[profile])
   let [lastMs, lastCpu] = [performance.now(), process.threadCpuUsage()]
   const tick = memorySaver({
-    // CPU time: by the utilization of the event loop, a thread that waits for a processor would seem to work.
+    // CPU time: to the utilization of the event loop, a thread that waits for a processor seems to work.
     utilization: () => {
       const { user, system } = process.threadCpuUsage(lastCpu)
       const share = (user + system) / 1000 / (performance.now() - lastMs)
@@ -47,19 +45,19 @@ export function saveMemory(profile: MemoryProfile): void {
     collect: profile === 'small' ? collectGarbage : undefined,
   })
   setInterval(tick, TICK_MS).unref()
-  // Otherwise V8 learns to allocate some objects of a socket as old, and these keep alive all that they point to until the next full
-  // collection. The flag must come before anything is compiled. As an option at the start it would cost the code cache, see below.
+  // Otherwise V8 learns to allocate some objects of a socket as old, which keep alive all that they point to until the next full
+  // collection. The flag must come before anything is compiled. As an option at the start it would cost the code cache.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Few objects survive a collection of young ones. It would take longer to wake helper threads: milliseconds on one processor.
+  // Few young objects survive. Waking helper threads takes longer: milliseconds on one processor.
   setFlagsFromString('--no-parallel-scavenge')
   if (profile !== 'small') return
-  // The Maglev compiler takes 10 MiB under load. With this option at the start V8 would refuse its code cache: 20 ms and 3 MiB more.
+  // The Maglev compiler takes 10 MiB under load. As an option at the start, this would cost the code cache: 20 ms and 3 MiB more.
   setTimeout(setFlagsFromString, STARTED_MS, '--no-maglev').unref()
 }
 
 let collector: NodeJS.GCFunction | undefined
 
-/** Collects all garbage. With `--expose-gc` at the start V8 would refuse its code cache, which costs 20 ms in each thread. */
+/** `--expose-gc` at the start would cost the code cache: 20 ms in each thread. */
 function collectGarbage(): void {
   if (collector === undefined) {
     setFlagsFromString('--expose-gc')

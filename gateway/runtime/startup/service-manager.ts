@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 
 const LONGEST_MS = 5000
-/** The longest timer of Node, which fires a longer one at once. */
+/** Node fires a longer timer at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
@@ -22,8 +22,8 @@ export function notifyServiceManager(
 }
 
 /**
- * Calls `tell` twice in each period of systemd's watchdog (`WatchdogSec=`). When the event loop hangs, no call comes, and systemd
- * starts the gateway again. Without a period, does nothing.
+ * Calls `tell` twice in each period of systemd's watchdog (`WatchdogSec=`). When the event loop hangs, systemd starts the gateway
+ * again.
  */
 export function startWatchdog(tell: () => void, periodUs = process.env.WATCHDOG_USEC): void {
   if (periodUs === undefined || !/^[1-9][0-9]{0,12}$/.test(periodUs)) return

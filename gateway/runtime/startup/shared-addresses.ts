@@ -5,7 +5,6 @@ import { configFiles, type Environment } from '../../config/environment.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
-/** The issuer in config/gateway.json and the backend's default. It is replaced when the gateway has another port. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 
 /** Variables by which gateway and backend of `npm start` find each other. What the operator set stays. */
@@ -23,22 +22,22 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // The backend names itself without closing slashes in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // Clients present their certificates at this address of the HTTPS listener; the backend's metadata names it. With a public https
-  // address, clients may reach only that one.
+  // At this address of the HTTPS listener, clients present their certificates; the backend's metadata names it. With a public
+  // https address, clients may reach only that one.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
 }
 
-/** The address by which this machine reaches a program that listens at `host`. */
+/** The address at which this machine reaches a program that listens at `host`. */
 function reachable(host = '127.0.0.1'): string {
   if (host === '' || host === '0.0.0.0') return '127.0.0.1'
   if (host === '::') return '[::1]'
   return isIPv6(host) ? `[${host}]` : host
 }
 
-/** Reads two keys of gateway.json; none from a faulty file, which the gateway itself reports. */
+/** Nothing from a faulty gateway.json, which the gateway itself reports. */
 function writtenKeys(file: string): { readonly upstream?: unknown; readonly issuer?: unknown } {
   try {
     return Object(JSON.parse(readFileSync(file, 'utf8')))
@@ -47,7 +46,7 @@ function writtenKeys(file: string): { readonly upstream?: unknown; readonly issu
   }
 }
 
-/** Variables of `npm start` that name the file of the shared secret. One that the operator set counts for both. */
+/** Variables that name the file of the shared secret. What the operator set counts for both. */
 export function sharedSecret(env: Environment): {
   readonly GATEWAY_UPSTREAM_SECRET_FILE: string
   readonly BACKEND_GATEWAY_SECRET_FILE: string

@@ -6,7 +6,6 @@ import type { StartupConfiguration } from './read-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
 
-/** What a person at a terminal is told when the gateway serves: its addresses, its files, and what to try next. */
 export function startBanner(
   startup: Pick<StartupConfiguration, 'settings' | 'limits' | 'version'>,
   at: { readonly port: number; readonly tlsPort: number | undefined; readonly adminPort: number },
@@ -40,7 +39,7 @@ export function startBanner(
   ].join('\n')
 }
 
-/** A path to try: of a route that anyone may GET, else of another route with GET, else of any route. */
+/** Prefers a path that anyone may GET, then another with GET. */
 function toTry(routes: readonly Route[]): string {
   const gets = routes.filter(({ methods }) => methods?.has('GET') !== false)
   const route = gets.find(({ auth }) => auth.has('none')) ?? gets[0] ?? routes[0]

@@ -1,7 +1,7 @@
 import { NO_PROBE } from './circuit-breaker.ts'
 import type { Origin } from './origin.ts'
 
-/** A base class, so that an exchange stays one object. */
+/** Counts each attempt once, for health and circuit breaker. A base class, so that an exchange stays one object. */
 export abstract class CountedAttempts<Pool> {
   protected chosenOrigin: Origin<Pool>
   #probe = NO_PROBE

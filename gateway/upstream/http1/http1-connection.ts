@@ -9,9 +9,9 @@ import { METHODS_WITH_BODY } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
-/** A Node server closes an idle connection after 5 s. */
+/** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
-/** Time before the server's announced timeout, so that no request meets the server's close. */
+/** We close a connection this long before the server's announced timeout, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 

@@ -18,7 +18,7 @@ const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** Time for an upstream to close its side, after all exchanges. */
 const CLOSE_MS = 1000
-/** Well before the last stream id (RFC 9113 section 5.1.1). */
+/** A session takes no further exchange from this stream id on, well before the last one (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
