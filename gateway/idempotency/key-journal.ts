@@ -9,7 +9,7 @@ import { createSegment, type Journaled, type OnFound, readSegments, type Segment
 
 const SEGMENT_BYTES = 16 * 1024 * 1024
 const RETRY_MS = 250
-/** Copied in one turn of the event loop. */
+/** Part of a segment that is copied in one turn of the event loop. */
 const SLICE = 1 / 64
 
 export interface KeyJournalOptions {
@@ -45,8 +45,8 @@ const UNWRITTEN = new Error('the record of an idempotency key cannot be written'
 
 /**
  * Records of keys, in segments that only grow. A record is live when it is the last of a kept key. Only the oldest segment is
- * removed, so that no record outlives a later one of its key. When too many records are dead, its live ones are first copied to
- * the newest segment.
+ * removed, so that no record outlives a later one of its key. When too many records are dead, the live ones of the oldest segment
+ * are first copied to the newest.
  */
 export class KeyJournal {
   readonly #options: KeyJournalOptions

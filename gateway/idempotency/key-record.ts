@@ -119,7 +119,7 @@ export function readResponse(
   return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
 }
 
-/** As `SPAN`: `from` to `to` in a sealed line that begins `back` bytes before the record. */
+/** As in `SPAN`. */
 interface Span {
   readonly back: number
   readonly bytes: number

@@ -12,7 +12,6 @@ const LENGTH_BYTES = 4
 const TEXT_BYTES = 16 * 1024
 /** 132 bits in base64url. */
 const NAME_CHARS = 22
-/** 36 bits. */
 const KEY_NAME_CHARS = 6
 export const ID_CHARS = KEY_NAME_CHARS + NAME_CHARS
 /** At about 250 bytes each. */
@@ -22,7 +21,7 @@ const MAX_CALLERS = 20_000
 export class KeySecret {
   readonly name: string
   readonly #secret: string
-  /** The blocks of HMAC (RFC 2104), each with room for what it is hashed with. */
+  /** The blocks of HMAC (RFC 2104), each with room for what is hashed behind it. */
   readonly #inner = Buffer.alloc(BLOCK_BYTES + TEXT_BYTES, 0x36)
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c)
   readonly #callers = new LRUCache<string, string>({ max: MAX_CALLERS })

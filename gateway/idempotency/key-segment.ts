@@ -140,7 +140,6 @@ interface Header {
   readonly atMs: number
 }
 
-/** A wrong time would make every key of the file expire. */
 function crcOf({ key, salt, atMs }: Header): number {
   return crc32(`${key} ${salt} ${atMs}`)
 }

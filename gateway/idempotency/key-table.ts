@@ -34,7 +34,7 @@ export interface HeldKey {
 export type Begun<Held = HeldKey> =
   | { readonly outcome: 'begun'; readonly held: Held }
   | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
-  /** `requestId` began the key, if known. */
+  /** Request that began the key, if known. */
   | { readonly outcome: 'unknown'; readonly requestId?: string | undefined }
   | { readonly outcome: 'in_progress' | 'reused' | 'too_many' | 'unavailable' }
 
@@ -106,7 +106,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       if (before !== undefined) this.#forget(before)
       const state = head?.state ?? 'begun'
       if (state === 'free') return
-      // On the clock of its file, until all are read.
+      // `expiresAtMs` is on the clock of its file, until all are read.
       const { keepMs, atMs } = head ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
       const entry = keyEntry(id, head?.caller ?? before?.caller ?? '', keepMs, atMs + keepMs)
       entry.state = state === 'begun' ? 'in_progress' : state

@@ -206,7 +206,7 @@ export class Limiter {
   }
 
   /**
-   * Edits a row. A row that becomes durable, or ceases to be, gets a new id: a restart would count hits twice that are in
+   * Edits a row. A row that becomes durable, or ceases to be, gets a new id: a restart would count hits twice if they were in
    * segments and in the snapshot under one id.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): void {

@@ -12,8 +12,8 @@ const REPEAT_MS = 600_000
 const FINISH_MS = 2000
 
 /**
- * Has the checkpoints of the audit log cosigned and time-stamped by a thread. During a restart two processes do this: a witness
- * that has cosigned a larger tree refuses the older process, which goes on from the newer checkpoint on disk.
+ * Starts a thread that has the checkpoints of the audit log cosigned and time-stamped. During a restart two processes do this: a
+ * witness that has cosigned a larger tree refuses the older process, which goes on from the newer checkpoint on disk.
  */
 export function attestTrail({ settings, log }: StartupConfiguration, metrics: Metrics) {
   const { file, witnesses, stamps } = settings.audit

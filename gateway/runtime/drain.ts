@@ -79,7 +79,7 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   await gateway.trail.end(reason)
 }
 
-/** Not before this turn of the event loop has read the sockets: a connection with a new request is then busy. */
+/** Closes idle connections after this turn of the event loop has read the sockets: a connection with a new request is then busy. */
 function closeIdle(listeners: readonly HttpServer[]): void {
   setImmediate(() => {
     for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)

@@ -31,7 +31,7 @@ export interface IdempotencyKeys {
   open(secrets?: KeySecrets): KeyTable
 }
 
-/** Gateways share these where there is a shared store. */
+/** Counts and memories, which gateways share where there is a shared store. */
 export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
@@ -48,7 +48,7 @@ export interface GatewayState {
   readonly clock: () => number
   /** Undefined: there is no shared store. */
   readonly member: StoreMember | undefined
-  /** Decide whether a message was accepted before. */
+  /** They decide whether a message was accepted before. */
   readonly guards: {
     readonly webhooks: ReplayGuard
     readonly signatures: ReplayGuard
@@ -192,7 +192,7 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
   ]
 }
 
-/** Without the shared store the gateway would let too many requests through. */
+/** Waits a while for the shared store: without it the gateway would let too many requests through. */
 export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
   const endMs = performance.now() + MAX_STORE_WAIT_MS
   while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)

@@ -74,7 +74,7 @@ export async function openPublicListeners(
   options: {
     readonly material: TlsMaterial | undefined
     readonly tickets: TicketKeys
-    /** Listen already. Other listeners open their own. */
+    /** Sockets that listen already. Other listeners open their own. */
     readonly open?: ListeningSockets | undefined
   },
 ) {
@@ -128,7 +128,7 @@ export async function openPublicListeners(
   }
 }
 
-/** Only when a client may speak HTTP/2. */
+/** Loads the code of HTTP/2 only when a client may speak it. */
 async function loadHttp2({ http2, tls }: Settings): Promise<Http2Protocol | undefined> {
   const isSpoken = http2 === 'tls' ? tls !== undefined : http2
   return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
@@ -154,7 +154,7 @@ interface SecureTerms {
   readonly http2: Settings['http2']
   /** True when an OCSP response may be sent. */
   readonly staples: boolean
-  /** For use without a shared secret. */
+  /** Used without a shared secret. */
   readonly tickets: TicketKeys
   readonly clock: () => number
 }
@@ -288,8 +288,8 @@ function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
 }
 
 /**
- * The limit on open files, less those for upstreams (two for each exchange, one for each tunnel) and for the process itself. More
- * idle clients could use up the files that active clients need.
+ * Client connections that may be open: the limit on open files, less those for upstreams (two for each exchange, one for each
+ * tunnel) and for the process itself. More idle clients could use up the files that active clients need.
  */
 export function connectionRoom(
   { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },

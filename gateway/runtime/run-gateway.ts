@@ -35,7 +35,7 @@ const SEGMENT_ROUND_MS = 5000
 
 /** Runs until a signal stops the gateway or another process takes over. Exits with 1 when it cannot start. */
 export async function runGateway(): Promise<void> {
-  // Its files are for this user only.
+  // The files are for this user only.
   process.umask(0o077)
   const predecessor = Predecessor.find()
   const stop = listenForStop(predecessor)

@@ -7,7 +7,7 @@ import type { StoreMember } from '../store/store-member.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
-/** For readers of a single day of the trail, a lasting fault is recorded again. */
+/** A lasting fault is recorded again after this time, for readers of a single day of the trail. */
 const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {

@@ -23,7 +23,7 @@ interface ProcessLockOptions {
 /** sqlite.org/rescode.html: another connection holds the lock. */
 const SQLITE_BUSY = 5
 
-/** The garbage collector would close other databases and drop their locks. */
+/** Without a reference, the garbage collector would close databases and drop their locks. */
 const held = new Set<DatabaseSync>()
 
 /**

@@ -8,11 +8,10 @@ export interface Script {
 
 /**
  * KEYS: a key, and the sorted set of its caller's keys with their expiry times. ARGV: the id of the key, a token of the request,
- * then the arguments of each script.
- *
- * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state `again` is begun after `unknown`. The
- * lease ends in epoch milliseconds of the server. The token is that of the request that began the key. The check names the
- * secret. The rest is sealed: the request's id, and with `done` its response. Older versions left it empty.
+ * then the arguments of each script. A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state
+ * `again` means begun after `unknown`. The lease ends in epoch milliseconds of the server. The token is that of the request that
+ * began the key. The check names the secret. The rest is sealed: the request's id, and with `done` its response. Older versions
+ * left it empty.
  */
 const COMMON = `
 local call = redis.call

@@ -40,7 +40,7 @@ interface SharedKey {
   readonly id: string
   readonly token: string
   readonly keepMs: number
-  /** The gateway that began the key first has this secret. */
+  /** Secret of the gateway that began the key first. */
   readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string
@@ -61,7 +61,7 @@ const RENEW_MS = 10_000
 const TICK_MS = 1000
 /** More commands than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 1000
-/** Longest wait of the caller for an outcome. */
+/** Longest wait of a caller for the store to take an outcome. */
 const MAX_LATE_MS = 5000
 /** Beyond this, a begin without a reply is not taken back: its key may stay begun until its lease ends. */
 const MAX_UNSURE = 10_000

@@ -23,7 +23,7 @@ interface SharedTakesOptions {
 /** Each window takes about 5 µs, for which the script holds up other gateways. */
 const MAX_BATCH = 128
 
-/** One command has all takes of a turn of the event loop, or of the time of the command before. */
+/** One command has the takes of a turn of the event loop, or those that came during the command before. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined
@@ -166,7 +166,7 @@ class TakeBatch implements StoreCall {
   }
 }
 
-/** A limit that all gateways count together. Immutable. */
+/** A limit that all gateways count together. */
 export interface SharedRow {
   /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
   readonly identity: string

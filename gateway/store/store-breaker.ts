@@ -66,7 +66,7 @@ const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000
 /** A new outage within this time keeps the interval of probes. */
 const SETTLED_MS = 10_000
-/** Ends a connection whose probe has no reply. */
+/** A connection whose probe has no reply for this long is closed. */
 const GIVE_UP_MS = 500
 
 /**
@@ -230,7 +230,7 @@ export class StoreBreaker {
     this.#cancelProbe = timers.after(ms * (0.5 + timers.random() / 2), () => this.#probe())
   }
 
-  /** By a write, because a full server or a replica still replies to reads. */
+  /** Writes, because a full server or a replica still replies to reads. */
   #probe(): void {
     const { connection, timers, isUsable } = this.#options
     const sentAtMs = timers.nowMs()

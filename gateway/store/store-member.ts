@@ -36,7 +36,7 @@ const SLACK_MS = 1000
 
 export class StoreMember {
   readonly sessions: SessionGroup
-  /** While the store is away, nothing is told. */
+  /** Tells others of bad credentials, except while the store is away. */
   readonly failures: FailureGroup
   readonly #options: StoreMemberOptions
   readonly #store: SharedStore

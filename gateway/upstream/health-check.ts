@@ -33,8 +33,8 @@ interface HealthCheckOptions {
 }
 
 /**
- * After `unhealthyAfter` bad checks in a row a target is down, after `healthyAfter` good ones up. A good check also ends the
- * back-off of the passive rules: the target can be connected to.
+ * Checks one target at intervals. After `unhealthyAfter` bad checks in a row it is down, after `healthyAfter` good ones up. A
+ * good check also ends the back-off of the passive rules: the target can be connected to.
  */
 export class HealthCheck {
   readonly #options: HealthCheckOptions
@@ -51,7 +51,7 @@ export class HealthCheck {
 
   start(): void {
     const { health, settings, timers } = this.#options
-    // Earlier settings found the target down, perhaps wrongly: one good check is enough.
+    // Checks under earlier settings, perhaps wrong ones, found the target down: one good check is enough.
     if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),

@@ -19,7 +19,7 @@ interface ConnectionOpening {
   failed(fault: UpstreamFault): void
 }
 
-/** Includes the handshake of TLS. Destroy the returned socket to give up. */
+/** Opens a connection, with TLS including the handshake. Destroy the returned socket to give up. */
 export function openConnection(target: ConnectionTarget, opening: ConnectionOpening): Socket {
   const { address, tls, connectMs } = target
   const { host, port, socketPath } = address
@@ -53,7 +53,7 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
   socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
   // Never removed: an upgraded socket has no other listener until its receiver takes it.
   socket.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-    // Empty when a name has several addresses.
+    // The message is empty when a name has several addresses.
     settle({ kind: code === 'ETIMEDOUT' ? 'timeout' : 'unreachable', cause: message || String(code) })
   })
   socket.once('close', () => settle({ kind: 'unreachable', cause: 'the attempt was given up' }))

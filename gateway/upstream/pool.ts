@@ -45,7 +45,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   /** Closes idle connections at once, others when they are free. */
   protected abstract retireAll(): void
 
-  /** For connections that are made from now on. */
+  /** Bounds connections that are made from now on. */
   bound({ connectMs, maxConnections }: PoolBounds): void {
     this.connectMs = connectMs
     this.maxConnections = maxConnections

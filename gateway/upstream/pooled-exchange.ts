@@ -61,7 +61,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #isPaused = false
   #resends = 0
   #awaitsResend = false
-  /** Its response caused the last retry: it is asked again only when there is no other. */
+  /** The response of this upstream caused the last retry: it is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
@@ -328,7 +328,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** A retry has succeeded. */
+  /** Called at a 101: a retry has succeeded. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')
@@ -342,7 +342,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.fault(fault)
   }
 
-  /** `send` may not have returned yet. */
+  /** Reports the fault later, because `send` may not have returned yet. */
   protected failLater(fault: UpstreamFault): void {
     process.nextTick(() => this.reportFault(fault))
   }

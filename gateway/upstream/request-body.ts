@@ -29,9 +29,9 @@ export abstract class StreamedBody<To extends Writable> {
   protected readonly sender: BodySender
   /** Announced bytes still to come, if any. */
   protected left: number | undefined
-  /** Otherwise the body waits for its source. */
+  /** True while the upstream takes no more. Otherwise the body waits for its source. */
   heldBack = false
-  /** The body cannot be sent again. */
+  /** True once a part was sent: the body cannot be sent again. */
   hasBegun = false
   protected isOver = false
 

@@ -2,7 +2,7 @@ import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../edge/syntax/field.ts'
 import type { CommonFields } from './common-fields.ts'
 
-/** Checked: can be written as it is. */
+/** A checked request, which can be written as it is. */
 export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
@@ -11,7 +11,7 @@ export interface UpstreamRequest {
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
-  /** Come before `fields`. Host and Content-Length stand in one of the two. */
+  /** Shared fields, before `fields`. Host and Content-Length stand in one of the two. */
   readonly common?: CommonFields
   /** A buffer is the whole body, of the announced length. */
   readonly body: Readable | Buffer | null
@@ -24,7 +24,7 @@ export interface UpstreamRequest {
   /** True when the client has chosen `totalMs`: an upstream that takes longer has not failed. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** gRPC, by HTTP/2 only: both sides may send, or be silent for `idleMs`, before the head too. */
+  /** True for gRPC, by HTTP/2 only: both sides may send, or be silent for `idleMs`, before the head too. */
   readonly isDuplex?: boolean
   /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean
@@ -57,7 +57,7 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For the log only. */
   readonly cause: string
-  /** The fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
+  /** True when the fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
   readonly isNeutral?: boolean
   /** Time until a breaker lets a request through. */
   readonly retryAfterMs?: number
@@ -86,7 +86,7 @@ export interface UpstreamCall {
   resume(): void
   /** The response gets no further calls. May be repeated. */
   abort(): void
-  /** The upstream may act on the request. */
+  /** True once writing has begun: the upstream may act on the request. */
   readonly sent: boolean
   /** As configured: a metric label. */
   readonly upstream: string

@@ -126,7 +126,7 @@ export class UpstreamGroups {
       const terms = next.get(health)
       if (isDeepStrictEqual(known.terms, terms)) successor.#checks.set(health, known)
       else void known.check.stop()
-      // The last check may have found the target down.
+      // The last check may have found the target down, and no further check follows.
       if (next.has(health) && terms === undefined) health.checked(true)
     }
     this.#checks.clear()

@@ -310,7 +310,7 @@ class ConservativeClock {
 class Segment {
   readonly file: string
   readonly startMs: number
-  /** By the id of the row. */
+  /** Newest hit by the id of the row. */
   readonly #newestMs: Map<number, number>
 
   /** @param from the segment whose waiting hits may come into this one */

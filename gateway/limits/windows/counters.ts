@@ -49,7 +49,7 @@ export class KeyBudget {
     return true
   }
 
-  /** Drops idle keys of the next row with common keys: without takes, it drops none itself. */
+  /** Drops idle keys of the next row with common keys: a row without takes drops none itself. */
   makeRoom(nowMs: number): void {
     for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
       this.#turn = (this.#turn + 1) % this.#rows.length
@@ -123,7 +123,7 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  /** Under the plan of the last take. */
+  /** The limit under the plan of the last take. */
   limitOf(key: string): number {
     const factor = this.#windows.get(key)?.factor
     return (factor === undefined ? this.#rule : this.#ruleOf(factor)).limit

@@ -9,7 +9,7 @@ export interface Take {
   /** The store is away, and the row allows every request. */
   readonly uncounted?: true
   readonly next?: Take
-  /** In the next row that counts the request. */
+  /** The take in the next row that counts the request. */
   readonly beside?: Take
 }
 
@@ -73,9 +73,9 @@ export function refusedForCapacity(rule: WindowRule): Take {
  * limit. The hits of a slice expire with its newest: late, but never early. An edit converts between the two.
  */
 export class Window {
-  /** In a ring that grows and shrinks. */
+  /** Times of the entries, in a ring that grows and shrinks. */
   #times: number[] = []
-  /** In the same places; undefined: a log, where each entry is one hit. */
+  /** Hits of the entries, in the same places; undefined: a log, where each entry is one hit. */
   #counts: number[] | undefined
   #head = 0
   #entries = 0

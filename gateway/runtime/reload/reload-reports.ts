@@ -44,7 +44,7 @@ interface Edit {
 
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
-/** The file name, or the whole path if another label has the same name. */
+/** Names a file in metrics, by its whole path if another label has the same name. */
 export function labelOf(
   file: string,
   { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,

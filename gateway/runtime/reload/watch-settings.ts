@@ -24,7 +24,7 @@ interface SettingsWatch {
   readonly reread?: typeof rereadApart
 }
 
-/** Also watches the files that the settings depend on. */
+/** Watches gateway.json, and the files that the settings depend on. */
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
@@ -91,7 +91,7 @@ function warn(
   }
 }
 
-/** Files in force have their own watches. */
+/** Faults in files that only the next start reads. Files in force have their own watches. */
 function nextStartFaults({ needsRestart, wanted }: Pick<EditedSettings, 'needsRestart' | 'wanted'>): Fault[] {
   const waits = (key: string) => needsRestart.includes(key)
   const faults: Fault[] = []

@@ -34,7 +34,7 @@ export interface PassedConnection {
   readonly clear: ClearOrigin | undefined
 }
 
-/** One of the client and ten of authorities. */
+/** One certificate of the client, and ten of authorities. */
 const MAX_CERTIFICATES = 11
 
 /** The only undocumented property of Node here. `node:cluster` passes the same objects. */

@@ -16,7 +16,7 @@ export class Successor {
   readonly #hurry = Promise.withResolvers<void>()
   /** Resolves when the process is gone. Messages that wait behind an untaken socket are then never sent. */
   readonly #gone = Promise.withResolvers<void>()
-  /** Not acknowledged by the process. */
+  /** Commits that the process has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
   #lastRecordsId = 0
   #faults: readonly string[] = []

@@ -93,7 +93,7 @@ function textNow(file: string | undefined): string | undefined {
   }
 }
 
-/** Files that are known despite faults, so that all faults are reported at once. */
+/** Files that are known despite faults in gateway.json or the environment, so that all faults are reported at once. */
 export function filesNamedAnyway(env: Environment) {
   const { configFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
@@ -130,7 +130,7 @@ export interface StartupConfiguration {
 
 type StoreModule = typeof import('../../store/store-member.ts')
 
-/** Only when a shared store is configured: its client takes 170 ms and 30 MB. */
+/** Loads the shared store only when it is configured: its client takes 170 ms and 30 MB. */
 export async function loadStoreModule({ store }: Pick<Settings, 'store'>): Promise<StoreModule | undefined> {
   return store === undefined ? undefined : import('../../store/store-member.ts')
 }

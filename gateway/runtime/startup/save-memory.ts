@@ -6,7 +6,7 @@ import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.t
 const TICK_MS = 10_000
 const IDLE_SHARE = 0.01
 const STARTED_MS = 1000
-/** 256 KiB each. */
+/** Buffers for large bodies, 256 KiB each. */
 const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
 
 interface SaverParts {
@@ -33,7 +33,7 @@ export function saveMemory(profile: MemoryProfile): void {
   boundLargeBuffers(LARGE_BUFFERS[profile])
   let [lastMs, lastCpu] = [performance.now(), process.threadCpuUsage()]
   const tick = memorySaver({
-    // CPU time: to the utilization of the event loop, a thread that waits for a processor seems to work.
+    // CPU time, because a thread that waits for a processor seems to work by the utilization of the event loop.
     utilization: () => {
       const { user, system } = process.threadCpuUsage(lastCpu)
       const share = (user + system) / 1000 / (performance.now() - lastMs)

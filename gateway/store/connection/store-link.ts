@@ -28,7 +28,7 @@ const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
 
-/** Sends a few commands, then ends the connection. @param name for errors */
+/** Sends a few commands, then ends the connection. */
 export async function withLink<T>(
   dialled: Promise<StoreLink>,
   name: string,

@@ -30,7 +30,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.ended(status, this.#probe)
   }
 
-  /** The pool reports this to `Health`. */
+  /** Counts an attempt without a connection, which the pool reports to `Health`. */
   protected attemptRefused(): void {
     this.chosenOrigin.health.attempts.failed += 1
     this.chosenOrigin.breaker?.failed(this.#takeProbe())

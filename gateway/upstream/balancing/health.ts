@@ -15,7 +15,7 @@ export class Health {
   readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
   #passesChecks = true
-  /** The remote past without a recovery. Only this class writes it. */
+  /** `-Infinity` when there was no recovery. Only this class writes it. */
   recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
   /** End of the back-off. Only this class writes it. */
@@ -101,7 +101,7 @@ export class Health {
 
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      // The body may go on for hours.
+      // A good head is enough: the body may go on for hours.
       if (this.#isPromising) this.#begin()
       else {
         this.#responseProbed = true

@@ -40,8 +40,8 @@ export interface Origin<Pool = unknown> {
 }
 
 /**
- * A known origin of the same URL gives its health, and its connections if TLS is the same. If breaker and slow start are the same
- * too, it is used itself.
+ * Makes the origins of a group. A known origin of the same URL gives its health, and its connections if TLS is the same. If
+ * breaker and slow start are the same too, the known origin itself is used.
  */
 export function createOrigins<Pool>(
   addresses: readonly Address[],

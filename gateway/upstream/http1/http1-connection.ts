@@ -23,7 +23,7 @@ export interface ConnectionUser extends BodyReceiver {
   connectFailed(fault: UpstreamFault): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** The connection no longer belongs to this exchange. */
+  /** The response is whole. The connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: Duplex): void
   failed(kind: UpstreamFaultKind, cause: string): void
@@ -116,7 +116,7 @@ export class Http1Connection implements Timed, ResponseReader {
     else this.#resumeSocket()
   }
 
-  /** Does not call its exchange. */
+  /** Closes the connection without a call to its exchange. */
   destroy(): void {
     this.#user = undefined
     this.#retire()

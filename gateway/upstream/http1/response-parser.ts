@@ -177,7 +177,7 @@ export class ResponseLines implements HeadReader {
     return VERSION.startsWith(text.slice(0, VERSION.length))
   }
 
-  /** Many servers leave out the space after the status without a reason phrase. */
+  /** Many servers leave out the space after the status when there is no reason phrase. */
   startLine(all: string, start: number, end: number): string | undefined {
     const minor = all.charCodeAt(start + 7) - ZERO
     const hundreds = all.charCodeAt(start + 9) - ZERO

@@ -22,7 +22,7 @@ export class Http2Exchange
   #timesTurnedAway = 0
   /** The gRPC status when the trailers have none; undefined until a call gets a head with status 200. */
   #callStatus: number | undefined = undefined
-  /** A later fault does not matter (RFC 9110 section 6.4.1). */
+  /** True when the response ends with its head: a later fault does not matter (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {

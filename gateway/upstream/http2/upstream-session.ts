@@ -10,10 +10,10 @@ import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 /** One more stream opens another connection. */
 const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
-/** Bytes that may come beyond what clients take. */
+/** Bytes that may come beyond what clients take: of a response, and of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** With data that waits to be read. */
+/** Memory of all streams of a session, with data that waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** Time for an upstream to close its side, after all exchanges. */
@@ -98,7 +98,7 @@ export class UpstreamSession implements Timed {
     return new UpstreamStream(stream, user, () => this.#lastHandled)
   }
 
-  /** Ends with the last exchange. */
+  /** Takes no further exchange, and ends with the last one. */
   retire(): void {
     if (!this.#isRetired) {
       this.#isRetired = true

@@ -4,7 +4,7 @@ import { MAX_INTERIM } from '../message-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 
-/** RFC 9113 section 7. */
+/** Codes of RFC 9113 section 7. */
 const INTERNAL_ERROR = 2
 const REFUSED_STREAM = 7
 const CANCEL = 8
@@ -41,9 +41,9 @@ export class UpstreamStream {
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
-  /** Node drops unread pieces with the connection. */
+  /** Pieces that wait to be joined, or for the end of a pause. Node drops unread ones with the connection. */
   #rest: Buffer[] = []
-  /** Node has given all of a complete response. */
+  /** True once Node has given all of a complete response. */
   #isRead = false
   #error: Error | undefined = undefined
   #isOver = false
@@ -86,7 +86,7 @@ export class UpstreamStream {
     this.stream.resume()
   }
 
-  /** Nobody else would catch an error of the user. */
+  /** Fails the stream when the user throws: nobody else would catch the error. */
   #tell(tell: () => void): void {
     try {
       tell()
