@@ -13,7 +13,7 @@ export interface Receiver {
   readonly key?: string | undefined
   /** Most requests at a time; others wait. Default: 1. */
   readonly connections?: number
-  /** From the beginning of a request to the last byte of its response. Default: 10 s. */
+  /** Most time from the beginning of a request to the last byte of its response. Default: 10 s. */
   readonly timeoutMs?: number
   /** Default: 64 KiB. */
   readonly maxResponseBytes?: number
@@ -36,7 +36,7 @@ export interface IncomingResponse {
 export type Send = (request: OutgoingRequest) => Promise<IncomingResponse>
 
 export class SendFault extends Error {
-  /** Status of the response that began. */
+  /** Status of the response, if one began. */
   readonly statusCode: number | undefined
 
   constructor(message: string, statusCode: number | undefined) {
@@ -70,7 +70,7 @@ export function createSender(receiver: Receiver): Send {
         maxResponseSize: maxResponseBytes,
         connections,
       })
-      // undici looks at the signal only once it is connected.
+      // undici looks at the signal only once the connection is open.
       addAbortListener(given, () => ended.reject(given.reason))
       const requested = request.call(pool, {
         path: pathname + search,
@@ -99,7 +99,7 @@ export function createSender(receiver: Receiver): Send {
   }
 }
 
-/** Loads undici at the first request, and only two parts, to save memory and time. */
+/** Loads only two parts of undici, at the first request, to save memory and time. */
 async function loadUndici() {
   const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
   const { default: request } = await import('undici/lib/api/api-request.js')
