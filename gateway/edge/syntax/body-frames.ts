@@ -1,10 +1,10 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
-/** A longer piece is cheaper passed on by itself than moved. */
+/** A longer piece is passed on by itself, because moving it would cost more. */
 const MAX_JOINED_BYTES = 4096
-/** A loop moves up to this many bytes faster than a call. */
+/** A loop moves this many bytes or fewer faster than `copyWithin`. */
 const FEW_BYTES = 16
-/** A shorter chunk has hardly more data than frame. */
+/** A shorter chunk has hardly more bytes of data than of frame. */
 const TINY_BYTES = 8
 /** Enough hexadecimal digits for every body, few enough for an exact number. */
 const MAX_SIZE_DIGITS = 12
@@ -23,11 +23,11 @@ const DATA_RETURN = 3
 const DATA_FEED = 4
 const LAST = 5
 const WHOLE = 6
-// Within an extension; higher than all others.
+// States within an extension.
 const NAME_START = 7
 const NAME = 8
 const VALUE_START = 9
-// 10: within a value (VALUE_START + 1).
+// VALUE_START + 1 (10) is the state within a value without quotes.
 const QUOTED = 11
 const ESCAPED = 12
 const UNQUOTED = 13
@@ -42,7 +42,7 @@ type Framing = number | 'chunks'
 export class BodyFrames {
   fault: string | undefined = undefined
   tooLarge = false
-  /** Where the data taken last ends. */
+  /** End of the data that was taken last. */
   dataEnd = 0
   /** Bytes of the body or the current chunk that are still to come. */
   #left = 0
@@ -81,7 +81,7 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /** Takes the next data, up to `dataEnd`, and joins the data of short chunks behind it. @returns where it stopped */
+  /** Takes the next data and moves the data of short chunks behind it, up to `dataEnd`. @returns where it stopped */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)
     this.#taken(at - from)

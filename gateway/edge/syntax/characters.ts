@@ -15,12 +15,12 @@ export function isToken(text: string): boolean {
   return text !== '' && !NOT_TOKEN.test(text)
 }
 
-/** False for characters beyond a byte: they would become others on the wire. */
+/** False also for characters beyond a byte, which would become other characters on the wire. */
 export function isText(text: string): boolean {
   return !NOT_TEXT.test(text)
 }
 
-/** Unlike `trim`, keeps 0xA0, which is half a letter of UTF-8. */
+/** Removes spaces and tabs. `trim` would also remove 0xA0, which may be one byte of a letter in UTF-8. */
 export function withoutSpaceAround(text: string): string {
   let from = 0
   let to = text.length

@@ -6,7 +6,7 @@ export interface Timed extends Slotted {
   checkTime(nowMs: number): void
 }
 
-/** Objects whose deadlines are checked every 50 ms, never early. A timer for each would cost more. */
+/** Objects whose deadlines are checked every 50 ms. A timer for each object would cost more. */
 export class Deadlines<T extends Timed = Timed> extends Slots<T> {
   readonly #clock: () => number
   #timer: NodeJS.Timeout | undefined = undefined

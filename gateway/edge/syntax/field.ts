@@ -1,6 +1,6 @@
 import { isText, isToken, withoutSpaceAround } from './characters.ts'
 
-/** Bounded, because a client can make names up. */
+/** Most names in `lowerNames`: clients can make up any number. */
 const MAX_KNOWN_NAMES = 512
 const lowerNames = new Map<string, string>()
 
@@ -12,7 +12,7 @@ export class Field {
   /** `name: value` with its CR LF. */
   readonly line: string
 
-  /** Checks nothing: the name must be a token and the value text (RFC 9110 section 5). */
+  /** Checks nothing. The caller passes a token as the name and text as the value (RFC 9110 section 5). */
   constructor(name: string, value: string, line = `${name}: ${value}\r\n`) {
     this.name = name
     this.lower = lowerNames.get(name) ?? lowerOf(name)

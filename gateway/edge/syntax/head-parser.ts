@@ -1,7 +1,7 @@
 import { CHARACTERS, isSpace, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
-/** Bytes decoded at a time: few heads are longer, and a body behind is decoded for nothing. */
+/** Bytes decoded at a time. Few heads are longer, and decoding bytes of the body is useless. */
 const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
@@ -11,7 +11,7 @@ const MAX_KNOWN = 32
 
 export interface HeadReader {
   readonly noStartLine: string
-  /** True when a valid first line may begin like this. */
+  /** True when a valid first line may begin with this text. */
   mayBegin(text: string): boolean
   /** Takes the first line. @returns why it is refused; undefined when it is valid */
   startLine(all: string, start: number, end: number): string | undefined
@@ -25,8 +25,8 @@ export interface HeadReader {
  * Reads heads and trailers in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF alone, a folded
  * line is refused, the colon follows the name directly, and there are no control characters.
  * When all field lines equal those of the previous head, they are not parsed again: both heads share one
- * list, so that what was made of it can be used again. Otherwise a line that equals the previous one at its
- * place gives the same `Field`.
+ * list, so that what was made of it can be used again. Otherwise a line that equals the line at the same place
+ * of the previous head gives the same `Field`.
  */
 export class HeadParser {
   fault: string | undefined = undefined
@@ -34,7 +34,7 @@ export class HeadParser {
   tooLarge = false
   /** True once the empty line has come. */
   whole = false
-  /** In order, without trailers. Two heads share a list only if all their fields are the same. */
+  /** All fields in order, without trailers. Two heads share a list only if all their fields are the same. */
   fields: Field[] = []
 
   readonly #reader: HeadReader
@@ -44,7 +44,7 @@ export class HeadParser {
   #bytes = 0
   #count = 0
   #known: Field[] = []
-  /** The lines of `#known` with the empty line. Empty when they were too many, came in pieces, or others have come since. */
+  /** The lines of `#known` with the empty line; '' if they were too many, came in pieces, or a different head came. */
   #knownLines = ''
   /** Where the fields begin in the present text; -1: in an earlier text. */
   #fieldsAt = -1
@@ -101,7 +101,7 @@ export class HeadParser {
     return this.#knownLines !== ''
   }
 
-  /** @param text latin1 @returns how many bytes belong to the head; all while it has neither ended nor a fault */
+  /** @param text latin1 @returns how many bytes belong to the head: all of them until it ends or has a fault */
   read(text: string): number {
     const carried = this.#carried.length
     const all = carried === 0 ? text : this.#carried + text
@@ -138,7 +138,7 @@ export class HeadParser {
       this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
     if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
       this.fault = this.#reader.noStartLine
-    // The last checked byte may be a carriage return: its line feed must be next.
+    // If the last checked byte is a carriage return, its line feed must be next.
     const last = all.length - 1
     for (let i = Math.max(start, from - 1); i <= last; i++) {
       if (!(bitsAt(all, i) & TEXT) && !(i === last && all.charCodeAt(i) === CR))
@@ -184,7 +184,7 @@ export class HeadParser {
     this.fault = this.#reader.field(field)
   }
 
-  /** Takes the lines that equal those of the previous head. @returns where the first other one begins */
+  /** Takes the lines that equal those of the previous head. @returns where the first different line begins */
   #skipKnown(all: string, from: number): number {
     let start = from
     if (this.#stage !== 'fields') return start
@@ -197,7 +197,7 @@ export class HeadParser {
     while (this.#count < MAX_KNOWN) {
       const known = this.#known[this.#count]
       if (known === undefined) return start
-      // V8 compares whole strings by words, but `startsWith` by characters.
+      // V8 compares whole strings many bytes at a time, but one character at a time in `startsWith`.
       const end = start + known.line.length
       if (all.slice(start, end) !== known.line) return start
       start = end

@@ -3,7 +3,7 @@ import { withoutSpaceAround } from './characters.ts'
 /** Parameters by name; names and values in lower case. */
 export type MediaParameters = ReadonlyMap<string, string>
 
-/** `;name=value`, `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). Refuses backslashes in quotes: readers differ about them. */
+/** `;name=value`, `;name="value"`, or `;` (RFC 9110 section 5.6.6). No backslashes: readers differ about them. */
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
 /** `application/json` for `Application/JSON; v=1`. */

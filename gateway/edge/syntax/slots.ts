@@ -1,9 +1,9 @@
 export interface Slotted {
-  /** Written by `Slots` only: an object can be in one at a time. */
+  /** Written by `Slots` only, so an object can be in one `Slots` at a time. */
   slot: number
 }
 
-/** A set for objects that come and go. A V8 Set keeps outgrown tables, and members in them, until a full collection. */
+/** A set for objects that come and go. V8's `Set` keeps old tables, with members, until a full garbage collection. */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
 
@@ -20,7 +20,7 @@ export class Slots<T extends Slotted> {
     one.slot = this.#all.push(one) - 1
   }
 
-  /** Does nothing when it is not in the set. */
+  /** Does nothing when the object is not in the set. */
   remove(one: Slotted): void {
     if (this.#all[one.slot] !== one) return
     const last = this.#all.pop()

@@ -18,7 +18,7 @@ export const KNOWN_METHODS: ReadonlySet<string> = new Set([
   'VERSION-CONTROL',
 ])
 
-/** Known methods outside the IANA registry. QUERY is taken for registered. */
+/** Known methods outside the IANA registry. QUERY counts as registered. */
 export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
   'M-SEARCH',
   'NOTIFY',
@@ -28,5 +28,5 @@ export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
   'UNSUBSCRIBE',
 ])
 
-/** Characters of an unknown method that the audit trail keeps. No known method is longer. */
+/** Most characters of an unknown method that the audit trail keeps. No known method is longer. */
 export const MAX_METHOD_CHARS = 64

@@ -34,8 +34,8 @@ const NO_PARAMETERS: FieldItem['parameters'] = new Map()
 
 /**
  * Parses a dictionary (RFC 9651 section 3.2) from the lines of a field, joined by commas; undefined when
- * invalid. Repeated keys and non-canonical base64 are refused too, which RFC 9651 allows: two readers could
- * take two values.
+ * invalid. Also refuses repeated keys and non-canonical base64, which RFC 9651 allows, because two readers
+ * could take two different values.
  */
 export function parseDictionary(text: string): FieldDictionary | undefined {
   const reader = new Reader(text)
@@ -78,7 +78,7 @@ export function serializeParameters(parameters: Iterable<readonly [string, BareI
   return written
 }
 
-/** Reads from left to right. What is absent or malformed is undefined. */
+/** Reads from left to right. Its methods return undefined for what is absent or malformed. */
 class Reader {
   readonly #text: string
   #at = 0
@@ -91,7 +91,7 @@ class Reader {
     return this.#at === this.#text.length
   }
 
-  /** @param pattern sticky; `exec` would make an array for each match */
+  /** @param pattern a sticky one. `test` makes no array for each match, as `exec` does. */
   take(pattern: RegExp): string | undefined {
     const start = this.#at
     pattern.lastIndex = start

@@ -5,7 +5,7 @@ import { randomHex } from './random-hex.ts'
 const TRACEPARENT =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
-/** Begins a new trace (W3C Trace Context section 3.2), not sampled. */
+/** Makes the header of a new trace that is not sampled (W3C Trace Context section 3.2). */
 export function newTraceparent(): string {
   return `00-${randomHex(32)}-${randomHex(16)}-00`
 }
@@ -19,7 +19,7 @@ export function traceIdIn(traceparent: string): string {
   return traceparent.slice(3, 35)
 }
 
-/** Undefined when there is none, more than one, or it is not valid. */
+/** Undefined when there is none, more than one, or an invalid one. */
 export function receivedTraceparent(fields: readonly Field[]): string | undefined {
   let found: string | undefined
   for (const { lower, value } of fields) {
