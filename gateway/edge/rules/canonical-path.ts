@@ -34,12 +34,12 @@ export function canonicalPath(path: string, leniency?: PathLeniency): string | u
   return normalised(path.replace(TO_REWRITE, rewritten))
 }
 
-/** True for a canonical path without octets. */
+/** True for a canonical path without percent-encoded octets. */
 export function isPlainPath(text: string): boolean {
   return text.startsWith('/') && PLAIN.test(text) && !TO_NORMALISE.test(text)
 }
 
-/** True when a canonical path never has the character as an octet. */
+/** True when a canonical path never has the character percent-encoded. */
 export function standsForItself(character: string): boolean {
   return PLAIN_CHARACTER.test(character)
 }
@@ -50,7 +50,7 @@ function rewritten(written: string): string {
   return standsForItself(character) ? character : written.toUpperCase()
 }
 
-/** False for overlong and broken sequences, which hide a slash from one reader and show it to another. */
+/** False for overlong and broken sequences, which may hide a slash from one reader and show it to another. */
 function isUtf8(path: string): boolean {
   return percentDecoded(path) !== undefined
 }

@@ -96,7 +96,7 @@ export interface AddressList {
   readonly deny: BlockList | undefined
 }
 
-/** `deny` comes before `allow`. Text that is no IP address is on no list. */
+/** An address on both lists is kept out. Text that is no IP address is on no list. */
 export function isKeptOut(address: string, { allow, deny }: AddressList): boolean {
   if (deny !== undefined && isTrusted(address, deny)) return true
   return allow !== undefined && !isTrusted(address, allow)

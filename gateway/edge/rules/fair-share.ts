@@ -29,7 +29,7 @@ export class FairPermits {
     return this.#taken >= this.#max
   }
 
-  /** @param isProxy the caller acts for many, so its share is not limited @returns false when refused */
+  /** @param isProxy true when the caller acts for many, so its share is not limited @returns false when refused */
   take(caller: string, isProxy: boolean): boolean {
     const max = this.#max
     const free = max - this.#taken

@@ -1,9 +1,9 @@
 /**
- * What happens to a request's field on the way upstream. `dropped`: about one connection, written anew by the
- * gateway, or a claim of the client. `length`: sent with a body only. `continued`: the gateway adds to its
+ * What happens to a request's field on the way upstream. `dropped`: it is about one connection, written anew by
+ * the gateway, or a claim of the client. `length`: sent with a body only. `continued`: the gateway adds to its
  * value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for
- * OPTIONS. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
- * certificates on. `interaction`: kept unless the gateway sends its own.
+ * OPTIONS. `forwarding`: copied if a trusted proxy sent it. `certificate`: copied if it comes from a proxy that
+ * passes on client certificates. `interaction`: copied unless the gateway sends its own.
  */
 type UpstreamPart =
   | 'copied'
@@ -21,14 +21,14 @@ interface FieldRule {
   readonly once: number
   /** True when repeats count as one list. */
   readonly joined: boolean
-  /** True when a row must allow the field: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
+  /** True when a row must allow the field: it overrides the method, or CGI folds its name (`X.Auth` to `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
   /** Its name or family (`x-auth-*`) in the log of removed fields; undefined: not logged. */
   readonly removedAs: string | undefined
 }
 
-/** Fields about one connection, never forwarded (RFC 9110 section 7.6.1), and the secret between gateway and service. */
+/** Fields about one connection (RFC 9110 section 7.6.1), and the secret between gateway and service. Never forwarded. */
 export const HOP_BY_HOP: readonly string[] = [
   'x-gateway-secret',
   'connection',
@@ -82,7 +82,7 @@ const JOINED: readonly string[] = [
   'x-request-id',
 ]
 
-/** Fields that say how the request came. Others (`X-Forwarded-…`) name the caller or replace the target. */
+/** Fields that say how the request came. Other `X-Forwarded-…` fields name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
   'forwarded',
   'x-forwarded-by',
@@ -99,7 +99,7 @@ const FORWARDING: readonly string[] = [
 /** Fields that ask for another method than the one for which row and limit were found. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
-/** Claims that some service trusts (RFC 9700 section 4.13). */
+/** Claims of clients that some service trusts (RFC 9700 section 4.13). */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
   'cf-connecting-ipv6',
@@ -126,7 +126,7 @@ const CLAIMS: readonly string[] = [
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
-  // A service ends sessions by it. It may also copy a client's field into its response.
+  // A service ends sessions by this field of a response. It may copy a client's field into its response.
   'x-revoke-session',
   'x-rewrite-url',
   'x-scheme',
@@ -185,7 +185,7 @@ interface Removed {
 }
 
 const OF_GATEWAY = ['proxy-authorization', 'x-gateway-secret']
-/** For people. */
+/** For docs/reference. */
 export const REMOVED_HEADERS: readonly Removed[] = [
   {
     names: [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)].sort(),
@@ -259,7 +259,7 @@ function learn(lower: string): FieldRule {
   return rule
 }
 
-/** The rule for an odd name. One that services take for a protected name never goes upstream. */
+/** The rule for an odd name. A name that services take for a protected name never goes upstream. */
 function oddRule(folded: string): FieldRule {
   if (!isProtectedName(folded)) return ODD
   const { upstream, removedAs = folded } = ruleOf(folded)
@@ -271,7 +271,7 @@ export function foldedName(lower: string): string {
   return lower.replace(/[^a-z0-9]/g, '-')
 }
 
-/** True when the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
+/** True when the gateway reads a field of this name or keeps it from the service. */
 export function isProtectedName(lower: string): boolean {
   const { once, joined, upstream } = ruleOf(lower)
   return once !== 0 || joined || upstream !== 'copied'

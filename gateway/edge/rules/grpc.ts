@@ -1,7 +1,7 @@
 import { type Field, valueIn } from '../syntax/field.ts'
 import type { HttpVersion } from './request-headers.ts'
 
-/** Not `application/grpc-web`: its trailers are in the body. */
+/** Does not match `application/grpc-web`, which has its trailers in the body. */
 const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?[ \t]*(?:;|$)/i
 const TIMEOUT = /^(\d{1,8})([HMSmun])$/
 const STATUS = /^\d{1,2}$/
@@ -49,7 +49,7 @@ const OF_HTTP: Readonly<Record<number, number>> = {
 }
 /**
  * The status of gRPC for a refusal. A timeout is DEADLINE_EXCEEDED: after UNAVAILABLE clients would repeat
- * the call at once, although the service may have acted. Too much is RESOURCE_EXHAUSTED.
+ * the call at once, although the service may have acted.
  */
 const OF_REFUSAL: Readonly<Record<number, number>> = {
   ...OF_HTTP,

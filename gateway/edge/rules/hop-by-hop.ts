@@ -39,7 +39,7 @@ export function endsHere(fields: readonly Field[]): boolean {
   )
 }
 
-/** Counts Max-Forwards down; what is no number stays as it is. */
+/** Counts Max-Forwards down. A value that is no number stays as it is. */
 export function oneHopLess(field: Field): Field {
   return NUMBER.test(field.value)
     ? new Field('Max-Forwards', String(Math.max(0, Number(field.value) - 1)))

@@ -11,13 +11,13 @@ interface PathRow {
 
 export interface PathEntry<Row> {
   readonly rows: readonly Row[]
-  /** The length of the fixed part without a closing slash; a template adds less than 1. More specific paths have more. */
+  /** Length of the fixed part without a closing slash; a template adds less than 1. More specific paths weigh more. */
   readonly weight: number
 }
 
 class PathIndex<Row> {
   readonly exact = new Map<string, PathEntry<Row>>()
-  /** With their closing slash. */
+  /** By the prefix with its closing slash. */
   readonly prefixes = new Map<string, PathEntry<Row>>()
   templates: TemplateTree<PathEntry<Row>> | undefined = undefined
 
@@ -32,7 +32,7 @@ class PathIndex<Row> {
   }
 }
 
-/** Finds rows: an exact path, else the template or the longest prefix, whichever has the longer fixed part. Immutable. */
+/** Finds rows: an exact path, else the template or longest prefix, whichever has the longer fixed part. Immutable. */
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
   readonly #folded = new PathIndex<Row>()
@@ -65,7 +65,7 @@ export class PathTable<Row extends PathRow> {
     const folded = new TemplateTree<PathEntry<Row>>()
     this.#written.templates = written
     this.#folded.templates = folded
-    // Among equally long fixed texts on the left, the most specific come last.
+    // Among templates with equally long text before the first parameter, the most specific come last.
     const ordered = [...Map.groupBy(rows, ({ path }) => withoutNames(path))]
     ordered.sort(([one], [other]) => compareTemplates(other, one))
     for (const [index, [path, same]] of ordered.entries()) {
@@ -82,7 +82,7 @@ export class PathTable<Row extends PathRow> {
     return this.#methods.has(method)
   }
 
-  /** The rows of the most specific path that covers exactly this one. */
+  /** The rows of the most specific path that covers this one as it is written. */
   find(path: string): PathEntry<Row> | undefined {
     return this.#written.find(path, '')
   }
@@ -113,7 +113,7 @@ function withoutClosingSlash(path: string): string {
 
 const EVERY_METHOD = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 
-/** The value of Allow (RFC 9110 section 10.2.1). Without an entry, it is the whole server's. */
+/** The value of Allow (RFC 9110 section 10.2.1). Without an entry, it is for the whole server. */
 export function allowOf(entry: PathEntry<PathRow> | undefined): string {
   const rows = entry?.rows ?? [{ methods: undefined }]
   return [...new Set(rows.flatMap(({ methods }) => [...(methods ?? EVERY_METHOD)]))].join(', ')

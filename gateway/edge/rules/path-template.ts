@@ -6,11 +6,11 @@ export function isTemplate(path: string): boolean {
 
 export interface ParameterPlace {
   readonly name: string
-  /** The segment, from 0. */
+  /** Number of the segment in the path, from 0. */
   readonly at: number
-  /** Its number in the segment, from 0. */
+  /** Number of the parameter in the segment, from 0. */
   readonly index: number
-  /** The texts before, between and after the parameters of its segment. */
+  /** The texts before, between and after the parameters of the segment. */
   readonly fixed: readonly string[]
 }
 
@@ -21,7 +21,7 @@ export function parametersOf(path: string): readonly ParameterPlace[] {
   })
 }
 
-/** For example of `{a}-{b}.json`. */
+/** `{a}-{b}.json` has the names `a` and `b`, and the fixed texts '', `-` and `.json`. */
 export function partsOf(segment: string): { readonly names: string[]; readonly fixed: string[] } {
   const parts = segment.split(PARAMETER)
   return { names: parts.filter((_, at) => at % 2 === 1), fixed: parts.filter((_, at) => at % 2 === 0) }
@@ -51,7 +51,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** The index at which a parameter ends: where the next text first occurs, or -1. The last one ends at the closing text. */
+/** Index of the end of a parameter: where the next text first occurs, or -1. The last ends at the closing text. */
 function endOf(
   segment: string,
   fixed: readonly string[],
@@ -77,7 +77,7 @@ export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
-/** True when one path may match both: exact paths, templates, or prefixes that end in `/*`. Does not compare parts of a segment. */
+/** True when one path may match both: exact paths, templates, or prefixes with `/*`. A parameter meets any segment. */
 export function patternsMeet(one: string, other: string): boolean {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {
@@ -91,7 +91,7 @@ export function patternsMeet(one: string, other: string): boolean {
 
 interface Node<Entry> {
   readonly fixed: Map<string, Node<Entry>>
-  /** The more specific ones first. */
+  /** More specific segments first. */
   varying: readonly {
     readonly segment: string
     readonly fixed: readonly string[]
@@ -160,7 +160,7 @@ export function compareTemplates(one: string, other: string): number {
   return segments.length - others.length
 }
 
-/** Orders by the text before the first parameter, longest first, then by all fixed text, then by the alphabet. Ignores case. */
+/** Orders by length of the text before the first parameter, longest first, then of all fixed text, then by letter. */
 function compareSegments(one: string, other: string): number {
   const [begin, otherBegin] = [beginOf(one), beginOf(other)]
   if (begin !== otherBegin) return otherBegin - begin

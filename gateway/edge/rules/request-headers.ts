@@ -20,7 +20,7 @@ export class RequestHeaders {
   host: string | undefined = undefined
   hasValidHost = false
   authorization: string | undefined = undefined
-  /** Empty, and so invalid, when repeated; also `interactionId` and `traceparent`. */
+  /** Empty, and so invalid, when repeated; so are `interactionId` and `traceparent`. */
   requestId: string | undefined = undefined
   interactionId: string | undefined = undefined
   /** Undefined also when Connection names it. */
@@ -28,11 +28,11 @@ export class RequestHeaders {
   /** All values, joined by commas: more than one is no proof. */
   dpop: string | undefined = undefined
   userAgent = ''
-  /** Undefined without a body or with an unknown length. */
+  /** Undefined without Content-Length. */
   contentLength: number | undefined = undefined
   hasBody = false
   expect: string | undefined = undefined
-  /** All values in order, joined by commas; also `forwarded` and `loop`. */
+  /** All values in order, joined by commas; so are `forwarded` and `loop`. */
   forwardedFor: string | undefined = undefined
   forwarded: string | undefined = undefined
   /** CDN-Loop (RFC 8586): the proxies that the request has passed. */
@@ -145,7 +145,7 @@ function repeated(name: string): HeaderFault {
   return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
 }
 
-/** Refuses what two readers could frame differently: they would disagree on where the next request begins (RFC 9112 section 6.1). */
+/** Refuses a request when two readers could disagree on where the next one begins (RFC 9112 section 6.1). */
 function framingFault({ length, coding }: Framing, version: HttpVersion): HeaderFault | undefined {
   if (coding !== undefined) {
     if (length !== undefined)

@@ -6,7 +6,7 @@ const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 /** Bound of `count`: 14 bits of the fourth group. */
 const COUNT_LIMIT = 2 ** 14
 
-/** The time of the last id. Ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2, method 1). */
+/** Time of the last id. Ids ascend, also within a millisecond or when the clock is set back (RFC 9562 section 6.2). */
 let lastMs = 0
 let count = COUNT_LIMIT
 let front = ''

@@ -30,7 +30,7 @@ interface OwnFields {
 const NO_OWN_FIELDS: OwnFields = { limitHeaders: [], interactionId: undefined }
 
 export interface FilteredHead {
-  /** Without hop-by-hop fields and those that the gateway sets itself; each ends with CR LF. */
+  /** Each ends with CR LF. Hop-by-hop fields, and those that the gateway sets itself, are not among them. */
   readonly lines: string
   readonly contentLength: number | undefined
   readonly dated: boolean

@@ -14,7 +14,7 @@ export interface Cors {
   readonly headers: ReadonlySet<string>
   /** Lines of every response to an allowed origin, after the line that names it. */
   readonly lines: string
-  /** The browser checks whether they permit its request. */
+  /** Lines by which the browser checks whether it may send its request. */
   readonly preflightLines: string
 }
 
@@ -46,7 +46,6 @@ const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
 const MAX_ORIGIN_LENGTH = 300
 /** Most headers of a preflight that are checked. */
 const MAX_ASKED = 50
-/** Tells caches that the response depends on these fields. */
 export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
 
@@ -71,7 +70,7 @@ export function corsOf(terms: CorsTerms): Cors {
   }
 }
 
-/** Compiles an origin. In `https://*.example.com` the star is one label or several; in `http://localhost:*`, any port or none. */
+/** Compiles an origin. The star in `https://*.example.com` is one label or more; `:*` at the end, any port or none. */
 function patternOf(origin: string): RegExp {
   const escaped = origin.replace(/[.[\]]/g, '\\$&')
   const labels = '[a-z0-9-]+(?:\\.[a-z0-9-]+)*'

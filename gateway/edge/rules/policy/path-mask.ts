@@ -9,7 +9,7 @@ export function pseudonym(value: string, key: string): string {
   return createHmac('sha256', key).update(value).digest('hex').slice(0, PSEUDONYM_CHARS)
 }
 
-/** Makes a function that replaces masked parameters by `{name:<pseudonym of the decoded text>}`. @param template matches the paths */
+/** Makes a function that replaces masked parameters by `{name:pseudonym}`, in paths that `template` matches. */
 export function pathMask(template: string, masked: readonly string[], key: string): (path: string) => string {
   const parts = segmentsOf(template).map(partsOf)
   return (path) => {

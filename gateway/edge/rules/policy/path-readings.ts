@@ -15,7 +15,7 @@ export function isAmbiguous(path: string): boolean {
 }
 
 /**
- * Every path that a service may take a canonical path for: encoded slashes decoded, parameters removed or both.
+ * Every form in which a service may read a canonical path: encoded slashes decoded, parameters removed, or both.
  * @returns undefined when one has a dot segment: readers do not agree on where it leads
  */
 export function readingsOf(path: string): readonly string[] | undefined {
@@ -54,7 +54,7 @@ const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for, spelled like the paths of rows. The service may
+ * Every form in which a service may read a written path, spelled like the paths of rows. The service may
  * decode it up to twice, and take any of `STEPS` in any order.
  * @param written without the query
  * @returns undefined when readers do not agree on where it leads: it names a host, is no text once decoded,
@@ -84,7 +84,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
 /** No slash at the start, or several (in URLs they name a host); a control character or a `%u` escape. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
-/** Text that a row's path has percent-encoded. In a decoded path (`NOT_PLAIN`) this includes the percent sign. */
+/** Text that is percent-encoded in a row's path. In a decoded path (`NOT_PLAIN`) this includes the percent sign. */
 const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 

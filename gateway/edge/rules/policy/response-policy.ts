@@ -1,8 +1,8 @@
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /**
- * The headers of every response, besides `X-Request-ID`: names and values in turn. The contract asks for
- * `X-XSS-Protection`. Browsers ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in
+ * The headers of every response, besides `X-Request-ID`: names and values in turn. `X-XSS-Protection` is
+ * obsolete but required. Browsers ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in
  * front passes it on.
  */
 export const MANDATORY_HEADERS: readonly string[] = [
@@ -18,7 +18,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream may not set: ours, those that a cache prefers to ours, and those of its software. */
+/** Names, in lower case, that an upstream may not set: ours, those that caches prefer, and those of its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
@@ -44,14 +44,14 @@ export const SIGNED_RESPONSE_FIELDS: readonly string[] = [
   'x-jws-signature',
 ]
 
-/** True for a field that one network's cache obeys before Cache-Control (RFC 9213 section 3.1). */
+/** True for a field that the caches of one network prefer to Cache-Control (RFC 9213 section 3.1). */
 export function isForOneCache(lower: string): boolean {
   return lower.endsWith('-cdn-cache-control')
 }
 
 /** The key `responseHeaders`. It cannot take a mandatory header away or weaken it. */
 interface ResponseHeaders {
-  /** Seconds, at least those of the mandatory header. */
+  /** `maxAgeSeconds` is at least that of the mandatory header. */
   readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean } | undefined
   readonly contentSecurityPolicy?: string | undefined
   readonly referrerPolicy?: string | undefined
@@ -61,16 +61,16 @@ interface ResponseHeaders {
   readonly crossOriginResourcePolicy?: string | undefined
   /** True when the service's Alt-Svc goes to the client. */
   readonly altSvc?: boolean | undefined
-  /** In the service's responses only. */
+  /** Fields set in the service's responses only. */
   readonly set?: Readonly<Record<string, string>> | undefined
   readonly remove?: readonly string[] | undefined
 }
 
 /** Changes to a service's response, besides those made everywhere. Plain data. */
 export interface ForwardedPolicy {
-  /** Names in lower case that the gateway sets itself. */
+  /** Names, in lower case, of the service's fields that are dropped. */
   readonly replaced: ReadonlySet<string>
-  /** Lines that stand beside the service's own of the same name. */
+  /** Lines that the gateway adds. */
   readonly added: string
   readonly passesAltSvc: boolean
 }
@@ -82,14 +82,14 @@ const REPLACING = {
   crossOriginEmbedderPolicy: 'Cross-Origin-Embedder-Policy',
   crossOriginResourcePolicy: 'Cross-Origin-Resource-Policy',
 } as const
-/** The key that writes a header, by its name in lower case. */
+/** Keys by the name, in lower case, of the header that they write. */
 export const KEYED_RESPONSE_FIELDS: ReadonlyMap<string, string> = new Map([
   ...Object.entries(REPLACING).map(([key, name]) => [name.toLowerCase(), key] as const),
   ['content-security-policy', 'contentSecurityPolicy'],
 ])
 const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
 
-/** The mandatory lines, made stronger, and the configured ones. */
+/** The mandatory lines, with the configured HSTS, and those of the keys in `REPLACING`. */
 export function responseLines(headers: ResponseHeaders): string {
   const { strictTransportSecurity: transport } = headers
   const ofTransport =
@@ -105,7 +105,7 @@ export function responseLines(headers: ResponseHeaders): string {
 }
 
 /**
- * Changes to a service's response. Our Content-Security-Policy stands beside its own: browsers enforce both.
+ * Changes to a service's response. Our Content-Security-Policy is added to the service's: browsers enforce both.
  * @param others names of further headers that the gateway writes
  * @returns undefined when the response stays as it is
  */

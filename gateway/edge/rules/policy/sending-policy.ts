@@ -22,7 +22,7 @@ export interface SendingPolicy {
   readonly host: string | undefined
   /** True when Host names the upstream. */
   readonly namesTarget: boolean
-  /** Names in lower case that are sent although they are removed otherwise. */
+  /** Names, in lower case, of fields that are sent although they would be removed otherwise. */
   readonly allowed: ReadonlySet<string>
   /** Names, folded as services fold them, of received fields that are not sent. */
   readonly removed: ReadonlySet<string>
@@ -58,7 +58,7 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
   )
 }
 
-/** A path that names a host in URLs: two slashes at the start. The second may be encoded; parameters may come between. */
+/** A path that names a host in URLs: it begins with two slashes. The second may be encoded, or behind parameters. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
 /** Names, in lower case, of request fields that no row may allow, set or remove, besides hop-by-hop fields. */
