@@ -13,7 +13,7 @@ export interface WaitingBody {
   bytes: number
 }
 
-/** Fair shares of room for bodies that wait for a signature or its check. Only received bytes count: anyone may announce many. */
+/** Shares room for bodies that wait for a signature or its check. Counts received bytes: anyone can announce many. */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()

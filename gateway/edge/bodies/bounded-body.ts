@@ -22,7 +22,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes <= maxBytes
   }
 
-  /** Lets pieces bypass the stream; undefined ends that. Call it before you listen to `data`. */
+  /** Passes pieces to a receiver, past the stream; undefined ends this. Call it before you listen to `data`. */
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {
@@ -34,7 +34,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes === 0
   }
 
-  /** Counts what has come. @returns false when it must not be passed on */
+  /** Counts bytes that have come. @returns false when they must not be passed on */
   protected takes(bytes: number): boolean {
     const before = this.#bytes
     this.#bytes += bytes
@@ -47,7 +47,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes > this.#maxBytes
   }
 
-  /** Copies a piece behind others: uncopied, it would keep its whole read buffer in memory. @returns false when no more should come */
+  /** Copies a piece behind others, so that its read buffer is free again. @returns false when no more should come */
   protected gather(bytes: Buffer, from: number, to: number): boolean {
     for (let at = from; at < to; ) {
       const gathered = this.#gatheringBuffer(to - at)
@@ -62,7 +62,7 @@ export abstract class BoundedBody extends Readable {
     return this.#gatheredBytes > 0
   }
 
-  /** Enters a piece behind all others. */
+  /** Pushes a piece into the stream behind all others. */
   protected enter(piece: Buffer): boolean {
     this.pushGathered()
     return this.push(piece)

@@ -13,7 +13,7 @@ export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 1024
 
-/** Buffers a complete body, in at most three times its size, or 1 KiB. The rest of a refused body stays unread. Never rejects. */
+/** Buffers a whole body in up to three times its size, or 1 KiB. Does not read on after a refusal. Never rejects. */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
@@ -55,7 +55,7 @@ export function bodyOf(buffered: Buffer): Readable {
   return body
 }
 
-/** Copies pieces together: each may hold more memory than its bytes. */
+/** Copies pieces into one buffer, because each may keep more memory than its bytes need. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined

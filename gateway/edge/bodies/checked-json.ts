@@ -36,7 +36,7 @@ function writtenKeys(text: string): number | undefined {
   for (let at = 0; at < text.length; at++) {
     const character = text.charCodeAt(at)
     if (character === QUOTE) at = endOfText(text, at)
-    // Outside of texts a colon stands after a key only.
+    // Outside of strings a colon stands after a key only.
     else if (character === COLON) keys++
     else if (character === BEGIN_OBJECT || character === BEGIN_ARRAY) {
       depth++

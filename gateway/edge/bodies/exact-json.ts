@@ -5,7 +5,7 @@ import { endOfText, parseCheckedJson } from './checked-json.ts'
 export interface FoundMember {
   /** Text of its value, with numbers as they are written. */
   readonly source?: string
-  /** A name that some services may take instead: it differs from the pointer's only in letter case or behind a NUL. */
+  /** A name that some services may take instead. It differs from the pointer's only in letter case or after a NUL. */
   readonly odd?: string
 }
 
@@ -15,7 +15,7 @@ const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 const MAX_EXPONENT_CHARS = 7
 const SPACE = ' \t\n\r'
 
-/** Text that `parseCheckedJson` accepts, for `memberIn`. */
+/** Makes a text for `memberIn` if `parseCheckedJson` accepts the bytes. */
 export function checkedText(bytes: Buffer): { readonly text: string } | { readonly fault: string } {
   const checked = parseCheckedJson(bytes)
   return 'fault' in checked ? checked : { text: bytes.toString('utf8') }
@@ -96,7 +96,7 @@ export function twinIn(value: unknown): string | undefined {
   return undefined
 }
 
-/** Compares two checked texts. Numbers are equal by their decimal value, never rounded. */
+/** Compares two checked texts. Numbers are compared by their exact decimal value. */
 export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))
 }

@@ -3,7 +3,7 @@ interface PieceHolder {
   readonly isHolding: boolean
 }
 
-/** Buffers of one size that are used again: one for each read would keep V8 busy with garbage collection. */
+/** Buffers of one size that are used again: a new one for each read would keep V8 busy with garbage collection. */
 class BufferPool {
   readonly #bytes: number
   readonly #kept: number
@@ -47,7 +47,7 @@ class BufferPool {
     else this.#made -= 1
   }
 
-  /** Frees the buffers not needed since the last call. */
+  /** Frees the spare buffers that were not needed since the last call. */
   trim(): void {
     for (let lent = this.#takeBack(); lent !== undefined; lent = this.#takeBack()) this.give(lent)
     // Freed at once: the collector may come much later, or never.
@@ -90,7 +90,7 @@ export interface Piece {
   readonly to: number
 }
 
-/** Connections read into these while no large body comes. Each side has one: TLS may read into one while we use the other. */
+/** Connections read into these while no large body comes. TLS may read into one while we use that of the other side. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
@@ -114,7 +114,7 @@ function takeBuffer(): Buffer {
   return buffers.take() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
-/** A buffer of another size belongs to no pool. */
+/** Ignores a buffer of another size, which belongs to no pool. */
 export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
   const isLarge = buffer.length === LARGE_BYTES
   if (!isLarge && buffer.length !== BUFFER_BYTES) return
@@ -168,7 +168,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Copies a piece that is in the shared buffer, or is short while the receiver holds others. @returns `false` to pause */
+  /** Passes a piece, copied if it is in the shared buffer, or short while others are held. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared
