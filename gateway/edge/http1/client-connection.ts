@@ -71,7 +71,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   checkTime(nowMs: number): void {
     this.#reader.readAhead()
     if (this.#writes.isStalled(nowMs)) {
-      // Before `destroy`, so that the record of the request names this cause.
+      // This comes before `destroy`, so that the record of the request names this cause.
       if (this.#exchange !== undefined) this.terms.handler.interrupt(this.#exchange, NOT_TAKEN)
       this.socket.destroy()
     }
@@ -166,7 +166,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.terms.left(this)
     this.#reader.close()
     this.#cancelRequest()
-    // Pipelined requests never begin: only their number is reported.
+    // The pipelined requests will never begin: only their number is reported.
     if (!this.pipelined.isEmpty) this.terms.handler.abandoned(this.peer, this.pipelined.requests)
     this.pipelined.drop()
   }
@@ -187,7 +187,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.pipelined.drop()
   }
 
-  /** Reads in a later turn: a long pipeline cannot starve other connections. */
+  /** Reads in a later turn, so that a long pipeline does not starve other connections. */
   #readPipelined(): void {
     setImmediate(() => {
       if (this.#phase !== 'response' || this.#res !== undefined || this.socket.destroyed) return

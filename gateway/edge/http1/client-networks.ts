@@ -13,7 +13,7 @@ const MAX_REFUSED_STREAMS = 256
 export interface Activity {
   /** True when no request is open. */
   readonly isIdle: boolean
-  /** Earlier the longer the connection has been idle. */
+  /** The longer the connection has been idle, the earlier this is. */
   readonly deadlineMs: number
 }
 
@@ -31,7 +31,7 @@ export class ClientNetwork implements Slotted {
   /** A proxy stands for many clients: fair shares do not apply to it. */
   readonly isProxy: boolean
   readonly connections = new Slots<AcceptedConnection>()
-  /** Places of the streams of its HTTP/2 connections. */
+  /** How many places the streams of its HTTP/2 connections have. */
   streams = 0
 
   constructor(name: string, isProxy: boolean) {
@@ -39,14 +39,14 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** Its places of the common room; 0 without a connection, because its streams are about to end. */
+  /** How many places of the common room it has; 0 without a connection, because its streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
   }
 }
 
-/** The places of all connections and streams. Networks with equal parts form a row, so each operation takes constant time. */
+/** Places of connections and streams. Networks with equal parts form a row, so each operation takes constant time. */
 export class ClientNetworks {
   max: number
   readonly #byName = new Map<string, ClientNetwork>()
@@ -73,7 +73,7 @@ export class ClientNetworks {
 
   /** Gives a network. Use it at once: it is kept only while it has connections. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
-    // After an edit of `trustedProxies` an address may have open connections of both kinds.
+    // After an edit of `trustedProxies` an address may have open connections as a proxy and as a client.
     const name = isProxy ? `proxy ${address}` : address
     return this.#byName.get(name) ?? new ClientNetwork(name, isProxy)
   }
@@ -87,7 +87,7 @@ export class ClientNetworks {
     this.#joinRow(network)
   }
 
-  /** Does nothing when it was removed already. */
+  /** Does nothing when the connection was removed already. */
   remove(connection: AcceptedConnection): void {
     const { network } = connection
     if (network.connections.at(connection.slot) !== connection) return
@@ -99,7 +99,7 @@ export class ClientNetworks {
     if (isLast) this.#byName.delete(network.name)
   }
 
-  /** True when one more connection or stream gets a place and no other has to leave. */
+  /** True when one more connection or stream can get a place and no other has to leave. */
   hasRoom(network: ClientNetwork): boolean {
     const { max } = this
     const own = network.isProxy ? 0 : network.part
@@ -164,7 +164,7 @@ export class ClientNetworks {
     return this.#idleOfRow(this.#proxies, MAX_NETWORKS)
   }
 
-  /** Gives any connection, idle or not; of a proxy only when there is no other. */
+  /** Gives any connection, idle or not; one of a proxy only when there is no other. */
   anyOfLargest(): AcceptedConnection | undefined {
     const [network] = this.#some(this.#rows[this.largest] ?? this.#proxies, 1)
     return network && this.#some(network.connections, 1)[0]
@@ -196,7 +196,7 @@ export class ClientNetworks {
     if (part > 0) this.#rowOf(network).add(network)
     if (network.isProxy) return
     if (part > this.largest) this.largest = part
-    // Several steps when the last connection of a network ends before its streams.
+    // This takes several steps when the last connection of a network ends before its streams.
     while (this.largest > 0 && (this.#rows[this.largest]?.size ?? 0) === 0) this.largest--
   }
 

@@ -170,9 +170,9 @@ export class ClientResponse implements OutgoingResponse {
     if (this.#closed) return
     this.#closed = true
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
-    // Held pieces keep their read buffers lent.
+    // Held pieces would keep their read buffers lent.
     this.#held = undefined
-    // The client went while the switch was held.
+    // A switch that is still held has lost its client.
     const onSwitched = this.#onSwitched
     this.#onSwitched = undefined
     onSwitched?.(undefined)

@@ -19,22 +19,22 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
-/** `admit` refuses more fields. */
+/** The parser refuses more bytes, `admit` more fields. */
 export interface HeadBounds {
   readonly maxBytes: number
   readonly maxFields: number
 }
 
 export interface DeadlineTerms {
-  /** May change, for the next connections. */
+  /** A change counts for the next connections. */
   readonly head: HeadBounds
-  /** May change; a request goes on with those that it began with. */
+  /** A change counts for the next requests. */
   readonly timeouts: ClientTimeouts
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
 }
 
-/** The time by which a client must send more. A body begins with the full grace; each byte adds its time at the minimum rate. */
+/** Time by which a client must send more. A body begins with its grace; each byte adds its time at the least rate. */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
@@ -43,7 +43,7 @@ export class ConnectionDeadline {
   #idleAllowanceMs: number
   /** Start of the current request; infinite when its head came in one piece. */
   #startedMs = NEVER
-  /** The time in which we hold the body back does not count. */
+  /** End of the time for the whole request. Time in which we hold the body back does not count. */
   #requestEndMs = NEVER
   /** Infinite while we do not hold the body back. */
   #heldBackMs = NEVER

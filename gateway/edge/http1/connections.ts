@@ -78,7 +78,7 @@ export class Connections<E> {
     const peer = withoutMapping(socket.remoteAddress ?? '')
     const isProxy = this.#isProxy(peer)
     const network = this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
-    // A client that has reset has no address. Nobody waits for what it sent: it must not be carried out.
+    // A client that has reset the connection has no address. Nobody waits for its request, so it must not begin.
     if (peer === '' || !this.#networks.makeRoom(network)) {
       socket.destroy()
       return undefined
@@ -104,7 +104,7 @@ export class Connections<E> {
     connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
-    // `between` was set during the TLS handshake of this connection.
+    // `between` may have been set during the TLS handshake of this connection.
     this.#terms.between?.(connection)
     return connection
   }
@@ -159,7 +159,7 @@ export class Connections<E> {
     return this.#networks.size
   }
 
-  /** @param quietMs how long an HTTP/1.1 connection must have been idle; all of HTTP/2 retire */
+  /** @param quietMs how long an HTTP/1.1 connection must have been idle; all HTTP/2 connections retire */
   closeIdle(quietMs: number): void {
     const sinceMs = this.#terms.steadyClock() - quietMs
     this.#open.visitAll((connection) => {

@@ -11,7 +11,7 @@ export interface ResponseHead extends FilteredHead {
 
 /** The response to one request. Writes to a client that is gone are ignored. */
 export interface OutgoingResponse {
-  /** True when an HTTP/1 connection may be used again. No effect once the head is written. */
+  /** True when an HTTP/1 connection may be used again. A change has no effect once the head is written. */
   keepAlive: boolean
   /** How long the client may take nothing; undefined: the usual time. */
   idleMs: number | undefined
@@ -42,7 +42,7 @@ export interface OutgoingResponse {
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
   /** Takes no further requests over this connection. */
   retireConnection(): void
-  /** Breaks off, so that no client takes a part for the whole. @param isLate HTTP/2 tells the client that it was late */
+  /** Breaks off, so that no client takes a part for the whole. @param isLate the client was late; HTTP/2 says so */
   breakOff(isLate?: boolean): void
 }
 
@@ -55,7 +55,7 @@ export interface ReceivedRequest {
 
 /** Handles all requests. `E`: its record of one request. */
 export interface Handler<E> {
-  /** Begins a request whose head is complete. @param fault refuses the request: its rest will not come */
+  /** Begins a request whose head is complete. @param fault why to refuse the request, whose rest will not come */
   begin(received: ReceivedRequest, fault: RequestFault | undefined): E
   /** Refuses a request whose head cannot be read or did not come whole. `req` has what could be read. */
   unreadable(received: ReceivedRequest, fault: RequestFault): E

@@ -99,7 +99,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-/** Accepts waiting connections: the system resets them when the listener closes. */
+/** Accepts waiting connections, because the system resets them when the listener closes. */
 async function acceptQueued(server: Server): Promise<void> {
   const endMs = performance.now() + LONGEST_MS
   let quietTurns = 0

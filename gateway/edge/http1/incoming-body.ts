@@ -29,7 +29,7 @@ export abstract class IncomingBody extends BoundedBody {
 }
 
 const HIGH_WATER_BYTES = 64 * 1024
-/** A shorter piece would leave a pooled buffer mostly empty. */
+/** A shorter piece would leave too much of a pooled buffer empty. */
 const POOLED_BYTES = 40 * 1024
 
 /** A body of HTTP/1. A slow reader pauses the socket and the client's deadline. */
@@ -58,12 +58,12 @@ export class RequestBody extends IncomingBody {
   override resume(): this {
     super.resume()
     if (this.#receiver === undefined) this.#expectNoReceiver()
-    // Pieces that bypassed the stream did not answer its last `_read`: it does not ask again by itself.
+    // Pieces that bypassed the stream did not answer its last `_read`, so the stream does not call it again.
     this._read()
     return this
   }
 
-  /** Sends pieces straight to the receiver while the stream flows and is empty; others come as `data`. */
+  /** Sends pieces straight to the receiver while the stream flows and is empty; other pieces come as `data`. */
   override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
     if (receiver === undefined) this.#expectNoReceiver()
@@ -95,7 +95,7 @@ export class RequestBody extends IncomingBody {
     const buffer = bytes === this.#buffer?.bytes ? this.#buffer : undefined
     if (receiver === undefined || this.readableFlowing !== true || this.readableLength > 0)
       return this.#keep(piece, buffer !== undefined)
-    // The receiver has all earlier pieces: their buffers are free.
+    // The receiver has all earlier pieces, so their buffers can be given back.
     for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
       giveBack(early, receiver)
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)

@@ -55,7 +55,7 @@ export class IncomingRequest {
     this.headers = headers
   }
 
-  /** True when the end of the body is uncertain, or when what follows is not HTTP: the connection closes after it. */
+  /** True when the end of the body is uncertain, or what follows is not HTTP. The response ends the connection. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }
@@ -73,7 +73,7 @@ export class IncomingRequest {
     this.#whenBegun = undefined
   }
 
-  /** Calls `run` at `markBegun`. Only one may wait at a time. */
+  /** Calls `run` at `markBegun`. Only one function may wait at a time. */
   whenBegun(run: () => void): void {
     this.#whenBegun = run
   }

@@ -57,10 +57,10 @@ const LOOK_MS = 500
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits: one that is gone answers any byte with a
- * reset. Until the response begins it sends 100 (Continue), which clients ignore (RFC 9110 section 15.2),
- * after 0.5 s, 1 s, 2 s, 4 s and so on.
- * @param responseOf undefined between two requests
+ * Finds out whether a client that has closed its half still waits: a client that is gone answers any byte with
+ * a reset. Sends 100 (Continue), which clients ignore (RFC 9110 section 15.2), after 0.5 s, 1 s, 2 s, 4 s and
+ * so on, until the response begins.
+ * @param responseOf returns undefined between two requests
  */
 export function watchHalfClosed(
   socket: Socket,

@@ -193,7 +193,7 @@ export class RequestLines implements HeadReader {
   readonly noStartLine = 'no HTTP/1 request line'
   /** `-` until it has been read. */
   method = '-'
-  /** As received; empty until then. */
+  /** As received; empty until it has been read. */
   target = ''
   version: '1.0' | '1.1' = '1.1'
   /** Options of Connection: `close`, `keep-alive`, `upgrade`. */
@@ -226,7 +226,7 @@ export class RequestLines implements HeadReader {
       : this.#takeMethod(text.slice(0, space))
   }
 
-  /** Keeps the method of a refused line too: a response to HEAD has no body. */
+  /** Keeps the method of a refused line too, because a response to HEAD must not have a body. */
   #takeMethod(method: string): boolean {
     if (!KNOWN_METHODS.has(method) && !isToken(method)) return false
     this.method = method.slice(0, MAX_METHOD_CHARS)

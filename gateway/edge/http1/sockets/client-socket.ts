@@ -4,7 +4,7 @@ import { copyOf, ReadBuffer } from '../../bodies/read-buffers.ts'
 
 /** Takes what a client sends, in place of the socket's stream. */
 export interface ClientReader {
-  /** @param bytes the first `length` are new; the next read overwrites them */
+  /** @param bytes the first `length` bytes are new; the next read overwrites them */
   received(bytes: Buffer, length: number): void
 }
 
@@ -70,7 +70,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives a reader what comes. @returns a function that ends this: it pauses the socket, and puts unread bytes back or returns them */
+/** Gives `reader` what comes. @returns a function that ends this, pauses, and puts unread bytes back or returns them */
 export function readClient(
   socket: Socket,
   reader: ClientReader,
@@ -88,7 +88,7 @@ export function readClient(
   }
 }
 
-/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node; without it they stay plain sockets. */
+/** Makes a server's sockets `ClientSocket`s by an undocumented callback of Node. Without it they stay plain sockets. */
 export function acceptClientSockets(server: Server): void {
   server.on('listening', () => {
     const handle = (server as unknown as WithHandle)._handle
