@@ -40,7 +40,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** Begins requests. Call it when all that has come is read: a short body is then complete, and a reset request never begins. */
+  /** Begins requests. Call it after a read, so that short bodies are complete, and reset requests do not begin. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()

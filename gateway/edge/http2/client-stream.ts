@@ -41,7 +41,7 @@ const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come after its response. */
 const ANSWERED_MS = 1000
-/** After CANCEL or NO_ERROR, Node's client takes a partial response as complete. */
+/** Not CANCEL or NO_ERROR: after them Node's client takes a partial response as complete. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = {
   code: 'malformed_request',
@@ -63,7 +63,7 @@ export interface StreamCarrier<E> extends Origin {
   /** How many bytes of DATA the client takes on all streams together. */
   sendWindow: number
   readonly unsentBytes: number
-  /** True while nothing more should be written. Every response is pumped when that ends. */
+  /** True while nothing more should be written. Afterwards every response is pumped. */
   readonly isCongested: boolean
   write(bytes: Buffer): void
   retire(): void
@@ -93,7 +93,7 @@ export class ClientStream<E> {
   /** End of the time for the rest of the request; infinite until the response is written. */
   #answeredEndMs = NEVER
 
-  /** @param ended END_STREAM has come with the head */
+  /** @param ended true when END_STREAM has come with the head */
   constructor(
     carrier: StreamCarrier<E>,
     id: number,
@@ -123,12 +123,12 @@ export class ClientStream<E> {
     }
   }
 
-  /** True when the stream has no place: the client gets only what the windows allow at once. */
+  /** True when the stream has no place. The client gets only as much of the refusal as the windows allow at once. */
   get isRefused(): boolean {
     return isWithoutPlace(this.place)
   }
 
-  /** @param isLast END_STREAM stands in its frame */
+  /** @param isLast true when the piece ends a frame with END_STREAM */
   receive(piece: Buffer, isLast: boolean): void {
     if (this.#answeredEndMs !== NEVER) return
     this.#received += piece.length
@@ -189,17 +189,17 @@ export class ClientStream<E> {
     }
   }
 
-  /** @param isWhole the last byte of the response has been written */
+  /** @param isWhole true when the last byte of the response has been written */
   responseWritten(isWhole: boolean): void {
     if (this.fault?.code === 'malformed_request') this.end(PROTOCOL_ERROR)
-    // RFC 9113 section 5.1.2 wants the reset, also behind a whole response.
+    // RFC 9113 section 5.1.2 wants a stream beyond the settings reset, also after a whole response.
     else if (!isWhole || this.place === 'beyond settings') this.end(REFUSED_STREAM)
     else if (this.isRemoteClosed) this.end(undefined)
     else if (this.isRefused) this.end(NO_ERROR)
     else this.#awaitEnd()
   }
 
-  /** Throws the rest of the request away. A client whose stream is reset at once may throw away the response. */
+  /** Throws the rest of the request away. After a reset at once the client might throw away the response. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()
@@ -239,7 +239,7 @@ class StreamResponse implements OutgoingResponse {
   keepAlive = true
   idleMs: number | undefined = undefined
   headersSent = false
-  /** Bytes of DATA that the client takes of this stream; SETTINGS may make it negative. */
+  /** How many bytes of DATA the client takes on this stream; SETTINGS may make it negative. */
   window: number
   readonly #carrier: StreamCarrier<unknown>
   readonly #stream: ClientStream<unknown>
@@ -256,7 +256,7 @@ class StreamResponse implements OutgoingResponse {
   /** True once END_STREAM is written. */
   #whole = false
   #closed = false
-  /** Since when the client has taken nothing of the queue. */
+  /** The time since which the client has taken nothing of the queue. */
   #stalledSinceMs = NEVER
   #drainListeners: (() => void)[] = []
   #closeListeners: (() => void)[] = []
@@ -316,7 +316,7 @@ class StreamResponse implements OutgoingResponse {
 
   end(trailers = ''): void {
     if (this.#ended) return
-    // An announced length ends the stream: no trailers follow.
+    // The last byte of an announced length ends the stream, so no trailers follow.
     if (!this.#bodiless && this.#bytesLeft === undefined) this.#trailers = encodeFields(trailers)
     this.#ended = true
     this.headersSent = true

@@ -45,10 +45,10 @@ export interface FrameUser<E> extends StreamCarrier<E> {
   pumpAll(): void
 }
 
-/** Bytes on all streams together before the client gets credit. */
+/** Bytes that a client may send on all streams together before it gets credit. */
 export const CONNECTION_WINDOW = 1024 * 1024
 const TABLE_BYTES = 4096
-/** An honest head has fewer. */
+/** An honest head has fewer frames. */
 const MAX_HEAD_FRAMES = 16
 const IGNORED: HeadSink = { take: () => {} }
 const DEPENDS_ON_ITSELF: RequestFault = {
@@ -60,7 +60,7 @@ const DEPENDS_ON_ITSELF: RequestFault = {
 interface HeaderBlock {
   readonly id: number
   readonly endsStream: boolean
-  /** The stream that it depends on (RFC 7540 section 5.3.1); undefined: none. */
+  /** The stream that this one depends on (RFC 7540 section 5.3.1); undefined: none. */
   readonly dependency: number | undefined
   bytes: Buffer
   frames: number
@@ -92,7 +92,7 @@ export class ConnectionFrames<E> {
     this.#user.fail(FRAME_SIZE_ERROR)
   }
 
-  /** The payload of DATA comes in pieces, as `data`. */
+  /** Takes the header of DATA. The payload comes in pieces, by `data`. */
   beginData(header: FrameHeader): void {
     this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
   }
@@ -150,7 +150,7 @@ export class ConnectionFrames<E> {
     return this.#user.guard.allowsNoise() ? undefined : ENHANCE_YOUR_CALM
   }
 
-  /** Counts like a reset by the client itself (CVE-2025-8671). */
+  /** Resets a stream for a fault of the client. This counts like a reset by the client itself (CVE-2025-8671). */
   #resetFor(id: number, code: number): number | undefined {
     this.#user.resetStream(id, code)
     return this.#user.guard.allowsReset() ? undefined : ENHANCE_YOUR_CALM
@@ -287,7 +287,7 @@ export class ConnectionFrames<E> {
     const before = settings.initialWindow
     const code = settings.take(payload)
     if (code !== undefined) return code
-    // Sent before any frame that obeys the new settings.
+    // This is sent before any frame that obeys the new settings.
     this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
     return this.#widen(settings.initialWindow - before)
   }

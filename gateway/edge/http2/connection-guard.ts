@@ -1,6 +1,6 @@
 /** Streams that the client may reset. Browsers cancel many when the user leaves a page. */
 const RESETS = { burst: 200, perSecond: 20 }
-/** Frames without progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or padded DATA, trailers, refused streams, unknown types. */
+/** Frames without progress, such as PING, SETTINGS, WINDOW_UPDATE, empty or padded DATA, trailers, refused streams. */
 const NOISE = { burst: 1000, perSecond: 100 }
 /** Noise that each frame of data allows: clients answer data with window updates and pings. */
 const NOISE_PER_DATA = 4
@@ -10,7 +10,7 @@ const SHORT_BYTES = 256
 const TINY = { burst: 1_000_000, perSecond: 10_000 }
 const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
-/** Further fields of a head count as noise: one byte can stand for a whole field. */
+/** In a head with more fields each hundred counts as noise, because one byte can stand for a whole field. */
 const USUAL_FIELDS = 100
 
 /** A token bucket, full at first. */
@@ -55,7 +55,7 @@ export class ConnectionGuard {
     this.#tiny = new Allowance(TINY, nowMs)
   }
 
-  /** @returns false when there are too many; also the other `allows` methods */
+  /** @returns false when there are too many; so do the other `allows` methods */
   allowsReset(): boolean {
     return this.#resets.spend(this.#steadyClock())
   }

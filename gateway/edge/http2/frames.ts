@@ -126,7 +126,7 @@ export class FrameWriter {
   #held: Buffer[] = []
   #heldBytes = 0
 
-  /** @param onWritten called after each piece: the client may not have taken it yet */
+  /** @param onWritten called after each piece, which the client may not have taken yet */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket
     this.#onWritten = onWritten

@@ -72,7 +72,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
   readonly joining: StreamBody[] = []
-  /** `#lastTaken`: its request will begin unless the connection fails. `#lastBegun`: its request has begun. */
+  /** The last stream whose request will begin unless the connection fails, and the last whose request has begun. */
   #lastTaken = 0
   #lastBegun = 0
   readonly #places: StreamPlaces
@@ -80,7 +80,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   #lingering: Lingering | undefined = undefined
   /** Infinite while streams are open. */
   #idleEndMs: number
-  /** By when the rest of a frame or of a head must have come. */
+  /** The time by which the rest of a frame or of a head must have come. */
   #partialEndMs = NEVER
   #partialFrame = 0
 
@@ -131,7 +131,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
 
   checkTime(nowMs: number): void {
     if (this.#writes.isStalled(nowMs)) {
-      // Before `destroy`: the records of the requests name this cause.
+      // This comes before `destroy`, so that the records of the requests name this cause.
       this.streams.visitAll(({ exchange }) => {
         if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
       })

@@ -14,7 +14,7 @@ export class StreamBody extends IncomingBody {
   readonly #joining: StreamBody[]
   /** A short piece that waits for others of the same read. */
   #first: Buffer | undefined = undefined
-  /** Received, and not given back to the client's window. */
+  /** Bytes received, and not given back to the client's window. */
   #uncredited = 0
 
   constructor(deadline: ConnectionDeadline, credit: (bytes: number) => void, joining: StreamBody[]) {
@@ -42,7 +42,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait: uncopied, it would keep the whole read in memory. A whole body need not wait. */
+  /** Copies a piece that must wait, because it would keep the whole read in memory. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first

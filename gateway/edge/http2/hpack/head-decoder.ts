@@ -44,7 +44,7 @@ export interface HeadSink {
   take(field: HeadField): void
 }
 
-/** Decodes the blocks of one connection (RFC 7541). After an invalid block the table is in doubt: the connection must end. */
+/** Decodes the blocks of one connection (RFC 7541), which must end after an invalid block: the table may be wrong. */
 export class HeadDecoder {
   readonly #maxTableBytes: number
   /** The newest last. */
@@ -57,7 +57,7 @@ export class HeadDecoder {
   #isFaulty = false
   fields = 0
 
-  /** @param maxTableBytes as SETTINGS_HEADER_TABLE_SIZE announces */
+  /** @param maxTableBytes the value of our SETTINGS_HEADER_TABLE_SIZE */
   constructor(maxTableBytes: number) {
     this.#maxTableBytes = maxTableBytes
     this.#limitBytes = maxTableBytes
@@ -73,7 +73,7 @@ export class HeadDecoder {
     while (this.#at < block.length && !this.#isFaulty) {
       const first = block[this.#at] as number
       if ((first & 0xe0) === 0x20) {
-        // At the beginning of a block only (RFC 7541 section 4.2).
+        // This is allowed at the beginning of a block only (RFC 7541 section 4.2).
         if (mayResize) this.#resize(this.#integer(5))
         else this.#isFaulty = true
         continue

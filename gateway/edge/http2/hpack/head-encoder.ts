@@ -16,7 +16,7 @@ const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
   ),
 )
 
-/** A response's head as a latin1 block (RFC 7541), without table and Huffman codes. @param lines each with its CR LF */
+/** A head as a latin1 block (RFC 7541), without dynamic table and Huffman codes. @param lines each with its CR LF */
 export function encodeHead(status: number, lines: string): string {
   const indexed = INDEX_OF_STATUS.get(status)
   const block =
@@ -24,7 +24,7 @@ export function encodeHead(status: number, lines: string): string {
   return block + encodeFields(lines)
 }
 
-/** For trailers. */
+/** Encodes lines without a status, such as trailers. */
 export function encodeFields(lines: string): string {
   let block = ''
   for (let start = 0; start < lines.length; ) {

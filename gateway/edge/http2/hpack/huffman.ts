@@ -1,4 +1,4 @@
-/** Lengths of the codes for each byte, then for EOS, as digits of base 36 (RFC 7541 appendix B). The lengths decide all codes. */
+/** Lengths of the codes for each byte, then for EOS, in base 36 (RFC 7541 appendix B). The codes follow from them. */
 const LENGTHS =
   'dnsssssssoussussssssssusssssssss6aacd68baa8b8666555666666678f6cad67777777777777777777777878djde6f565' +
   '65666577666567655677777fbedskmkkmmmnmnnnnnonoomnonnnnlmnmnnomlkmmnnlnmmolmnnllmlnmnnkmmmnmmnqqkjmnmp' +
