@@ -40,7 +40,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   constructor(socket: Socket, accepted: AcceptedConnection, terms: ConnectionTerms<E, Connection<E>>) {
     this.socket = socket
     this.accepted = accepted
-    // Read at accept: a closed socket knows no address.
+    // This was read at accept, because a closed socket knows no address.
     this.peer = accepted.peer
     this.network = accepted.network
     this.terms = terms

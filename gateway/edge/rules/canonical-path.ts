@@ -15,7 +15,7 @@ const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
 const FORBIDDEN_BUT_SLASH = /%(?:5c|3b|[01][0-9a-f]|7f)/i
 const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
 const HIGH_OCTET = /%[89A-Fa-f]/
-/** Octets, and visible ASCII that must be percent-encoded in a path but often is not. */
+/** Percent-encoded octets, and visible ASCII that must be percent-encoded in a path but often is not. */
 const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
 
 /**

@@ -28,7 +28,7 @@ interface FieldRule {
   readonly removedAs: string | undefined
 }
 
-/** Fields about one connection (RFC 9110 section 7.6.1), and the secret between gateway and service. Never forwarded. */
+/** Never forwarded: fields about one connection (RFC 9110 section 7.6.1), and the secret of gateway and service. */
 export const HOP_BY_HOP: readonly string[] = [
   'x-gateway-secret',
   'connection',
@@ -99,7 +99,7 @@ const FORWARDING: readonly string[] = [
 /** Fields that ask for another method than the one for which row and limit were found. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
-/** Claims of clients that some service trusts (RFC 9700 section 4.13). */
+/** Fields that a client can make up and some service trusts (RFC 9700 section 4.13). */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
   'cf-connecting-ipv6',

@@ -51,7 +51,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** Index of the end of a parameter: where the next text first occurs, or -1. The last ends at the closing text. */
+/** Index of a parameter's end: where the next text first occurs, or -1. The last one ends at the closing text. */
 function endOf(
   segment: string,
   fixed: readonly string[],
@@ -160,7 +160,7 @@ export function compareTemplates(one: string, other: string): number {
   return segments.length - others.length
 }
 
-/** Orders by length of the text before the first parameter, longest first, then of all fixed text, then by letter. */
+/** Orders by the text before the first parameter, then by all fixed text (both longest first), then by alphabet. */
 function compareSegments(one: string, other: string): number {
   const [begin, otherBegin] = [beginOf(one), beginOf(other)]
   if (begin !== otherBegin) return otherBegin - begin

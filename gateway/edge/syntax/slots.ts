@@ -3,7 +3,7 @@ export interface Slotted {
   slot: number
 }
 
-/** A set for objects that come and go. V8's `Set` keeps old tables, with members, until a full garbage collection. */
+/** A set for objects that come and go. V8's `Set` keeps old tables and their members until a full collection. */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
 

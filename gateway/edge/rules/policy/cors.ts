@@ -70,7 +70,7 @@ export function corsOf(terms: CorsTerms): Cors {
   }
 }
 
-/** Compiles an origin. The star in `https://*.example.com` is one label or more; `:*` at the end, any port or none. */
+/** Compiles an origin. `*.` matches one label or more, and `:*` at the end matches any port or none. */
 function patternOf(origin: string): RegExp {
   const escaped = origin.replace(/[.[\]]/g, '\\$&')
   const labels = '[a-z0-9-]+(?:\\.[a-z0-9-]+)*'
