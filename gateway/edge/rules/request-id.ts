@@ -13,7 +13,7 @@ let front = ''
 
 const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** FAPI's header, in requests to services and in every response. */
+/** FAPI's header in requests to services and in responses, if `interactionId` is set. */
 export const INTERACTION_ID = 'x-fapi-interaction-id'
 
 /** The client's own id when it is a UUID, else a new one. */
