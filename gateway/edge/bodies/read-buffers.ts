@@ -47,7 +47,7 @@ class BufferPool {
     else this.#made -= 1
   }
 
-  /** Frees the spare buffers that were not needed since the last call. */
+  /** Frees the spare buffers not needed since the last call. */
   trim(): void {
     for (let lent = this.#takeBack(); lent !== undefined; lent = this.#takeBack()) this.give(lent)
     // Freed at once: the collector may come much later, or never.

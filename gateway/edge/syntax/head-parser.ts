@@ -34,7 +34,7 @@ export class HeadParser {
   tooLarge = false
   /** True once the empty line has come. */
   whole = false
-  /** All fields in order, without trailers. Two heads share a list only if all their fields are the same. */
+  /** Fields in order, without trailers. Two heads share a list only if all their fields are the same. */
   fields: Field[] = []
 
   readonly #reader: HeadReader
