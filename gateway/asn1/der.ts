@@ -15,7 +15,7 @@ export const TAG = {
   explicit3: 0xa3,
 } as const
 
-/** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 elements. */
+/** One element of DER (X.690 section 8.1). It copies no bytes, because a list may have 100,000 elements. */
 export class Der {
   readonly tag: number
   readonly #source: Buffer

@@ -18,7 +18,7 @@ export const HASHES: ReadonlyMap<string, string> = new Map([
   ['2.16.840.1.101.3.4.2.2', 'sha384'],
   ['2.16.840.1.101.3.4.2.3', 'sha512'],
 ])
-/** Hashes by the identifier of the signature algorithm. Null: it has its own hash. */
+/** Hashes by the identifier of the signature algorithm. Null: the algorithm has a hash of its own. */
 const SIGNATURES: ReadonlyMap<string, string | null> = new Map([
   ['1.2.840.113549.1.1.11', 'sha256'],
   ['1.2.840.113549.1.1.12', 'sha384'],
@@ -36,11 +36,11 @@ const MGF1 = '1.2.840.113549.1.1.8'
 const FIELD = { hash: 0xa0, mask: 0xa1, salt: 0xa2, trailer: 0xa3 } as const
 /** RFC 4055. */
 const DEFAULT_SALT_BYTES = 20
-/** Most bytes of a number: two can name a longer salt than any modulus has room for. */
+/** Most bytes of a number. Two bytes can name a salt longer than any modulus. */
 const MAX_SALT_DIGITS = 2
 
 /**
- * @param contentHash the hash for signatures that name RSA alone, as in CMS (RFC 3370 section 3.2)
+ * @param contentHash the hash of a signature whose algorithm is RSA alone, as in CMS (RFC 3370 section 3.2)
  * @throws Error when it is not DER, or has parameters of RSASSA-PSS that `node:crypto` cannot verify with
  */
 export function readSignatureAlgorithm(algorithm: Der | undefined, contentHash?: string): SignatureAlgorithm {
@@ -66,7 +66,7 @@ function isSigned(
   }
 }
 
-/** RSASSA-PSS (RFC 4055 section 3.1). The mask must have the hash of the signature: `node:crypto` knows no other. */
+/** RSASSA-PSS (RFC 4055 section 3.1). Mask and signature must have one hash: `node:crypto` supports nothing else. */
 function pssAlgorithm(parameters: Der | undefined): SignatureAlgorithm {
   const { hash, saltLength } = pssParameters(parameters)
   if (hash === 'sha1') return { name: 'RSASSA-PSS with SHA-1' }
