@@ -19,7 +19,7 @@ export function operationalLog({ level, format, service }: LogOptions): Logger {
   const stderr = destination({ fd: 2, sync: true })
   // A closed terminal must not stop the gateway.
   stderr.on('error', () => {})
-  // Without process id and host name.
+  // `base: null` leaves out process id and host name.
   const options = { level, base: null }
   const inForm = format === undefined ? isTerminal() && logLine : FORMS[format](service)
   return inForm ? pino(options, { write: (line) => void stderr.write(inForm(line)) }) : pino(options, stderr)
@@ -129,8 +129,8 @@ const LEVELS: ReadonlyMap<number, readonly [name: string, colour: 'dim' | 'cyan'
 const PLAIN_WORD = /^[^\s"=]+$/
 
 /**
- * Makes a line for people: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`. Sentences of a list,
- * such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
+ * Makes a line for people: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`. Sentences
+ * of a list, such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
  */
 export function logLine(json: string): string {
   const line = parse(json)

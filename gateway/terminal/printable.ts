@@ -1,7 +1,7 @@
-/** Control characters, line separators, marks that turn the direction of text, invisible characters, and lone surrogates. */
+/** Control characters, line separators, marks of text direction, invisible characters, and lone surrogates. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
-/** Escapes, as `\u001b`, what could move the cursor of a terminal, change its title or hide a part of a line. Tabs stay. */
+/** Escapes, as `\u001b`, what could move a terminal's cursor, change its title or hide a part of a line. Tabs stay. */
 export function printable(text: string): string {
   return text.replaceAll(UNPRINTABLE, (found) =>
     found === '\t' ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
