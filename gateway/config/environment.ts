@@ -13,7 +13,7 @@ const SERVICE_LINK =
   /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
 const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
 
-/** Variables that override no key, with their checks. Those without one are checked where they are used. */
+/** Variables that override no key, with their checks. A variable without a check is checked where it is used. */
 const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Map([
   ...['GATEWAY_CONFIG', 'GATEWAY_LIMITS', 'GATEWAY_CLIENTS', ...STORE_VARIABLES].map(
     (name) => [name, () => undefined] as const,
@@ -23,7 +23,7 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
   ['GATEWAY_PROFILE', (text: string) => choiceFault(text, MEMORY_PROFILES)],
 ])
 
-/** What names each file, in the words of faults. */
+/** Tells, in faults, what names each file. */
 export const NAMES = {
   configFile: '--config, GATEWAY_CONFIG or by default',
   limitsFile: '--limits, GATEWAY_LIMITS or by default',
@@ -43,8 +43,8 @@ export function configFiles(env: Environment): Record<'configFile' | 'limitsFile
 }
 
 /**
- * Reads the variables `GATEWAY_…`. The schema checks the values of keys later. An unknown name is a fault: a typo would be
- * ignored silently.
+ * Reads the variables `GATEWAY_…`. The schema checks the values of keys later. An unknown name is a fault, because it
+ * may be a typo.
  */
 export function parseEnvironment(env: Environment): {
   readonly overrides: Overrides
@@ -68,7 +68,7 @@ function variableFault(name: string, text: string): string | undefined {
   const isServiceLink = SERVICE_LINK_VALUE.test(text) && name.endsWith('_PORT')
   if (!isKnown) return isServiceLink ? undefined : unknownFault(name)
   if (isServiceLink) return serviceLinkFault(text)
-  // Probably a mistake in a script, not a wish for the default.
+  // An empty value is probably a mistake in a script, not a wish for the default.
   return text === '' ? 'is set but empty: give it a value or unset it' : otherFault?.(text)
 }
 
@@ -89,7 +89,7 @@ function read({ type, items }: Schema, text: string): unknown {
   if (type === 'boolean') return text === 'true' || (text === 'false' ? false : text)
   if (items === undefined) return text
   const entries = text.split(',').map((entry) => entry.trim())
-  // A single value stays a text where a text or a list may stand.
+  // A single value stays a text if the key takes a text or a list.
   return type !== 'array' && entries.length === 1 ? text : entries
 }
 

@@ -35,7 +35,7 @@ export function showFault(fault: Fault): string {
   if (at.excerpt === undefined) return head
   const { text, caret } = at.excerpt
   const number = String(at.line)
-  // The tabs of the line stay, so that the caret stands below its place.
+  // Tabs stay tabs, so that the caret stands below its place.
   const before = printable(text.slice(0, caret))
   const indent = before.replaceAll(/[^\t]/g, ' ')
   const line = before + printable(text.slice(caret))
@@ -46,12 +46,11 @@ function isPlace(path: string): boolean {
   return path.startsWith('line ')
 }
 
-/** The value, or all faults. */
 export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/** Finds faults in a key of each route. A key that a row of `openapi.rows` lays over several operations is named once. */
+/** Finds faults in a key of each route. A key that a row of `openapi.rows` gives to several routes is named once. */
 export function keyFaults<R extends { readonly laidAt?: Readonly<Record<string, number>> | undefined }>(
   file: string,
   routes: readonly R[],

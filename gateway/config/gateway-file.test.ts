@@ -5,7 +5,7 @@ import { responseLines } from '../edge/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 
-/** The policy of a route that says nothing about it. */
+/** The policy of a route that sets none. */
 const NO_POLICY = {
   stepUp: undefined,
   authorizationDetails: undefined,

@@ -27,7 +27,7 @@ import { windowAtMost, windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
 import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
 
-/** The settings of config/gateway.json and its variables, with every default that depends on nothing else. Immutable. */
+/** The settings of config/gateway.json and its variables, with each default that depends on nothing else. Immutable. */
 export type GatewayFile = ReturnType<typeof gatewayFile>
 
 /** A row of the file, or one made of an operation of `openapi`. */
@@ -56,7 +56,7 @@ export function parseGatewayFile(
   checkTexts(json, written)
   checkTerms(json, '$', written)
   checkIssuers(json, written.issuers)
-  // As for an issuer: no query, fragment or credentials.
+  // These URLs, like an issuer, have no query, fragment or credentials.
   json.checkEach('$.dpop.publicUrls', written.dpop?.publicUrls, issuerFault)
   json.check('$.authThrottle.window', written.authThrottle?.window, windowFault)
   json.check('$.addressRate.window', written.addressRate?.window, windowFault)
@@ -115,7 +115,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
   }
 }
 
-/** Makes the routes, with their keys in one order: look-ups for requests are then faster. */
+/** Makes the routes. All have their keys in one order, which makes look-ups for requests faster. */
 function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readonly Route[] {
   const described = documented.rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)
   return [...written.routes, ...described].map((route: WrittenRoute, index) => ({
@@ -151,7 +151,7 @@ function scopeSets(scopes: WrittenRoute['scopes']): Route['scopes'] {
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
 }
 
-/** The masked parameters that the row's path has. A `mask` laid over several operations may name others. */
+/** The parameters of the row's path that `mask` names. A `mask` of `openapi.rows` may name those of other paths too. */
 function maskOf({ path, mask }: WrittenRoute): readonly string[] | undefined {
   const masked = parametersOf(path).flatMap(({ name }) => (mask?.includes(name) === true ? [name] : []))
   return masked.length > 0 ? masked : undefined
@@ -178,7 +178,7 @@ function checkUpstreams(json: JsonFile<unknown>, { upstream }: WrittenGateway): 
 function checkTimeouts(json: JsonFile<unknown>, { timeouts }: WrittenGateway): void {
   if (!json.sound('$.timeouts')) return
   const { totalMs = NEVER, requestMs = NEVER, requestHeadersMs } = timeouts
-  // A default longer than the total does no harm; a written value longer than it is a mistake.
+  // A default may be longer than the total, but a written value that is longer is a mistake.
   for (const key of ['connectMs', 'headersMs', 'bodyIdleMs'] as const) {
     const path = `$.timeouts.${key}`
     if (timeouts[key] <= totalMs || !json.wrote(path)) continue

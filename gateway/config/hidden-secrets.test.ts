@@ -10,7 +10,7 @@ const KEY = 'q9Zt7Lw2Xc5Vb8Nm4Kj6Hg3Fd1Sa0PoI'
 const ROUTES = [{ path: '/*', auth: ['none'] }]
 const PEM = `-----BEGIN PRIVATE KEY-----\n${KEY}\n-----END PRIVATE KEY-----\n`
 
-/** The faults of the settings, none of which holds the key: neither in a log nor in a terminal. */
+/** The faults of the settings. None of them shows the key, neither in a log nor in a terminal. */
 function faultsOf(text: string, env: Environment = {}): string {
   const { faults } = loadSettings(env, (file) => {
     if (file === 'config/gateway.json') return text

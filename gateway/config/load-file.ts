@@ -7,7 +7,7 @@ const MAX_FILE_BYTES = 32 * 1024 * 1024
 const REPLACEMENT = Buffer.from('\uFFFD')
 /** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word unlike a path. */
 const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
-/** `, open 'name'` */
+/** Matches, for example, `, open 'name'`. */
 const NAME_AT_END = /, [a-z]+ '.*'$/s
 
 /** Returns the text of a file. Throws like `node:fs`. */
@@ -73,7 +73,7 @@ export function whyUnreadable(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
 }
 
-/** The name of a file, cut if it looks like a secret: somebody may have written the secret itself. */
+/** The name of a file, cut if it looks like a secret, because somebody may have written the secret itself there. */
 export function shownName(file: string): string {
   return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
 }
@@ -88,13 +88,13 @@ function checkFile(stats: Stats): void {
   checkSize(stats.size)
 }
 
-/** Reads a file without checking its encoding: PEM files may have comments in any. */
+/** Reads a file without checking its encoding, because comments in PEM files may have any encoding. */
 export function readLenient(file: string): string {
   checkFile(statSync(file))
   return readFileSync(file, 'utf8')
 }
 
-/** Reads a secret that only the gateway may read. @throws Error when others may, too */
+/** Reads a secret that only the gateway may read. @throws Error when others may read or write it */
 export function readPrivate(file: string): string {
   checkPrivate(statSync(file))
   return readLenient(file)
@@ -121,7 +121,7 @@ export function utf8Text(bytes: Buffer): string {
   if (isUtf8(bytes)) return text
   let offset = 0
   for (const character of text) {
-    // The decoder replaces what is invalid by U+FFFD, which the file may also have.
+    // The decoder replaces invalid bytes by U+FFFD, which may also stand in the file itself.
     if (character === '\uFFFD' && !bytes.subarray(offset, offset + 3).equals(REPLACEMENT)) break
     offset += Buffer.byteLength(character)
   }

@@ -26,7 +26,7 @@ import { groupsInUse } from './upstreams/group-rules.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadAttestation } from './witness-settings.ts'
 
-/** Settings of the file and the environment, or those in force. */
+/** The settings of the file and the environment, or the settings in force. */
 type Merged = Omit<GatewayFile, 'tracing' | 'audit'> & {
   readonly audit: GatewayFile['audit'] | Settings['audit']
 }
@@ -147,12 +147,12 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))
-  // The default group has the targets of the environment, if it names any.
+  // GATEWAY_UPSTREAM replaces the targets of the default group, so TLS is not checked for those of the file.
   if (file === undefined || env.GATEWAY_UPSTREAM !== undefined) return faults
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
 }
 
-/** Finds faults of variables that faults of the file hide. */
+/** Finds faults of variables, which faults of the file would hide. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)
@@ -189,7 +189,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
   }
 }
 
-/** Faults between settings that are each valid alone. */
+/** Finds conflicts between settings that are each valid alone. */
 function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?: ReadFile): Fault[] {
   const faults: Fault[] = []
   const { host, port, adminHost, adminPort, audit, tls } = merged
@@ -313,7 +313,7 @@ function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }
 
-/** The key of our own listener that a URL leads to. */
+/** Finds the key of our own port that a URL leads to. */
 function ownListener(
   url: string,
   { host, port, tls }: Pick<Merged, 'host' | 'port' | 'tls'>,

@@ -14,7 +14,7 @@ export const parseAdminToken = secretLine('the token of the admin listener')
 
 const parseMaskKey = secretLine('the key of masked parameters')
 
-/** Parses the keys of idempotency: the first line is in force, earlier keys follow. */
+/** Parses the keys of idempotency: the key in force in the first line, then earlier keys. */
 export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
   const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }
@@ -23,7 +23,7 @@ export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) =
   return { faults: [{ file, path: '$', reason }] }
 }
 
-/** Keys that gateways must share when a row has the policy that needs them. */
+/** Keys that gateways with one store must share if a row has the policy. */
 const SHARED_KEYS = [
   ['mask', 'maskKeyFile', parseMaskKey, 'need one key for what rows "mask"'],
   ['idempotency', 'idempotencyKeyFile', parseIdempotencyKeys, 'need one key for "idempotency" of rows'],
@@ -43,7 +43,7 @@ export function keyFileFaults(
   })
 }
 
-/** Replaces `existingOrNew` in commands: a key that a command made would not be the gateway's. */
+/** Replaces `existingOrNew` in commands, because a key that a command made would not be the gateway's. */
 export const existingOnly = (file: string): string => file
 
 /** Reads the key, or makes one in the data directory. @throws Error when there is no valid key */
@@ -68,7 +68,7 @@ function readKey<T>(file: string, parse: ParseFile<T>): T {
   return value.value
 }
 
-/** Parses one line, which may end with a line end. The fault does not repeat it. */
+/** Parses one line, which may end with a line end. The fault does not repeat the line. */
 function secretLine(what: string): ParseFile<string> {
   return (file, text) => {
     const secret = text.replace(/\r?\n$/, '')
@@ -78,7 +78,7 @@ function secretLine(what: string): ParseFile<string> {
   }
 }
 
-/** Tells secrets apart. It helps nobody to find one: a secret is too long to guess. */
+/** A short hash that tells secrets apart. It helps nobody to find a secret, which is too long to guess. */
 export function fingerprint(secret: string): { readonly sha256: string } {
   return { sha256: hash('sha256', secret).slice(0, 16) }
 }

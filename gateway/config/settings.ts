@@ -15,7 +15,7 @@ import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { AttestationSettings } from './witness-settings.ts'
 
-/** A credential that a route accepts. `none` admits anyone, also beside others. */
+/** A credential that a route accepts. `none` admits anyone, also beside other credentials. */
 export type RouteAuth = WrittenGateway['routes'][number]['auth'][number]
 
 /** Rules of a route before authentication. Immutable. */
@@ -46,7 +46,7 @@ export interface IdempotencyTerms
   /** In lower case. */
   readonly header: string
   readonly keepMs: number
-  /** For one caller, at a time. */
+  /** Most keys of one caller at a time. */
   readonly maxKeys: number
   /** True when the service resolves a key whose outcome is unknown. */
   readonly resolves: boolean
@@ -55,7 +55,7 @@ export interface IdempotencyTerms
 type WrittenIdempotency = NonNullable<WrittenGateway['routes'][number]['idempotency']>
 
 export interface JsonMember {
-  /** RFC 6901. */
+  /** A JSON pointer (RFC 6901). */
   readonly pointer: string
   readonly steps: readonly string[]
 }
@@ -63,7 +63,7 @@ export interface JsonMember {
 /** What the `authorization_details` of a token (RFC 9396) must say of the body. Immutable. */
 export interface DetailsTerms {
   readonly type: string
-  /** Members of the detail. Each must equal the one of `members` at its index. */
+  /** Members of the detail. Each must equal the body's member at the same index of `members`. */
   readonly details: readonly JsonMember[]
   readonly members: readonly JsonMember[]
 }
@@ -92,7 +92,7 @@ export interface Route {
   /** Undefined: every registered method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
   readonly auth: ReadonlySet<RouteAuth>
-  /** The caller must hold one of these sets whole. Empty: no scope is needed. */
+  /** The caller must hold every scope of one of these sets. Empty: no scope is needed. */
   readonly scopes: readonly (readonly string[])[]
   readonly stepUp: StepUp | undefined
   readonly authorizationDetails: DetailsTerms | undefined
@@ -101,16 +101,16 @@ export interface Route {
   readonly mask: readonly string[] | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */
   readonly trustIssuers: ReadonlySet<string> | undefined
-  /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */
+  /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key of the sender. */
   readonly webhookClient: string | undefined
   /** True when the client that the credential names must sign each request. */
   readonly isSigned: boolean
   /** True when the gateway signs responses, in the client's form. */
   readonly signsResponses: boolean
   readonly signsRequests: boolean
-  /** Name of its group. */
+  /** Name of its upstream group. */
   readonly upstream: string
-  /** Whole exchange upstream, to the last byte of the response; undefined: no limit. */
+  /** Time for a whole exchange upstream, to the last byte of the response; undefined: no limit. */
   readonly timeoutMs: number | undefined
   /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
@@ -120,7 +120,7 @@ export interface Route {
   readonly screening: Screening | undefined
   /** True when authentication and authorization are decided, counted and logged, but refuse nobody. */
   readonly isShadow: boolean
-  /** Undefined: a key goes upstream like any header. */
+  /** Undefined: an idempotency key goes upstream like any header. */
   readonly idempotency: IdempotencyTerms | undefined
   /** Undefined: the edge rules hold as they are. */
   readonly leniency: Leniency | undefined
@@ -214,7 +214,7 @@ interface OwnSettings extends IssuerSettings {
   readonly clientsFile: string | undefined
   /** Undefined: plain HTTP only. The HTTPS listener has the host of the plain one. */
   readonly tls: TlsSettings | undefined
-  /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
+  /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all `h2c://…`, `h2://…`. */
   readonly upstream: readonly string[]
   /** Never shown. */
   readonly upstreamTls: UpstreamTlsFiles
@@ -227,15 +227,15 @@ interface OwnSettings extends IssuerSettings {
   /** Text of `maskKeyFile`. Never logged. */
   readonly maskKey: string | undefined
   readonly issuers: readonly FurtherIssuer[]
-  /** True when nobody set `issuer`: it is the demo's. */
+  /** True when nobody set `issuer`, so that it is the demo's. */
   readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
-  /** An address is blocked after `failures` bad credentials in the window; 0: never. */
+  /** An address is blocked after `failures` bad credentials in the window; never if `failures` is 0. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   readonly interactionId: boolean
   readonly audit: AuditSettings
-  /** Where gateways share their counts; undefined: in the memory of each. */
+  /** Where gateways share their counts; undefined: each counts in its memory. */
   readonly store: StoreSettings | undefined
   readonly tracing: TracingSettings | undefined
   /** Addresses whose forwarded headers are trusted. */
@@ -247,7 +247,7 @@ interface OwnSettings extends IssuerSettings {
   readonly memoryProfile: MemoryProfile
   readonly reusePort: boolean
   readonly addresses: AddressList | undefined
-  /** Exceptions of at least one route from the edge rules. */
+  /** Exceptions from the edge rules that at least one route has. */
   readonly leniency: Leniency | undefined
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string

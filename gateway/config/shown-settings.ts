@@ -2,7 +2,7 @@ import { BlockList } from 'node:net'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { Settings } from './settings.ts'
 
-/** `false`: may hold a secret, or is shown in another form. Keys that are not listed are shown. */
+/** `false`: the key may hold a secret, or is shown in another form. Keys that are not listed are shown. */
 const SHOWN: Readonly<
   Record<Exclude<keyof Settings, keyof WrittenGateway>, boolean> &
     Partial<Record<keyof WrittenGateway, boolean>>
@@ -30,7 +30,7 @@ const SHOWN: Readonly<
   responseLines: true,
 }
 
-/** Makes JSON of the settings. A secret shows only whether it is set. */
+/** Makes JSON of the settings. Of a secret it shows only whether it is set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret, openapi } = settings
   const { sealKeyFile: _file, sealKey: _key, ...audit } = settings.audit

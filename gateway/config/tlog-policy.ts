@@ -34,7 +34,7 @@ const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
   [0x04, 32],
   [0x06, 1312],
 ])
-/** As for `members` in gateway.json. */
+/** `members` in gateway.json has the same bound. */
 const WITNESSES_MAX = 32
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/
@@ -50,7 +50,7 @@ export function witnessKeyFault(text: string): string | undefined {
   return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
 }
 
-/** The public key in a verifier key, without name and type: one key under two names would count twice. */
+/** The public key in a verifier key. It leaves out name and type, or one key under two names would count twice. */
 export function keyMaterial(verifierKey: string): string {
   return Buffer.from(KEY.exec(verifierKey)?.[3] ?? '', 'base64').toString('base64', 1)
 }
@@ -141,7 +141,7 @@ function keyFault(text: string, kinds: ReadonlyMap<number, number>, wanted: stri
   const [, name = '', keyId, base64 = ''] = KEY.exec(text) ?? []
   const bytes = Buffer.from(base64, 'base64')
   if (keyId === undefined || bytes.toString('base64') !== base64) {
-    // The form of a signing key in C2SP signed-note's tools.
+    // The tools of C2SP signed-note write a signing key in this form.
     const found = text.startsWith('PRIVATE+KEY+') ? 'a private one' : describeValue(text)
     return `must be a verifier key, <name>+<8 hexadecimal digits>+<base64>, but is ${found}`
   }

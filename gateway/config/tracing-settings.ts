@@ -20,19 +20,19 @@ export interface ReceiverSettings {
 
 /** The choice of requests that get spans. Immutable. */
 export interface Sampling {
-  /** Sampled share of the requests that no parent decides, 0 to 1. */
+  /** Sampled share of the requests that no parent span decides, 0 to 1. */
   readonly ratio: number
-  /** Whose sampling decision is followed. */
+  /** The parent spans whose sampling decision is followed. */
   readonly parents: 'all' | 'trusted' | 'none'
 }
 
 export interface TracingSettings {
   readonly receiver: ReceiverSettings
   readonly sampling: Sampling
-  /** Time that a span waits for others. */
+  /** Time that a span waits for others to be sent with it. */
   readonly delayMs: number
   readonly maxQueue: number
-  /** `service.name` among them. */
+  /** Attributes, `service.name` among them. */
   readonly resource: Readonly<Record<string, string>>
   /** Request methods that spans name; any other is `_OTHER`. */
   readonly knownMethods: ReadonlySet<string>
@@ -80,7 +80,7 @@ interface TracingSources {
 }
 
 /**
- * Reads `tracing` of gateway.json and the variables of OpenTelemetry, which override it. No fault repeats the value of a header.
+ * Reads `tracing` of gateway.json and the overriding variables of OpenTelemetry. No fault repeats a header's value.
  *
  * @returns undefined when no endpoint is named, or the environment switches tracing off
  */
@@ -131,7 +131,7 @@ function resourceOf(
   )
 }
 
-/** Keeps `parents: trusted` under a parent-based sampler: no variable can say it. */
+/** Keeps `parents: trusted` under a parent-based sampler, because no variable can say it. */
 function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sampling {
   if (sampler === undefined) return { ratio: written.ratio, parents: written.parents }
   const { ratio, isParentBased } = sampler

@@ -50,7 +50,7 @@ export interface AttestationSettings {
   readonly stamps: StampsSettings | undefined
 }
 
-/** A certificate. Its end may be missing in a half-written file: such a certificate is refused. */
+/** Matches a certificate, also one without an end, as in a half-written file, so that it is refused. */
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {
@@ -104,7 +104,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Finds the certificates in a text, each in PEM; also one without an end. */
+/** Finds the certificates in a text, in PEM. One of them may lack its end. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }
@@ -116,7 +116,7 @@ function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): s
     : 'must have either "policyFile", or "quorum" and "members"'
 }
 
-/** Reads the witnesses and the quorum of a policy. Its logs are only for programs that verify. */
+/** Reads the witnesses and the quorum of a policy. The logs in it are only for programs that verify. */
 function fromPolicy(
   file: string,
   readFile: ReadFile | undefined,

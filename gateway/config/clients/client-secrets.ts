@@ -19,9 +19,9 @@ const PREFIX = 'whsec_'
 /** Standard Webhooks 1.0, "Signature scheme". */
 const MIN_BYTES = 24
 const MAX_BYTES = 64
-/** The chance that 24 random bytes have fewer different values is below 10^-20. */
+/** The chance that 24 random bytes have fewer than 8 different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
-/** Secrets of other senders. */
+/** The secret of a sender without `whsec_`. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
 /** Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret */

@@ -34,7 +34,7 @@ export interface ClientSigner {
   readonly keys: { readonly uri: string; readonly document?: unknown }
 }
 
-/** The clients of config/clients.json with their secrets. Immutable data: two tables can be compared. */
+/** The clients of config/clients.json with their secrets. Immutable data, so that two tables can be compared. */
 export interface ClientTable {
   /** In the order of the file. */
   readonly rows: readonly ClientRow[]
@@ -130,7 +130,7 @@ export function webhookClientFaults(
   })
 }
 
-/** Adds a valid client to the table. Reports also conflicts of the valid parts of an invalid one. */
+/** Adds a valid client to the tables. Conflicts in the valid parts of an invalid client are reported too. */
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
   if (json.sound(`${at}.id`)) claim(draft, `${at}.id`, 'id', row.id)
@@ -192,7 +192,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** Removes secrets from faults. Places stay: no line of this file is shown. */
+/** Removes secrets from faults. Places stay, because they show no line of this file. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,
@@ -252,7 +252,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   return secrets
 }
 
-/** Reads where the client's keys are. Two clients with the same keys could pass for each other. */
+/** Reads where the client's keys are. Two clients may not have the same keys, or each could sign as the other. */
 function signatureKeysOf(
   draft: Draft,
   at: string,

@@ -6,7 +6,7 @@ import { windowToMs } from '../rules/window-rule.ts'
 
 type WrittenSignature = Pick<Written<typeof SIGNATURE>, 'profile' | 'iss' | 'tan'>
 
-/** What a client's signatures must have besides being right. Immutable data. */
+/** What a client's signatures must have besides being valid. Immutable data. */
 export type SignatureProfile = MessageProfile | UkJwsProfile | BerlinGroupProfile
 
 /** HTTP Message Signatures (RFC 9421). */
@@ -18,14 +18,14 @@ export interface MessageProfile {
   readonly whenSent: readonly string[]
   readonly tag: string | undefined
   readonly maxAgeMs: number
-  /** The names that are accepted: of RFC 9421 section 6.2 for a signature with `alg`, of JOSE for one without. */
+  /** Accepted names: those of RFC 9421 section 6.2 for a signature with `alg`, those of JOSE for one without `alg`. */
   readonly algorithms: readonly string[]
 }
 
 /** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"). */
 export interface UkJwsProfile {
   readonly form: 'uk-jws'
-  /** The claims `http://openbanking.org.uk/iss` and `/tan` that it must have. */
+  /** The claims `http://openbanking.org.uk/iss` and `/tan` that a signature must have. */
   readonly iss: string
   readonly tan: string
   readonly maxAgeMs: number
@@ -107,7 +107,7 @@ function describedFault({
 /** A name of a query parameter in a signature (RFC 9421 section 2.2.8). */
 const PERCENT_ENCODED = /^[\w*.%-]*$/
 
-/** The identifier of a component that is written as `@query-param;name="id"`; undefined for one that no request has. */
+/** The identifier of a component such as `@query-param;name="id"`; undefined: no request has the component. */
 function componentNamed(written: string): string | undefined {
   const [name = ''] = written.split(';', 1)
   const isField = isToken(name) && name === name.toLowerCase()

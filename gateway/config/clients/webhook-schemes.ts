@@ -11,7 +11,7 @@ export interface WebhookScheme {
   /** Names of headers, in lower case. */
   readonly signatureHeader: string
   readonly idHeader: string | undefined
-  /** Texts that a signed id must not hold, since they separate it from the rest; undefined: the id is not signed. */
+  /** Texts that a signed id must not hold, because they mark its ends; undefined: the id is not signed. */
   readonly idBorders: readonly string[] | undefined
   readonly timestampHeader: string | undefined
   /** The text between entries of the signature's header; undefined: it holds one signature. */
@@ -28,8 +28,8 @@ export interface WebhookScheme {
   /** How far the signed time may differ from our clock; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
-   * What is the same in a replay: id and time (`attempt`), the signed text (`content`), or one of id and signed text (`delivery`).
-   * With `delivery`, a webhook is remembered once the service has answered 2xx; otherwise, when it is accepted.
+   * What a replay has in common with the first webhook: id and time (`attempt`), the signed text (`content`), or either
+   * id or signed text (`delivery`). A `delivery` is remembered when the service answers 2xx, the others when accepted.
    */
   readonly replays: 'attempt' | 'content' | 'delivery'
   readonly secretForm: SecretForm

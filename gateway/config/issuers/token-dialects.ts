@@ -12,9 +12,9 @@ type ClaimValue = string | number | boolean
 export interface TokenDialect {
   /** Accepted `typ`, in small letters and without `application/`; the empty text stands for none. */
   readonly types: readonly string[]
-  /** The scopes of all of them count. */
+  /** The scopes of all these claims count. */
   readonly scopeClaims: readonly string[]
-  /** The first one that a token has counts. */
+  /** The first of these claims that a token has counts. */
   readonly clientClaims: readonly string[]
   readonly subjectClaims: readonly string[]
   /** Empty: no id is asked for. */
@@ -24,7 +24,7 @@ export interface TokenDialect {
   readonly require: readonly ClaimTerm[]
   /** A token that meets one of these has no user. */
   readonly machine: readonly ClaimTerm[]
-  /** Where `typ` is not `at+jwt`: an access token has one of these, an ID token none. Empty: not checked. */
+  /** If `typ` is not `at+jwt`, an access token has one of these claims, an ID token none. Empty: not checked. */
   readonly accessClaims: readonly string[]
   /** The longest `exp` − `iat`. */
   readonly maxLifetimeMs: number
@@ -55,7 +55,7 @@ export const RFC9068: TokenDialect = {
 const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
   rfc9068: RFC9068,
   // https://learn.microsoft.com/en-us/entra/identity-platform/access-token-claims-reference (v1: appid, v2: azp)
-  // https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference (has roles too, but no client)
+  // https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference (with roles, without a client)
   entra: {
     ...RFC9068,
     types: ['jwt'],
@@ -111,7 +111,7 @@ export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
     ...base,
     ...asWritten,
     ...(types && { types: types.map(typeName) }),
-    // The preset's claims tell an access token from an ID token: they stay unless they are named.
+    // The preset's claims tell an access token from an ID token, so they stay unless `require` names them.
     ...(require && {
       require: [...base.require.filter(({ claim }) => !Object.hasOwn(require, claim)), ...terms(require)],
     }),
@@ -120,7 +120,7 @@ export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
   } as TokenDialect
 }
 
-/** A media type as it is compared: `application/` may be left out (RFC 7515 section 4.1.9), and case does not matter. */
+/** A `typ` as it is compared: without `application/`, which is optional (RFC 7515 section 4.1.9), in lower case. */
 export function typeName(typ: string): string {
   return typ.toLowerCase().replace(/^application\//, '')
 }
@@ -129,7 +129,7 @@ function terms(written: WrittenTerms): readonly ClaimTerm[] {
   return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
 }
 
-/** Keys that the profile FAPI leaves open, besides `maxLifetime`. */
+/** Keys that may be set under the profile FAPI, besides `maxLifetime`. */
 const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['require', 'maxChars'])
 
 export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {

@@ -25,7 +25,7 @@ interface JsonFileOptions {
   readonly overrides?: Overrides
 }
 
-/** A JSON file compared with its schema: the value with its defaults, and the faults, to which rules may add others. */
+/** A JSON file compared with its schema. It has the value with its defaults, and the faults. Rules may add faults. */
 export class JsonFile<T> {
   /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
   readonly value: T | undefined
@@ -33,7 +33,7 @@ export class JsonFile<T> {
   readonly #offsets: ReadonlyMap<string, number> = new Map()
   readonly #index: LineIndex
   readonly #text: string
-  /** False for a file of another kind, and for one that may hold a secret: faults show no lines of it. */
+  /** False if the file is of another kind or may hold a secret. Faults then show no lines of it. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string> = new Set(['$'])
   /** Paths that contain an unsound path. */
@@ -138,7 +138,7 @@ export class JsonFile<T> {
     return [...sorted, { file: this.#file, path: '$', reason: `has ${more} more faults` }]
   }
 
-  /** Finds the place of a path; for a missing key, that of the object which lacks it. */
+  /** Finds the place of a path; for a missing key, the place of the object that lacks it. */
   #offsetOf(path: string): number | undefined {
     for (const at of [path, ...ancestors(path)]) {
       const offset = this.#offsets.get(at)
@@ -153,7 +153,7 @@ export class JsonFile<T> {
     const line = this.#index.lineAt(place.line)
     const column = place.column - 1
     const start = Math.max(0, column - MAX_SECRET)
-    // Only what is near: a file may be one long line.
+    // Only the near part is searched for secrets, because a file may be one long line.
     this.#headers ??= headerValues(this.#text)
     const near = hidden(line.slice(start, column + MAX_SECRET), offset - column + start, this.#headers)
     const from = Math.max(0, column - MAX_AROUND)
@@ -164,7 +164,7 @@ export class JsonFile<T> {
   }
 }
 
-/** Puts values at their paths. What stands in the place of an object stays, for the schema to refuse. */
+/** Puts values at their paths. A value in the place of an object stays, and the schema refuses it. */
 export function override(value: unknown, overrides: Overrides): void {
   for (const [path, { value: own }] of overrides) {
     const steps = path.split('.').slice(1)

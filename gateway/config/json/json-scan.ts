@@ -7,11 +7,11 @@ import {
 } from 'jsonc-parser'
 import { childPath } from './json-path.ts'
 
-/** The place of each value, and repeated keys, which parsing loses. */
+/** The place of each value, and the repeated keys: `JSON.parse` loses both. */
 export interface JsonScan {
-  /** JSON path → offset of its key or, in an array, of its value. A key that is written twice has the place of the last. */
+  /** JSON path → offset of its key or, in an array, of its value. A key that is written twice has its last place. */
   readonly offsets: ReadonlyMap<string, number>
-  /** Keys that are written twice, with the offset of the first. */
+  /** Keys that are written twice, with their first offset. */
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { REMOVED_HEADERS } from '../../edge/rules/field-rules.ts'
 import { type Declaration, RESTART } from './schema-text.ts'
 
-/* docs/reference/keys.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
+/* Makes docs/reference/keys.md from config/schemas, for `npm run schemas`. Not part of the gateway. */
 
 const FILES = ['gateway', 'limits', 'clients']
 const INTRODUCTION = `# Configuration reference
@@ -27,7 +27,7 @@ function removedHeaders(): string {
   return `## Request headers that are removed
 
 The service gets a request without these. The log has a line, \`a request header is removed\`, at the first removal of each name by each route,
-and again after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
+and again after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: a request with one is refused with 400
 \`method_override\`, unless \`requestHeaders.allow\` of the row has the name.
 
 | says | header | kept | logged |
@@ -45,7 +45,7 @@ function chapterOf(name: string): string {
   const parts = [...tables].map(([path, schema]) => {
     const keys = JSON.stringify(schema.properties)
     const twin = shown.get(keys)
-    if (twin !== undefined) return `\n### \`${path}\`\n\nAs \`${twin}\`.\n`
+    if (twin !== undefined) return `\n### \`${path}\`\n\nIt has the keys of \`${twin}\`.\n`
     shown.set(keys, path)
     return listOf(path, schema, explained)
   })

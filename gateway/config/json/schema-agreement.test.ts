@@ -55,7 +55,7 @@ for (const name of ['gateway', 'limits', 'clients']) {
     const agree = (value: unknown) => {
       const [ours, theirs] = [value, structuredClone(value)]
       const { problems, unsound: found } = check(ours)
-      // A JSON pointer does not tell a name of digits from a place in a list.
+      // In a JSON pointer, a name of digits looks like a place in a list.
       const alike = (path: string) => path.replace(/\["(\d+)"\]/g, '[$1]')
       const unsound = found.map(alike)
       validate(theirs)

@@ -26,7 +26,7 @@ export interface Schema {
   readonly maxLength?: number
   /** A regular expression, read with the flag `u`. */
   readonly pattern?: string
-  /** The sentence for a text that the pattern refuses; editors know it too. */
+  /** The sentence for a text that the pattern refuses; editors show it too. */
   readonly patternErrorMessage?: string
   readonly minItems?: number
   readonly maxItems?: number
@@ -62,7 +62,7 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
-/** Values of earlier versions, in the same form. */
+/** Values of earlier versions, by paths of the same form. */
 const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
   ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
 ])
@@ -92,7 +92,7 @@ class Inspection {
   more = 0
   /** Keys and indexes from the root to the value that is visited. */
   readonly #steps: (string | number)[] = []
-  /** Levels of `writeOnly` around it. */
+  /** Levels of `writeOnly` around this value. */
   #hidden = 0
   /** True while the value stands under a name that must not be repeated. */
   #isUnnamed = false
@@ -111,7 +111,7 @@ class Inspection {
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
     if (list.length > maxItems && this.#steps.length === 1) {
-      // Rules skip an unsound file, so they do not look at each row either.
+      // Rules skip an unsound file, so no rule looks at each row of a list that is too long.
       this.unsound.push('$')
       return
     }

@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox'
 import type { Schema } from './schema-check.ts'
 
-/* The schemas in config/schemas, made from the declarations in config/keys by `npm run schemas`. Not part of the gateway. */
+/* Makes config/schemas from the declarations in config/keys, for `npm run schemas`. Not part of the gateway. */
 
 /** A declaration, or a schema made of it. */
 export interface Declaration extends Schema {

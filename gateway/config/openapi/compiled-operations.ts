@@ -15,7 +15,7 @@ export interface RequestParameter {
   readonly form: ParameterForm
   /** Its place; only for a parameter in the path. */
   readonly at: ParameterPlace | undefined
-  /** The types that its text, or each of its texts, may stand for; empty: a text. */
+  /** JSON types that its text, or each text of a list, may stand for; empty: it stays a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
   /** Only for lists whose items may be a text or another type. */
@@ -60,7 +60,7 @@ export class Unusable extends Error {
   }
 }
 
-/** The rules of each operation, compiled when first asked for: to compile all at a reload would keep requests waiting. */
+/** The rules of each operation, compiled when first asked for. To compile all at a reload would delay requests. */
 export class OperationRules {
   readonly #compiler: Compiler
   readonly #skipping: Compiler | undefined
@@ -117,17 +117,17 @@ class Compiler {
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
     this.patterns = new DocumentPatterns(skipsPatterns)
-    // Loaded here: an import would cost time at start.
+    // Loaded here, because an import would cost time at start.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
     this.#ajv = new Ajv2020({
       // OpenAPI has keywords of its own.
       strict: false,
-      // Errors name the branches that they come from.
+      // Makes errors name the branches that they come from.
       verbose: true,
       logger: false,
       validateSchema: false,
       ownProperties: true,
-      // 1e400 is no number: services read it in different ways.
+      // 1e400 is refused, because services read it in different ways.
       strictNumbers: true,
       formats: FORMATS,
       code: { regExp: this.patterns.asRegExp() },
@@ -166,13 +166,13 @@ class Compiler {
     })
   }
 
-  /** True for a schema of objects or arrays. Under a range a text is often a file of any type, not a JSON text. */
+  /** True for a schema of objects or arrays. Under a media range a text is often a file of any type, not JSON. */
   #isStructure(pointer: string): boolean {
     const types = this.#typesOf(pointer)
     return types.has('object') || types.has('array')
   }
 
-  /** The operation's parameters replace those of the path with the same name. */
+  /** A parameter of the operation replaces one of the path with the same name. */
   #parametersOf(path: string, pointer: string): RequestParameter[] {
     const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)
@@ -288,7 +288,7 @@ function typeNameOf(value: unknown): string {
 
 export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
 
-/** True for an object with its members in the query: `?R=1&G=2`, `?filter[a]=1`. */
+/** True for an object whose members stand in the query: `?R=1&G=2`, `?filter[a]=1`. */
 function isSpread(
   { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,

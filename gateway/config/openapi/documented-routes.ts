@@ -69,7 +69,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     const different = same.filter((one) => one === first || !isSameRequest(one, first))
     for (const operation of different) {
       const { path, method, auth, scopes, pointer } = operation
-      // Where several operations fit one request, none validates it: nothing says which is meant.
+      // If several operations fit one request, none validates it, because nothing says which is meant.
       const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
         written === false || different.length < same.length
           ? {}
@@ -160,10 +160,10 @@ type Operation = Pick<ApiOperation, 'path' | 'method'>
 
 function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
   const used = new Set<OperationRow>()
-  // The more specific ones come last: their keys count.
+  // More specific rows come last, so their keys replace others.
   const ordered = rows.toSorted((one, other) => rankOf(one.path) - rankOf(other.path))
   return {
-    /** The keys for an operation, and for each the index of its row. */
+    /** The keys for an operation, and for each key the index of its row. */
     keysOf(operation: Operation) {
       const fitting = ordered.filter((row) => covers(row.path, operation.path) && isFor(row, operation))
       for (const row of fitting) used.add(row)
@@ -173,7 +173,7 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       const keys: Keys = Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
       return { keys, laidAt: Object.fromEntries(places) }
     },
-    /** Rows and masks that fit no operation whose keys were asked for. */
+    /** Rows that fit no operation whose keys were asked for, and masked names that fit none. */
     unfit: (): UnfitKey[] =>
       [...rows.entries()].flatMap(([index, row]) =>
         used.has(row)
@@ -199,12 +199,12 @@ function isFor({ methods }: OperationRow, { method }: Operation): boolean {
 function keysFor({ path: own, methods: _, ...keys }: OperationRow, path: string): Keys {
   const prefix = keys.rewrite?.prefix
   if (prefix === undefined) return keys
-  // The row of an operation is no prefix: it gets the whole path.
+  // The row of an operation is no prefix, so `rewrite` names the whole path.
   const rest = path.slice(own.length - '/*'.length)
   return { ...keys, rewrite: { path: prefix === '/' ? rest : prefix + rest } }
 }
 
-/** Names in `mask` that no operation of the row has. A prefix may mask what only some of them have. */
+/** Names in `mask` that no operation of the row has. A prefix may mask names that only some operations have. */
 function unfitMask(row: OperationRow, operations: readonly Operation[]): UnfitKey[] {
   if (row.mask === undefined) return []
   const fitting = operations.filter((one) => covers(row.path, one.path) && isFor(row, one))

@@ -17,9 +17,9 @@ interface Decimal {
   readonly exponent: number
 }
 
-/** Replaces keywords of the library by our own where its results are wrong, or callers could make them costly. */
+/** Replaces keywords of the library whose results are wrong, or whose check callers could make costly. */
 export function replaceKeywords(ajv: Ajv2020): void {
-  // The library compares each item with each other one.
+  // The library compares each item with each other item.
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
     keyword: 'uniqueItems',

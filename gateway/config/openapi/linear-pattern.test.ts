@@ -14,7 +14,7 @@ function fits(source: string, text: string): boolean {
   return new LinearPattern(source).test(text)
 }
 
-/** As ECMA-262 has it with `u`. V8 14 takes `/[^a]$/u` for no letter beyond U+FFFF, unless something may stand before it. */
+/** Matches as ECMA-262 does with `u`. In V8 14 `/[^a]$/u` matches no letter beyond U+FFFF without `[^]*?` before it. */
 function fitsByEcma(source: string, text: string): boolean {
   return new RegExp(`^(?:[^]*?)(?:${source})`, 'u').test(text)
 }
@@ -193,7 +193,7 @@ test('a random pattern matches what it matches by ECMA-262, whichever engine it 
     ),
     { numRuns: 300 * LONGER },
   )
-  // Half of them on average.
+  // On average half of the patterns can be made.
   assert.ok(counts.matched * 3 > counts.unsupported, JSON.stringify(counts))
 })
 

@@ -10,19 +10,19 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** The bound of V8 for a pattern that is matched only at the start of a text. */
+/** Most steps of V8 for a pattern that is matched only at the start of a text. */
 const MAX_ANCHORED_STEPS = 20_000
-/** The bound of V8 at each place of a text. */
+/** Most steps of V8 at each place of a text. */
 const MAX_PLACE_STEPS = 200
-/** For one pattern. */
+/** Most memory for the states of one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
-/** For each letter when all states are known. */
+/** Steps for each letter if all states are known. */
 const KNOWN_STATE_STEPS = 5
-/** When states are not known: for each letter at each place of the pattern, and for each call. */
+/** If states are not known: PLACE_STEPS for each letter at each place of the pattern, LISTS_STEPS for each call. */
 const PLACE_STEPS = 2
 const LISTS_STEPS = 500
-/** Flags of RE2 for the start of a text, which is that of a line too. */
+/** Flags of RE2 for the start of a text, which is also the start of a line. */
 const START = 5
 const END_TEXT = -1
 const UNANCHORED = 0
@@ -34,8 +34,8 @@ interface StateRoom {
 }
 
 /**
- * A pattern for texts of callers. The time of a match is linear in the text, and counted beforehand. RE2 matches it. V8, which
- * backtracks, matches only patterns without endless repetition that take few steps.
+ * A pattern for texts of callers. The time of a match is linear in the text, and counted beforehand. V8, which
+ * backtracks, matches only patterns without endless repetition that take few steps; RE2 matches the others.
  */
 export class LinearPattern {
   readonly #source: string
@@ -62,7 +62,7 @@ export class LinearPattern {
     })
   }
 
-  /** A key of compiled schemas. */
+  /** The library tells patterns apart by this text. */
   toString(): string {
     return this.#source
   }
@@ -79,13 +79,13 @@ function engineOf(conjunct: Conjunct, room: StateRoom): Engine {
   return re2Of(conjunct, room)
 }
 
-/** @returns undefined when it is too large, or has a property by a name that only RE2 knows */
+/** @returns undefined when the pattern is too large, or names a Unicode property as only RE2 does */
 function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
   let regexp: RegExp
   try {
     // V8 14 does not match `[^a]$` with a letter beyond U+FFFF under the flag `u`.
     regexp = new RegExp(ecma, 'v')
-    // V8 compiles at the first match, and again for letters beyond Latin-1. Only then does it refuse a large pattern.
+    // V8 compiles at the first match, and again for letters beyond Latin-1. It refuses a large pattern only then.
     for (const text of ['', '\u0101']) regexp.test(text)
   } catch {
     return undefined
@@ -105,7 +105,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
 function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
   if (size > MAX_SIZE)
     throw new Unsupported(`is too large: with its repetitions written out it has more than ${MAX_SIZE} parts`)
-  // Loaded here: an import would cost time at start.
+  // Loaded here, because an import would cost time at start.
   const { RE2Set: Patterns } = require('re2js') as typeof import('re2js')
   const maxBytes = Math.min(MAX_STATES_BYTES, room.bytes)
   const set = new Patterns(Patterns.UNANCHORED, 0, maxBytes)
@@ -148,7 +148,7 @@ function makeStates(dfa: RE2Set['dfa']): boolean {
   return true
 }
 
-/** Finds for each letter the first one that the pattern treats alike. */
+/** Finds for each letter the first letter that the pattern treats in the same way. */
 function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
   const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
   for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)
@@ -177,7 +177,7 @@ export class DocumentPatterns {
     this.#skips = skips
   }
 
-  /** For the library, in the place of `RegExp`. @throws SyntaxError @throws Unsupported */
+  /** What the library calls in place of `RegExp`. @throws SyntaxError @throws Unsupported */
   asRegExp(): ((source: string) => Pattern) & { code: string } {
     const patternOf = (source: string) => this.#known.getOrInsertComputed(source, () => this.#made(source))
     return Object.assign(patternOf, { code: 'linear-pattern' })

@@ -19,7 +19,7 @@ export interface ApiOperation {
   /** With the base path; may be a template. */
   readonly path: string
   readonly method: string
-  /** The end of its path behind "#". No request has it, so several operations may stand for one. */
+  /** The end of its path behind "#". No request has it, so one request may fit several operations. */
   readonly fragment: string | undefined
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]
@@ -27,7 +27,7 @@ export interface ApiOperation {
 }
 
 export interface ApiDescription {
-  /** The document, its schemas as JSON Schema 2020-12. */
+  /** The document, with its schemas as JSON Schema 2020-12. */
   readonly document: object
   readonly hash: string
   readonly operations: readonly ApiOperation[]
@@ -49,7 +49,7 @@ interface Written {
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
 }
 
-/** Reads a document without looking at what it says: YAML by the name of its file, else JSON. */
+/** Reads a document without a look at what it says: as YAML if its file is named so, else as JSON. */
 export function openApiFile(file: string, text: string): JsonFile<Written> {
   const isYaml = /\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})

@@ -10,7 +10,7 @@ const NAMES =
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
-/** Our keyword that counts applications of a schema: recursive alternatives double the work at each level of a value. */
+/** Our keyword, which counts applications of a schema: recursive alternatives double the work at each level. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
 /** Longest `enum` that costs no steps: its values are compared one by one. */
@@ -22,8 +22,8 @@ const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
 const MAX_DEPTH = 8
 
 /**
- * Makes the schemas JSON Schema 2020-12 for requests: translates `nullable` and exclusive bounds of OpenAPI 3.0, does not require
- * `readOnly` properties, and leaves out examples.
+ * Turns the schemas into JSON Schema 2020-12 for requests: translates `nullable` and exclusive bounds of OpenAPI 3.0,
+ * does not require `readOnly` properties, and leaves out examples.
  */
 export function asJsonSchemas(document: object): object {
   return converted(document, document, false) as object
@@ -70,7 +70,7 @@ function stepsOf(schema: Record<string, unknown>): number {
   return applied * (1 + branches) + values
 }
 
-/** Removes from `required` what only responses have, by any schema for the value. */
+/** Removes `readOnly` properties from `required`, whichever schema of the value declares them. */
 function requireOfRequests(document: object, schema: Record<string, unknown>): void {
   const branches = Array.isArray(schema.allOf) ? schema.allOf : []
   const places: Record<string, unknown>[] = [schema, ...branches.map(Object)]
@@ -97,7 +97,7 @@ function targetOf(document: object, schema: unknown): unknown {
   return typeof found === 'string' ? undefined : found.value
 }
 
-/** Allows null, also beside `allOf` and the like, where OpenAPI 3.0.3 gives `nullable` no meaning but authors mean it. */
+/** Allows null, also beside `allOf` and the like, where authors write `nullable` although OpenAPI 3.0.3 ignores it. */
 function allowNull(schema: Record<string, unknown>): void {
   const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
   if (applied.length > 0) {

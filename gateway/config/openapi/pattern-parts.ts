@@ -138,7 +138,7 @@ export function repeated(part: Part, min: number, max: number, quantifier: strin
     endless: part.endless || max === Number.POSITIVE_INFINITY,
     cost: (letters) => {
       const { steps, ways } = part.cost(letters)
-      // Each time takes a letter, and the last one may fail at the end of the text.
+      // Each repetition takes a letter, and the last repetition may fail at the end of the text.
       const times = part.takes ? Math.min(max, letters + 1) : max
       return {
         steps: sumOfPowers(ways, 0, times) * (steps + 1) + 1,
@@ -154,7 +154,7 @@ function sumOfPowers(base: number, from: number, to: number): number {
   return Number.isNaN(sum) ? Number.POSITIVE_INFINITY : sum
 }
 
-/** Repeats a part; beyond the 1,000 times that RE2 allows it is written again. */
+/** Repeats a part. RE2 allows 1,000 times; for more the part is written again. */
 function repeatedText({ re2, copies, size }: Part, min: number, max: number): string {
   const often = Math.max(1, Math.floor(MAX_COPIES / copies))
   if (size * (Number.isFinite(max) ? max : min) > MAX_SIZE) return ''

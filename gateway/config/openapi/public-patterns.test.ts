@@ -7,17 +7,17 @@ import { beginSteps } from './schema-fits.ts'
 
 const LETTERS = ['a', 'Z', '1', '_', ' ', '\n', '\u00a0', 'é', '😀', '-', '.', '/', ':', '漢']
 
-/** A pattern as ECMA-262 reads it: with `u`, else without. V8 14 does not match `/[^a]$/u` with a letter beyond U+FFFF at the start. */
+/** Matches as ECMA-262 does, with `u` if it can. In V8 14 `/[^a]$/u` matches no letter beyond U+FFFF at the start. */
 function fitsByEcma(source: string, text: string): boolean {
   try {
     return new RegExp(`^(?:[^]*?)(?:${source})`, 'u').test(text)
   } catch {
-    // Without the flag a character is a unit of UTF-16, so one of two units stands as another symbol of one.
+    // Without the flag a character is one unit of UTF-16, so a symbol of one unit replaces the emoji of two.
     return new RegExp(source).test(text.replaceAll('😀', '☃'))
   }
 }
 
-/** Written from memory, so none is a quotation: patterns like those of public descriptions of APIs. */
+/** Patterns like those of public descriptions of APIs. They are written from memory, so none is a quotation. */
 const PUBLIC: readonly (readonly [source: string, fitting: string, failing: string])[] = [
   // Like those of AWS
   ['[\\w+=,.@-]+', 'role+a@x', '§'],

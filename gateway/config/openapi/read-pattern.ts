@@ -14,7 +14,7 @@ import {
   taken,
 } from './pattern-parts.ts'
 
-/** In words for the author of the pattern. */
+/** Its message is for the author of the pattern. */
 export class Unsupported extends Error {}
 
 /** A pattern of another dialect without an exact equivalent in ECMA-262. */
@@ -56,7 +56,7 @@ function assertPattern(source: string): boolean {
   }
 }
 
-/** A condition of a pattern: a text matches the part, or does not where `holds` is false. */
+/** A condition of a pattern: a text must match the part, or must not if `holds` is false. */
 export interface Conjunct extends Part {
   readonly holds: boolean
 }
@@ -87,9 +87,9 @@ const POSIX_CLASS = /\[:(alpha|digit|alnum|upper|lower|space|blank|punct|xdigit|
 const GROUP = /\?(?:i?:|<?[=!]|<[^>=!]+>)|(?!\?)/y
 
 /**
- * Reads a pattern of ECMA-262 with the flag `u`, but takes escapes such as `\-` and braces that repeat nothing for letters.
- * Look-aheads after `^` and look-behinds before `$` become conjuncts. Syntax of other dialects is taken if it has an exact
- * equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
+ * Reads a pattern of ECMA-262 with the flag `u`, but reads escapes such as `\-`, and braces that repeat nothing, as
+ * letters. Look-aheads after `^` and look-behinds before `$` become conjuncts. Syntax of other dialects is accepted if
+ * it has an exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
  *
  * @throws SyntaxError when it is no pattern @throws OtherDialect @throws Unsupported when no engine knows it
  */
@@ -107,7 +107,7 @@ class Reader {
   #ignoresCase = false
   readonly #isStrict: boolean
 
-  /** @param isStrict whether it is a pattern with the flag `u` */
+  /** @param isStrict whether the pattern is valid with the flag `u` */
   constructor(source: string, isStrict: boolean) {
     this.#source = source
     this.#isStrict = isStrict
@@ -219,7 +219,7 @@ class Reader {
     return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
   }
 
-  /** A letter, in both cases where case is ignored. Beyond ASCII that is a fault, because dialects differ. */
+  /** A letter, in both cases where case is ignored. To ignore case beyond ASCII is a fault, because dialects differ. */
   #inCases(letter: number | Letters): number | Letters {
     if (!this.#ignoresCase || typeof letter !== 'number') return letter
     const text = String.fromCodePoint(letter)
@@ -302,7 +302,7 @@ interface Term extends Part {
   readonly around?: undefined | { readonly inside: Part; readonly isAhead: boolean; readonly holds: boolean }
 }
 
-/** Splits off look-arounds at the ends of a pattern: they are about the whole text, so each is matched alone. */
+/** Splits off look-arounds at the ends of a pattern. They are about the whole text, so each is matched alone. */
 function conjunctsOf(terms: readonly Term[]): Conjunct[] {
   const rest = [...terms]
   const conjuncts: Conjunct[] = []

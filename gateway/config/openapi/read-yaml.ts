@@ -4,12 +4,12 @@ import { childPath } from '../json/json-path.ts'
 import { type JsonSyntaxFault, MAX_DEPTH, MAX_VALUES, type ScannedJson } from '../json/json-scan.ts'
 
 const require = createRequire(import.meta.url)
-/** Loaded when needed: an import would cost time at start. */
+/** Loaded when needed, because an import would cost time at start. */
 const yaml = () => require('yaml') as typeof import('yaml')
 
 /**
- * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names, so that few lines cannot exceed the bounds of
- * JSON files. What JSON cannot write is a fault.
+ * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names, so that few lines cannot exceed the
+ * bounds of JSON files. What JSON cannot write is a fault.
  */
 export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
   try {
@@ -19,7 +19,7 @@ export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
     return new Reading(document).read()
   } catch (error) {
     if (error instanceof Unreadable) return { offset: error.offset, reason: error.message }
-    // The library calls itself for nested values.
+    // The library recurses, so deep nesting overflows the stack.
     if (error instanceof RangeError) return { offset: 0, reason: `must be nested at most ${MAX_DEPTH} deep` }
     throw error
   }
@@ -82,7 +82,7 @@ class Reading {
         const name = isScalar(key) ? keyOf(key, key.source ?? key.value) : keyOf(key, undefined)
         const below = childPath(path, name)
         const first = seen.get(name)
-        // The parser refuses equal keys, but takes a number and its text for two.
+        // The parser refuses equal keys, but takes a number and its text for two keys.
         if (first !== undefined) this.#repeated.push({ path: below, first })
         seen.set(name, key.range[0])
         this.#offsets.set(below, key.range[0])

@@ -16,7 +16,7 @@ interface SecurityRules {
   readonly mapped: Readonly<Record<string, RouteAuth>>
 }
 
-/** Reads a list of requirements, of which one is enough. @returns a fault when the gateway cannot check exactly that */
+/** Reads a list of requirements, of which one is enough. @returns a fault when no route can ask for exactly these */
 export function readSecurity(security: unknown, rules: SecurityRules): OperationSecurity | string {
   if (!Array.isArray(security)) return 'must be a list of security requirements'
   if (security.length === 0) return { auth: ['none'], scopes: [] }
@@ -75,7 +75,6 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
 }
 
-/** A text as it is, anything else as JSON. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }

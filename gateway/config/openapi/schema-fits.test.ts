@@ -4,13 +4,13 @@ import fc from 'fast-check'
 import { OperationRules } from './compiled-operations.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 
-/** What is wrong with a JSON body, as `pointer reason`. */
+/** Makes a function that says what is wrong with a JSON body, as `pointer reason`. */
 function checker(schema: object, schemas: object = SCHEMAS) {
   const [check] = checkers([schema], schemas)
   return check ?? assert.fail()
 }
 
-/** One for each schema, by one compiler. */
+/** Makes one such function for each schema, by one compiler. */
 function checkers(all: readonly object[], schemas: object = SCHEMAS) {
   const operations = all.map((schema) => ({
     post: { requestBody: { content: { 'application/json': { schema } } } },

@@ -4,12 +4,12 @@ import { childPointer } from './references.ts'
 /** Thrown when a value would take too long to check. */
 export class TooComplex extends Error {}
 
-/** For one value. 100 ms, at some 5 ns a step. */
+/** For one value: 100 ms, at some 5 ns a step. */
 const MAX_STEPS = 20_000_000
 
 let steps = 0
 
-/** Begins to count the steps of one check. What follows must be synchronous. */
+/** Begins to count the steps of one check, which must be synchronous. */
 export function beginSteps(): void {
   steps = 0
 }
@@ -72,7 +72,7 @@ export interface Misfit {
   readonly reason: string
 }
 
-/** An error, and for each branch of its `anyOf` or `oneOf` the one that the branch failed with. */
+/** An error, with the failure of each branch of its `anyOf` or `oneOf`. */
 interface Failure {
   readonly error: ErrorObject
   readonly branches: readonly Failure[]
@@ -80,7 +80,7 @@ interface Failure {
 }
 
 const MAX_POINTER = 200
-/** Keywords that apply one schema. Their error follows its error. */
+/** Keywords that apply one schema. Their error comes after the schema's error. */
 const OF_ONE_SCHEMA: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 const SEVERAL = 'fits more than one of the alternatives, and must fit exactly one'
 
@@ -106,13 +106,13 @@ function failureAt(errors: readonly ErrorObject[], end: number): Failure {
   return { error, branches, begin }
 }
 
-/** The number of branches that failed. The library stops at the second one that fits. */
+/** The number of branches that failed. The library stops at the second branch that fits. */
 function branchCount({ keyword, params, schema }: ErrorObject): number {
   if (keyword !== 'anyOf' && keyword !== 'oneOf') return OF_ONE_SCHEMA.has(keyword) ? 1 : 0
   return Array.isArray(params.passingSchemas) ? params.passingSchemas[1] - 1 : (schema as unknown[]).length
 }
 
-/** The branch that a discriminator names, else the one that fails deepest in the value: it fits the most. */
+/** The misfit of the branch that a discriminator names, else of the branch that fails deepest, which fits the most. */
 function meant(failure: Failure): Misfit {
   const { error, branches } = failure
   if (Array.isArray(error.params.passingSchemas)) return { pointer: error.instancePath, reason: SEVERAL }

@@ -206,7 +206,7 @@ test('a text that failed is parsed again by and by, without being asked for', as
   const parse: typeof parseLimits = (file, text) =>
     isThere ? parseLimits(file, text) : { faults: [{ file, path: '$', reason: 'names a file that is away' }] }
   const { file, told } = reloaderOf(t, 5, () => later.resolve(), { parse, intervalMs: 5 })
-  // What waits does not hold the process.
+  // A waiting reloader does not keep the process alive.
   const hold = setInterval(() => {}, 1000)
   t.after(() => clearInterval(hold))
   writeFileSync(file, table(6))

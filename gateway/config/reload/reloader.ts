@@ -8,7 +8,7 @@ export type Reload<T> = Accepted<T> | { readonly result: 'failure'; readonly fau
 export interface Accepted<T> {
   readonly result: 'success'
   readonly before: T
-  /** Equal to `before` when only the spelling changed, or an invalid edit was undone. */
+  /** Equal to `before` if only the layout of the text changed, or an invalid edit was undone. */
   readonly after: T
   readonly changed: boolean
 }
@@ -22,7 +22,7 @@ interface WatchedFile {
   readonly namedBy?: string
 }
 
-/** Reads of a certificate's files before a fault is reported: one may be half written at the first, another still unread at the second. */
+/** Reads of certificate files before a fault is reported: the first may see half a file, the second an old one. */
 export const DOUBTFUL_LOOKS = 3
 
 /** Texts in the order of the files, and their value. */
@@ -41,7 +41,7 @@ export interface ReloadOptions<T> {
   readonly parse: (texts: readonly string[], inForce: ParsedTexts<T>) => Outcome<T> | Promise<Outcome<T>>
   /** Finds the part of faulty texts that can be put in force. */
   readonly salvage?: (texts: readonly string[], inForce: ParsedTexts<T>) => ParsedTexts<T> | undefined
-  /** Reads before faulty texts are reported: they may be half written. Default: 2. */
+  /** Number of reads before faulty texts are reported, because they may be half written. Default: 2. */
   readonly looks?: number
   /** Default: deep equality. */
   readonly isSame?: (before: T, after: T) => boolean
@@ -61,8 +61,8 @@ export function oneFile<T>(
 }
 
 /**
- * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to time: an edit
- * of another file may mend the fault.
+ * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to
+ * time, because an edit of another file may mend the fault.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
@@ -99,7 +99,7 @@ export class Reloader<T> {
     await this.#checkFiles()
   }
 
-  /** Replaces the dependencies. When one changes, the value is parsed and reported as if it were edited. */
+  /** Replaces the dependencies. When one changes, the value is parsed and reported as after an edit. */
   follow(texts: ReadonlyMap<string, string | undefined>, disk?: Disk): void {
     if (this.#stopped) return
     // At most 1000 looks a second.
@@ -156,7 +156,7 @@ export class Reloader<T> {
     if (parsed === undefined) this.#watches[at]?.again()
     else if (parsed.faults === undefined) this.#accept({ texts, value: parsed.value })
     else this.#doubt(at, texts, parsed.faults)
-    // Edits of the other files are known when the last is read.
+    // When the last file is read again, edits of the others are known.
     if (this.#failed !== undefined) this.#watches.at(-1)?.againLater(performance.now() - beganMs)
   }
 

@@ -56,7 +56,7 @@ test('the clients are read with the first edit that needs them, and their faults
   }
   writeFileSync(clientsFile, '{"clients":[]}')
   const named = edited(open(), hooks, { GATEWAY_CLIENTS: clientsFile })
-  // It was read at the start: the variable names it.
+  // The file was read at the start, because the variable names it.
   assert.equal(named.parsed.value?.clients, undefined)
 })
 

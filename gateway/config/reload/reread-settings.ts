@@ -26,7 +26,7 @@ export interface Reread {
   readonly texts: SettingsTexts | undefined
 }
 
-/** The files that settings were read from, with their texts; undefined: it could not be read. */
+/** The files that settings were read from, with their texts; undefined: the file could not be read. */
 export type SettingsTexts = ReadonlyMap<string, string | undefined>
 
 export function readSettings(env: Environment): {
@@ -46,15 +46,15 @@ function readInto(texts: Map<string, string | undefined>, file: string): string 
 
 export interface RereadOptions {
   readonly env: Environment
-  /** In force now, as read from the files. */
+  /** The settings in force, as read from the files. */
   readonly running: Settings
   /** Text of gateway.json. */
   readonly text: string
 }
 
 /**
- * Reads the settings again. What needs a restart must be valid too, or the next start would fail. A valid certificate of an upstream
- * is not replaced by an invalid one.
+ * Reads the settings again. Keys that wait for a restart must be valid too, or the next start would fail. An expired
+ * certificate of an upstream does not replace a valid one.
  */
 export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const texts = new Map<string, string | undefined>([[running.configFile, text]])

@@ -3,7 +3,7 @@ import { needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
-/** Settings as plain data, by key. A secret shows only that it is set. */
+/** Settings as plain data, by key. Of a secret they show only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
 const SECRETS: ReadonlySet<string> = new Set([
@@ -43,7 +43,7 @@ function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
   return { ...wanted, ...Object.fromEntries(kept) }
 }
 
-/** Lists keys that need a restart. @param at their object, such as `audit.` */
+/** Lists keys that need a restart. @param at the path of their object, such as `audit.` */
 function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
   const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
   return keys.filter((key) => needsRestart(at + key))
@@ -52,7 +52,7 @@ function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T
 /** The difference between two settings, for the audit trail. */
 interface SettingsChange {
   readonly keys: readonly string[]
-  /** Their values; a list shows only the rows that the other lacks. */
+  /** Their values. A list shows only rows that the list of the other side lacks. */
   readonly before: PlainSettings
   readonly after: PlainSettings
 }
@@ -68,7 +68,7 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   return { keys, before: shown(old, now), after: shown(now, old) }
 }
 
-/** Lists each key of `audit` alone: an edit of one does not show the others. */
+/** Lists each key of `audit` alone, so that an edit of one does not show the others. */
 function byKey({ audit, upstreamTls, signingKeys, ...settings }: Settings): PlainSettings {
   const ofAudit = Object.entries(audit).map(([key, value]) => [`audit.${key}`, value])
   const secrets = { 'upstreams.*.tls': upstreamTls, 'signing.*': signingKeys }
@@ -81,7 +81,7 @@ function shortened(key: string, value: unknown): unknown {
   return { file, hash, validated: document !== undefined }
 }
 
-/** Compares what JSON shows: Node takes any two lists of networks for equal. */
+/** Compares what JSON shows, because Node takes any two lists of networks for equal. */
 function isSame(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(plain(one), plain(other))
 }
@@ -91,7 +91,7 @@ function shownValue(key: string, value: unknown, other: unknown): unknown {
   return withoutEqualRows(plain(shortened(key, value)) ?? null, plain(shortened(key, other)))
 }
 
-/** Leaves out equal rows: tables can have thousands that did not change. */
+/** Leaves out equal rows, because tables can have thousands that did not change. */
 function withoutEqualRows(value: unknown, other: unknown): unknown {
   if (!Array.isArray(value) || !Array.isArray(other)) return value
   const known = new Set(other.map((row) => JSON.stringify(row)))

@@ -359,7 +359,7 @@ test('an edit is told within one second without being asked, one after another',
     disk,
     onChange: (text) => told.dispatchEvent(new MessageEvent('text', { data: text })),
   })
-  // A pending once() does not hold the process; the real gateway has its listener for that.
+  // A pending once() does not keep the process alive, as the listener of the real gateway does.
   const hold = setInterval(() => {}, 1000)
   t.after(() => clearInterval(hold))
   for (const text of ['1', '2']) {
@@ -368,7 +368,7 @@ test('an edit is told within one second without being asked, one after another',
     const before = looks
     const [event] = await change
     assert.equal(event.data, text)
-    // A second by the watch's own looks: on a busy machine they are late.
+    // One second, counted in looks of the watch, because looks are late on a busy machine.
     assert.ok(looks - before <= 4, String(looks - before))
   }
   watch.stop()

@@ -15,17 +15,17 @@ export interface WatchOptions {
   readonly known?: string
   /** True when the caller knows that the file cannot be read. */
   readonly isGone?: boolean
-  /** Takes changed content, which may be half written. The next check waits for it. A throw counts as an unreadable file. */
+  /** Takes new content, perhaps half written. The next check waits for its promise. A throw counts as a failed read. */
   readonly onChange: (text: string) => unknown
   /** Called once when two reads in a row have failed. When the file can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
 }
 
-/** Number of checks that read the file after its identity changed: file times in steps of two seconds can hide a second write. */
+/** Checks that read the file after its identity changed: file times in steps of two seconds can hide a second write. */
 const SUSPICIOUS_CHECKS = 8
 
-/** Checks until a retry: a second at the usual interval. */
+/** Checks until a retry. They take a second at the usual interval. */
 const LATER_CHECKS = 4
 /** `againLater` waits this many times as long as the use of the content took. */
 const LATER_FACTOR = 20
@@ -39,13 +39,13 @@ const DISK: Disk = {
 /** For PEM files, which may have comments in any encoding. */
 export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
 
-/** For secrets that need not stay in memory: the content is its SHA-256. */
+/** For secrets that need not stay in memory: reads the SHA-256 of the file instead. */
 export const HASHED_DISK: Disk = {
   stat: DISK.stat,
   read: async (file) => hash('sha256', await LENIENT_DISK.read(file)),
 }
 
-/** For bytes, each one character. */
+/** For binary files: each byte becomes one character. */
 export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }
 
 /** For secrets that only the gateway may read. */
@@ -58,8 +58,8 @@ export const PRIVATE_DISK: Disk = {
 }
 
 /**
- * Watches one file by polling: `fs.watch` misses a rename over the file, a swapped symlink (Kubernetes ConfigMap), an edit behind a
- * symlink, and network file systems. Does not keep the process alive.
+ * Watches one file by polling, because `fs.watch` misses a rename over the file, a swapped symlink (Kubernetes
+ * ConfigMap), an edit behind a symlink, and network file systems. Does not keep the process alive.
  */
 export class FileWatch {
   readonly #file: string
@@ -70,7 +70,7 @@ export class FileWatch {
   #known: string | undefined
   #identity: string | undefined
   #suspiciousChecks = 0
-  /** Checks until the content is reported even if it is the same; 0: it is not. */
+  /** Checks until the content is reported even if it is the same; 0: only a change is reported. */
   #againIn = 0
   #failures = 0
   #check: Promise<void> = Promise.resolve()
@@ -99,7 +99,7 @@ export class FileWatch {
     this.#againIn = 1
   }
 
-  /** Reports the content again after a second, or later if its use took long. @param tookMs how long that took */
+  /** Reports the content again after a second, or later if its use took long. @param tookMs how long its use took */
   againLater(tookMs: number): void {
     const checks = Math.max(LATER_CHECKS, Math.ceil((tookMs * LATER_FACTOR) / this.#intervalMs))
     this.#againIn = this.#againIn === 0 ? checks : Math.min(this.#againIn, checks)
@@ -145,12 +145,12 @@ export class FileWatch {
     if (identity !== this.#identity) this.#suspiciousChecks = SUSPICIOUS_CHECKS
     else if (this.#suspiciousChecks === 0) return undefined
     else this.#suspiciousChecks -= 1
-    // Set before the read: after a write in between, the next check sees another identity.
+    // Set before the read, so that after a write in between the next check sees another identity.
     this.#identity = identity
     return this.#disk.read(this.#file)
   }
 
-  /** Ignores one failure: some editors remove a file before they write it again. */
+  /** Ignores one failure, because some editors remove a file before they write it again. */
   #failed(error: Error): void {
     this.#failures += 1
     this.#identity = undefined

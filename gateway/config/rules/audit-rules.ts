@@ -29,7 +29,7 @@ function isInstalled(name: string): boolean {
   }
 }
 
-/** Faults of keys that need a file or seals. @param nameOf where the value of a setting comes from */
+/** Faults of keys that need a file or seals. @param nameOf names the place where the value of a setting comes from */
 export function auditConflicts(
   configFile: string,
   { file, seals, rotation, retention, ship, witnesses, stamps, secondSealKey }: WrittenAudit | AuditSettings,

@@ -1,10 +1,10 @@
 import type { X509Certificate } from 'node:crypto'
 import type { Fault } from '../faults.ts'
 
-/** A certificate or a revocation list of a file. */
+/** A certificate or a revocation list in a file. */
 export interface Dated {
   readonly file: string
-  /** The name of its owner; '' for the certificate of a server or client. A replacement has the same. */
+  /** The name of its owner; '' for the certificate of a server or client. A replacement has the same owner. */
   readonly owner: string
   /** True for an authority among others: the file is of use without it. */
   readonly isSpare: boolean
@@ -29,8 +29,8 @@ export function timeFault(
 }
 
 /**
- * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if it is out of date: it
- * may revoke more. Authorities beside an expired certificate of a server or client do not count.
+ * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if out of
+ * date: it may revoke more. If a server or client certificate in force has expired, its whole file counts as expired.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
   const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]
@@ -45,7 +45,7 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowM
     }))
 }
 
-/** Faults of what is not valid at this time, unless something valid stands in for it. */
+/** Faults of what is not valid at this time, unless something valid takes its place. */
 export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
   const all = judged(read, nowMs)
   return worthless(all)
@@ -62,14 +62,14 @@ function judged(all: readonly Dated[], nowMs: number): Judged[] {
   return all.map((one) => ({ ...one, fault: faultAt(one, nowMs) }))
 }
 
-/** Certificates that are not valid, where their owner has no valid one beside them. */
+/** Certificates and lists that are not valid, if their owner has no valid one in the same file. */
 function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })[] {
   return all.flatMap((one) =>
     one.fault === undefined || isOwnerGood(all, one) ? [] : { ...one, fault: one.fault },
   )
 }
 
-/** True for a list issued after those of its owner in force, and not in the future. */
+/** True for a list issued after the lists in force of its owner, and not in the future. */
 function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], nowMs: number): boolean {
   const known = inForce.filter((one) => one.file === file && one.owner === owner)
   if (issuedMs === undefined || issuedMs > nowMs || known.length === 0) return false

@@ -8,7 +8,7 @@ import { windowToMs } from './window-rule.ts'
 
 const MIN_KEEP_MS = 60_000
 const MAX_KEEP_MS = 30 * 86_400_000
-/** Longest kept body in a shared store. Longer ones would delay other commands. */
+/** Longest body that a shared store keeps. Longer bodies would delay other commands. */
 const MAX_SHARED_BYTES = 65_536
 const DEFAULT_HEADER = 'idempotency-key'
 /** Headers that mean something to caches and services. */

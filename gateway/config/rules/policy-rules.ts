@@ -39,7 +39,7 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     checkIdempotency(json, at, row)
     checkDecision(json, at, row)
     json.check(`${at}.mode`, row, shadowFault)
-    // A row laid over operations is compared with the paths of the document.
+    // A mask of `openapi.rows` is compared with the paths of the document.
     if (json.sound(`${at}.path`) && !at.startsWith('$.openapi'))
       json.checkEach(`${at}.mask`, row.mask, (name) => maskFault(row.path, name))
   }

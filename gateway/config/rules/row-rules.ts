@@ -35,7 +35,7 @@ export function operationRows(openapi: WrittenGateway['openapi']): readonly Oper
 type WrittenRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods'>
 type Seen = { readonly row: WrittenRow; readonly at: string }
 
-/** Reports faults of paths and methods, and conflicts between two rows. @returns the indexes of the rows without a fault */
+/** Reports faults of paths and methods, and conflicts between rows. @returns the indexes of rows without a fault */
 export function checkRows(
   file: JsonFile<unknown>,
   list: string,

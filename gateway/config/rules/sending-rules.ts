@@ -26,7 +26,7 @@ type Key = 'path' | 'rewrite' | 'upstreamHost' | 'rawPath' | 'requestHeaders' | 
 type Written = Pick<AnyRow, Key>
 
 const HOPS: ReadonlySet<string> = new Set(HOP_BY_HOP)
-/** Fields that the gateway writes itself in responses, or that say where they end. */
+/** Response fields that the gateway writes itself, or that say where a response ends. */
 const OWN_RESPONSE_FIELDS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   ...REPLACED_HEADERS,
@@ -177,7 +177,7 @@ function keyedFault(name: string): string | undefined {
   return key && `must not name ${JSON.stringify(name)}: write it as "${key}"`
 }
 
-/** @param route without faults @returns undefined when it changes nothing of requests */
+/** @param route without faults @returns undefined when the route changes nothing of requests */
 export function sendingPolicy(route: Pick<WrittenRoute, Key>): SendingPolicy | undefined {
   const { path, rewrite, upstreamHost, rawPath, requestHeaders } = route
   if (rewrite === undefined && upstreamHost === 'preserve' && !rawPath && requestHeaders === undefined)

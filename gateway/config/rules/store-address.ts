@@ -20,7 +20,7 @@ export interface StoreSettings {
   readonly password: string | undefined
   /** Stands before every key, with a colon behind it. */
   readonly prefix: string
-  /** HMAC key for caller hashes in the store. Undefined: the first gateway leaves a random one in the store. Never logged. */
+  /** HMAC key for caller hashes in the store. Undefined: the first gateway puts a random key there. Never logged. */
   readonly hashKey: string | undefined
 }
 
@@ -51,7 +51,7 @@ const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 
 /**
- * Reads the shared store's settings and files. No fault repeats an address, because people write passwords into addresses.
+ * Reads the shared store's settings and files. No fault repeats an address, because people put passwords in addresses.
  * @returns undefined for `memory`, the default
  */
 export function parseStoreSettings(
@@ -75,7 +75,7 @@ export function parseStoreSettings(
     if (file === undefined) return undefined
     const faultOf = (text: string) => (pattern.test(text.replace(LINE_END, '')) ? undefined : must)
     const { text, reason } = loadText(file, faultOf, readFile)
-    // Without the file's name: what stands there may be the password itself.
+    // The fault omits the file's name, which may be the password itself.
     if (reason !== undefined) faults.push(fault(name, `names a file that is not usable: ${reason}`))
     return text?.replace(LINE_END, '')
   }
@@ -103,7 +103,7 @@ export function parseStoreSettings(
   }
 }
 
-/** Refuses store variables if no store is set: their operator believes that limits are shared. */
+/** Refuses store variables if no store is set, because their operator believes that limits are shared. */
 function parseMemory(env: StoreEnvironment): Parsed<undefined> {
   const set = STORE_VARIABLES.filter((name) => name !== 'GATEWAY_STORE' && env[name] !== undefined)
   if (set.length === 0) return { value: undefined }

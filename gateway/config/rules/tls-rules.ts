@@ -37,7 +37,7 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
   return { value: { ...merged, port, certFile, keyFile, ocspFetch } }
 }
 
-/** The place of a key. A missing key belongs to the environment if a variable sets any key of `tls`, else to the file. */
+/** The place of a key. A missing key belongs to the environment if a variable sets a key of `tls`, else to the file. */
 function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
   const { configFile, merged, overrides } = sources
   const path = `$.tls.${key}`

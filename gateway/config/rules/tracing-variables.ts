@@ -14,12 +14,12 @@ const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
 
 /**
- * Reads variables of OpenTelemetry. An unknown one is no fault, because other programs share them. A value that the gateway cannot
- * follow is a fault.
+ * Reads variables of OpenTelemetry. An unknown one is no fault, because other programs share them. A value that the
+ * gateway cannot follow is a fault.
  */
 export function parseTracingVariables(env: Environment) {
   const faults: Fault[] = []
-  /** An empty variable counts as not set (OpenTelemetry says so). @param parse throws words for the operator */
+  /** An empty variable counts as not set (OpenTelemetry says so). @param parse throws an Error for the operator */
   const read = <T>(name: string, parse: (text: string) => T): T | undefined => {
     const text = env[name] || undefined
     try {
@@ -88,7 +88,7 @@ function whole(text: string, min: number, max: number): number {
   throw new Error(`must be a whole number between ${min} and ${max}, but is ${describeValue(text)}`)
 }
 
-/** Reads `name=value,name=value`, percent-encoded (W3C Baggage). The fault repeats no text: values may be secret. */
+/** Reads `name=value,name=value`, percent-encoded (W3C Baggage). Faults repeat no text, because it may be secret. */
 function pairs(text: string): Record<string, string> {
   const found: Record<string, string> = {}
   for (const pair of text.split(',')) {

@@ -15,7 +15,7 @@ export function hostFault(host: string): string | undefined {
   return `must be an IP address without brackets, or a host name, without a port, ${foundAddress(host)}`
 }
 
-/** Allows a closing slash: see `tidyUpstream`. */
+/** Allows a closing slash, which `tidyUpstream` removes. */
 export function upstreamFault(upstream: string): string | undefined {
   const found = foundAddress(upstream)
   if (upstream.startsWith('unix:')) {
@@ -41,7 +41,7 @@ function hasUser(address: string): boolean {
   return address.includes('@') && !address.startsWith('unix:')
 }
 
-/** One group speaks one version of HTTP. @param first of the group */
+/** One group speaks one version of HTTP. @param first the first upstream of the group */
 export function versionFault(upstream: string, first: string | undefined): string | undefined {
   if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
   const other = hasUser(first) ? 'the first' : describeValue(first)
@@ -63,7 +63,7 @@ export function tidyUpstream(upstream: string): string {
 
 export function urlFault(url: string): string | undefined {
   const found = foundAddress(url)
-  // Stricter than URL parsers: an issuer is compared with tokens character by character.
+  // Stricter than URL parsers, because an issuer is compared with tokens character by character.
   if (!/^https?:\/\/[^\s\\]+$/.test(url) || !URL.canParse(url))
     return `must be an http or https URL, ${found}`
   const { username, password } = new URL(url)

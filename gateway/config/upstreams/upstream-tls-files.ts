@@ -96,7 +96,7 @@ function readTls(tls: UpstreamTlsSettings, readFile: ReadFile | undefined) {
   try {
     if (texts.cert !== undefined && texts.key !== undefined && !belongTogether(texts.cert, texts.key))
       refuse('keyFile', `is not the key of the certificate in ${certFile}`)
-    // OpenSSL alone knows the rest, such as a key that is too short.
+    // Only OpenSSL finds other faults, such as a key that is too short.
     else createSecureContext({ ...texts })
   } catch (error) {
     const reason = `OpenSSL refuses it: ${error instanceof Error ? error.message : String(error)}`
