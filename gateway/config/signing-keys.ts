@@ -54,7 +54,7 @@ export function loadSigningKeys({ configFile, signing, readFile }: Sources): Par
   }
 }
 
-/** @returns undefined when there is no key, or one of another kind */
+/** @returns undefined when there is no key, or a key of another kind */
 function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   try {
     const { asymmetricKeyType, asymmetricKeyDetails: { namedCurve, modulusLength = 0 } = {} } = read()

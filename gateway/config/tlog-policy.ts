@@ -10,7 +10,7 @@ export interface Quorum {
 
 /** A C2SP tlog-policy: whose signatures a checkpoint must have. */
 export interface TlogPolicy {
-  /** Verifier keys; one of them is enough. */
+  /** Verifier keys; the signature of one log is enough. */
   readonly logs: readonly string[]
   readonly witnesses: readonly {
     readonly name: string
@@ -25,7 +25,7 @@ export class PolicyFault extends Error {}
 
 const NOBODY: Quorum = { least: 0, members: [] }
 const KEY = /^([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})$/
-/** Bytes of a key by its signature type: C2SP signed-note, tlog-cosignature. */
+/** Bytes of a key by its signature type (C2SP signed-note, tlog-cosignature). */
 const LOG_KEYS: ReadonlyMap<number, number> = new Map([
   [0x01, 32],
   [0x06, 1312],

@@ -35,7 +35,7 @@ export interface StampsSettings {
   readonly everyMs: number
   /** PEM: the authorities whose stamps are accepted. */
   readonly authorities: readonly string[]
-  /** As `ca` of a witness. */
+  /** PEM, like `ca` of a witness. */
   readonly ca: string | undefined
   /** Object identifier; undefined: the authority's own. */
   readonly policy: string | undefined

@@ -21,7 +21,7 @@ const MIN_BYTES = 24
 const MAX_BYTES = 64
 /** The chance that 24 random bytes have fewer than 8 different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
-/** The secret of a sender without `whsec_`. */
+/** A secret of senders that do not use `whsec_`. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
 /** Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret */

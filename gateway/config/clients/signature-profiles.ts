@@ -14,7 +14,7 @@ export interface MessageProfile {
   readonly form: 'rfc-9421'
   /** The components that must be covered, as `identifierOf` writes them. */
   readonly components: readonly string[]
-  /** Fields, in lower case, that must be covered where they are sent. */
+  /** Fields, in lower case, that must be covered if they are sent. */
   readonly whenSent: readonly string[]
   readonly tag: string | undefined
   readonly maxAgeMs: number

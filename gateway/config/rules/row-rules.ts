@@ -10,7 +10,7 @@ export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
 export type AnyRow = WrittenGateway['routes'][number] | OperationRow
 
-/** Yields the rows of `routes`, then those of `openapi.rows`, with their JSON paths. Either value may be anything. */
+/** Yields rows of `routes`, then of `openapi.rows`, with their JSON paths. `routes` and `openapi` may be anything. */
 export function* writtenRows({
   routes,
   openapi,
