@@ -14,7 +14,7 @@ import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 import { JWKS_PATH } from './upstream-parts.ts'
 
-/** Further warnings and names are only counted: a table can have thousands of rows. */
+/** Further warnings and names are only counted, because a table can have thousands of rows. */
 const MAX_WARNINGS = 20
 /** Bounds the comparisons, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
@@ -120,7 +120,7 @@ function maskWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** True when a path of the row can match the template up to the segment `at`, which the row does not mask. */
+/** True when a path of the row can match the template up to segment `at`, and the row does not mask that segment. */
 function shows({ path, mask }: Route, template: string, at: number): boolean {
   const segment = segmentsOf(path)[at] ?? '*'
   const isOpen =
@@ -186,7 +186,7 @@ function pathsOf(routes: readonly Route[]): readonly string[] {
   return routes.map(({ path }) => path)
 }
 
-/** Warns when only the configuration file is the operator's own: the shipped limits hardly fit another service. */
+/** Warns when only the configuration file is the operator's own, because the shipped limits may not fit its service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))

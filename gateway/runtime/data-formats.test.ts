@@ -14,7 +14,7 @@ import type { LimitRow } from '../limits/table/limit-table.ts'
 const START_MS = 1_763_692_800_000
 const SEGMENT = `limits/hits-${START_MS}.ndjson`
 
-/** As commit 5c86602 wrote them, before files had headers; byte for byte. */
+/** Files as commit 5c86602 wrote them, before they had headers; byte for byte. */
 const OLDER: Readonly<Record<string, string>> = {
   'revocations.ndjson': `{"sid":"session-1","revokedAtMs":1763692800002.75}
 {"sid":"https://issuer.example|session-2","revokedAtMs":1763692800007.75}
@@ -35,8 +35,8 @@ const OLDER: Readonly<Record<string, string>> = {
 }
 
 /**
- * As commit 95d508b wrote them with two worker threads, ended by `kill -9` (times and ids shortened to what counts); byte for byte.
- * The ids of the gateway's own end in the number of the thread. Each thread wrote to the files of all.
+ * Files as commit 95d508b wrote them with two worker threads, until `kill -9` (times and ids shortened); byte for byte.
+ * Ids that the gateway made end in the number of the thread. All threads wrote to the same files.
  */
 const OF_WORKERS: Readonly<Record<string, string>> = {
   [SEGMENT]: `{"format":"limits","version":1}

@@ -254,7 +254,7 @@ function acceptsTokens({ routes }: Settings): boolean {
 const SESSION_KEY_FILE = 'audit-session-key'
 const SESSION_NAME_CHARS = 22
 
-/** HMAC-SHA-256 of the id of a session, which nobody can find from the name. */
+/** Names a session by the HMAC-SHA-256 of its id, which nobody can find from the name. */
 function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
   const file = join(settings.dataDir, SESSION_KEY_FILE)
   try {
@@ -311,7 +311,7 @@ function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
-/** Between two log lines with one cause, which many certificates can share. */
+/** Time between two log lines with one cause, which many certificates can share. */
 const OCSP_REPEAT_MS = 1000
 
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {

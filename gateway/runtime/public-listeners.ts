@@ -154,7 +154,7 @@ interface SecureTerms {
   readonly http2: Settings['http2']
   /** True when an OCSP response may be sent. */
   readonly staples: boolean
-  /** Used without a shared secret. */
+  /** Used when gateways share no secret. */
   readonly tickets: TicketKeys
   readonly clock: () => number
 }
@@ -182,7 +182,7 @@ export class SecureListener {
     setInterval(() => this.renewTicketKey(), RENEW_MS).unref()
   }
 
-  /** For new connections. */
+  /** Changes new connections only. */
   enforce(material: TlsMaterial): void {
     this.#material = material
     this.#tickets = this.#ticketsOf(material)

@@ -4,7 +4,7 @@ import { RepeatedFault } from './repeated-fault.ts'
 
 const FULL = 'ENOSPC: no space left on device, write'
 
-/** What is logged of a fault each second. */
+/** Gives a fault each second. @returns what is logged */
 function logged(causes: readonly string[]): readonly (readonly [second: number, times?: number])[] {
   let second = 0
   const fault = new RepeatedFault(60_000, () => second * 1000)

@@ -1,4 +1,4 @@
-/** Kinds of faults that are logged in one period. */
+/** Most kinds of faults that are logged in one period. */
 const MAX_KINDS = 4
 
 /** Tells which faults to log: a full disk fails every request, and the log may be on that disk. */

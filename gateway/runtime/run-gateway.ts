@@ -63,7 +63,7 @@ export async function runGateway(): Promise<void> {
   control.open()
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
-    // Otherwise systemd would take the service for ended.
+    // Otherwise systemd would believe that the service has ended.
     const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
     await told
@@ -94,7 +94,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
-  // Later edits are in force at the process before.
+  // The process before may have put later edits in force.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
     const { what, ...why } = startFailure(error)
@@ -137,7 +137,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   return { serving, admin, attestation }
 }
 
-/** Writes pending records once the disk has room. Begins new segments; has closed ones compressed, shipped and pruned. */
+/** Writes pending records when the disk has room. Begins segments; a thread compresses, ships and prunes closed ones. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { file } = settings.audit

@@ -52,7 +52,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   readOwnCheckpoint(directory, sealKey)
   const second = mlDsaKeyFile(file)
   const withSecond = secondSealKey !== undefined
-  // Only after the check that the log is not of another key.
+  // Made only after the check that the log is not of another key.
   if (withSecond && sealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
     log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   if (!withSecond && !isMissing(second))

@@ -45,7 +45,7 @@ async function listening(
   return { secure, clock, material, port: (server.address() as AddressInfo).port }
 }
 
-/** One connection. @returns whether it resumed the session; if not, the last one that the server offered */
+/** Makes one connection. @returns whether it resumed the session, and the last session that the server offered */
 async function handshake(port: number, maxVersion: SecureVersion, session?: Buffer) {
   const offered: Buffer[] = []
   const socket = connect({
@@ -102,7 +102,7 @@ for (const version of VERSIONS) {
     assert.equal(await resumed({ ticketKey: SECRET }), true)
     assert.equal(await resumed({ ticketKey: `another-${SECRET}` }), false)
     assert.equal(await resumed({}), false)
-    // With the key of the day, which the process hands to its successor.
+    // This is the key of the day, which the process hands to its successor.
     assert.equal(await resumed({}, new TicketKeys(firstDayKey(SECRET))), true)
     assert.equal(await resumed({ ticketKey: SECRET, cert: renewed.certPem, key: renewed.keyPem }), false)
   })

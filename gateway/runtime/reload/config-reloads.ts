@@ -28,7 +28,7 @@ import { watchSettings } from './watch-settings.ts'
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
   readonly tls: Gateway['tls']
-  /** When an edit throws, the old configuration stays in force. */
+  /** When one of them throws, the old configuration stays in force. */
   readonly enforce: {
     limits(limits: Limits): void
     clients(table: ClientTable): void

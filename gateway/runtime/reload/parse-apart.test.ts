@@ -88,7 +88,7 @@ test('a thread that breaks off is a fault of the file, and says nothing of the f
 })
 
 test('a thread that cannot be started is a fault of the file', async () => {
-  // What cannot be passed to it prevents its start, as too many threads do.
+  // A function cannot be passed to a thread, and prevents its start, as too many threads do.
   const running = { configFile: 'g.json', upstreamSecret: () => {} } as unknown as Settings
   const reread = await rereadApart({ env: {}, running, text: '{"openapi":"api.json"}' })
   assert.match(

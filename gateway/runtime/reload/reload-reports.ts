@@ -8,7 +8,7 @@ import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 
 export interface Watching {
-  /** A fault may be reported only after `DOUBTFUL_LOOKS` reads. */
+  /** Some faults are reported only after `DOUBTFUL_LOOKS` calls. */
   check(): unknown
   stop(): void
 }
@@ -32,7 +32,7 @@ interface Edited {
 }
 
 interface Edit {
-  /** As the audit trail has them. */
+  /** Rows in the form that the audit trail gets. */
   readonly before: readonly object[]
   readonly after: readonly object[]
   readonly settings?: {
@@ -90,7 +90,7 @@ export function reporter<T>(
   }
 }
 
-/** The owner of a file may have written it last. Undefined when the file has gone. */
+/** The owner of a file, who may not be its last writer. Undefined when the file has gone. */
 export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | undefined {
   try {
     const { uid, mtime } = statSync(file)

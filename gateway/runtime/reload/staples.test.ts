@@ -40,7 +40,7 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     const { leaf, issuer } = authority.certificate(name)
     return [leaf, issuer]
   }
-  /** As RFC 6960 appendix A asks for it, by openssl. */
+  /** Responds as RFC 6960 appendix A asks, by openssl. */
   const speaking =
     (status: CertificateStatus, name = 'asked'): RequestListener =>
     async (req, res) => {
@@ -109,7 +109,7 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     respond = speaking('revoked')
     const { one } = fetching(t)
     for (let count = 0; count < 4; count++) await one.ask()
-    // A tenth sooner at most.
+    // Each pause is at most a tenth shorter than planned.
     const pausesMs = timers.mock.calls.map(({ arguments: [, ms = 0] }) => ms)
     assert.ok(Math.max(...pausesMs) >= 8 * 0.9 * MINUTE_MS)
   })

@@ -16,7 +16,7 @@ const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
 
 interface Stapled {
   readonly chain: Chain
-  /** For new connections; undefined: no response is sent. */
+  /** Takes effect for new connections; undefined: no response is sent. */
   readonly enforce: (staple: Staple | undefined) => void
 }
 

@@ -25,14 +25,14 @@ interface Started {
   readonly state: {
     /** While it is set, no thread can parse. */
     isBroken: boolean
-    /** Called when a parse is over, before anything is made of it. */
+    /** Called when a parse is over, before its result is used. */
     onParsed: () => void
   }
-  /** Looks until there is such a thing. */
+  /** Looks until the condition is true. */
   readonly until: (condition: () => boolean) => Promise<void>
 }
 
-/** A gateway.json of which the routes come from a document, watched as a running gateway does. */
+/** A gateway.json whose routes come from a document, watched as in a running gateway. */
 function started(t: TestContext, name = 'api.json', text = api('/one')): Started {
   const folder = mkdtempSync(join(tmpdir(), 'watch-settings-'))
   const [file, document] = [join(folder, 'gateway.json'), join(folder, name)]

@@ -67,7 +67,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   return reloader
 }
 
-/** True when no text can be half written: each is a JSON object, which is valid only when whole, or equals that of the last look. */
+/** True when no text can be half written: each is as before, or a JSON object, which is valid only when whole. */
 function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   return [...texts].every(
     ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),

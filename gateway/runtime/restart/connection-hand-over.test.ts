@@ -21,10 +21,10 @@ import { adoptConnection, type PassedConnection } from './sockets.ts'
 const GET = 'GET / HTTP/1.1\r\n\r\n'
 const ENDLESS = 'GET /endless HTTP/1.1\r\n\r\n'
 const HELD = 'GET /held HTTP/1.1\r\n\r\n'
-/** Less than a socket holds back. */
+/** Fewer bytes than a socket buffers. */
 const PIECE = Buffer.alloc(16 * 1024)
 const LOOK_MS = 20
-/** A socket that was seen so often with the same piece is not taking any. */
+/** A socket that still holds the same piece after so many looks takes nothing. */
 const LOOKS = 15
 
 const NEVER = new Promise(() => {})
@@ -44,7 +44,7 @@ async function overfill({ res }: Seen): Promise<void> {
   res.end()
 }
 
-/** What is handed over while it has clients. */
+/** A gateway that is handed over while it has clients. */
 async function serving(t: TestContext, secure: boolean, drainMs: number) {
   const filled = Promise.withResolvers<void>()
   const held = Promise.withResolvers<readonly [Seen, Socket]>()
@@ -90,7 +90,7 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
   const inForce = { gateway, stopKeys: () => {} } as unknown as GatewayInForce
   const open = { connections, stopAccepting: () => http.server.close() } as unknown as PublicListeners
   const passed: Socket[] = []
-  // In another process the handle would be new, and its reading not have begun.
+  // In another process the handle would be new, and its reading would not have begun.
   const adopt = (connection: PassedConnection) => {
     Object.assign(connection.socket, { reading: false })
     passed.push(adoptConnection(connection))
@@ -176,7 +176,7 @@ describe('a process that leaves', () => {
       const [{ res }, served] = await context.held
       const suspended = Promise.withResolvers<void>()
       served.once('end', () => {
-        // At once: the server takes a client for gone that it writes nothing for.
+        // Writes at once: otherwise the server would believe that the client is gone.
         res.writeHead({ status: 200, lines: '', contentLength: 2, dated: true })
         res.write(Buffer.from('a'))
         suspended.resolve(context.handOver.suspend().then(() => {}))

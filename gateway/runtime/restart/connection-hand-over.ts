@@ -23,7 +23,7 @@ export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
   readonly #open: PublicListeners
   #parked: ParkedConnection[] = []
-  /** Sockets on their way, and idle ones with TLS. Those left at the end are closed. */
+  /** Sockets on their way to the other process, and idle ones with TLS. What is left at the end is closed. */
   readonly #waiting = new Set<Socket>()
   /** Their bytes are relayed to the other process, which ends the relay. */
   readonly #relayed = new Set<Socket>()
@@ -38,7 +38,7 @@ export class ConnectionHandOver {
     return this.#open.sockets()
   }
 
-  /** Begins no more connections and requests. Resolves when those under way have been counted. */
+  /** Begins no more connections and requests. Resolves when requests under way have been counted. */
   async suspend(): Promise<void> {
     // Both processes have copies, which keep the sockets open.
     this.#open.stopAccepting()
@@ -46,7 +46,7 @@ export class ConnectionHandOver {
     await this.#decided()
   }
 
-  /** @param sockets copies of those that listened, in the same order */
+  /** @param sockets copies of the listening sockets, in the order of `sockets()` */
   goOn(sockets: readonly ListeningSocket[]): void {
     this.#open.connections.unpark()
     this.#open.acceptAgain(sockets)

@@ -10,7 +10,7 @@ const CLIENT_MS = 5000
 /** A process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
-/** For each step of the new process: to read its configuration, to take a listening socket, to serve. */
+/** Time for each step of the new process: to read its configuration, to take a listening socket, to serve. */
 export const STEP_MS = 30_000
 /** Time for all steps of the new process, and one more of the old process. */
 export const REPORT_MS = (LISTENERS.length + 3) * STEP_MS
@@ -29,7 +29,7 @@ function pathIn(dataDir: string): string {
   return join(dataDir, 'control.sock')
 }
 
-/** For `countersign restart`, in the data directory, which only the gateway's own user can reach. */
+/** Serves `countersign restart`, in the data directory, which only the gateway's own user can reach. */
 export class ControlSocket {
   readonly #dataDir: string
   readonly #onFault: (cause: string) => void
@@ -46,7 +46,7 @@ export class ControlSocket {
     this.#onFault = onFault
   }
 
-  /** Call it only while this process has the data directory: a socket file there is then of an ended process. */
+  /** Call it only while this process has the data directory: a socket file there then belongs to an ended process. */
   open(): void {
     const path = pathIn(this.#dataDir)
     const server = createServer((socket) => {

@@ -107,7 +107,7 @@ export class HandOver {
     await this.#heard(isTold, hurry)
   }
 
-  /** Waits until the new process has heard which sessions have ended: otherwise one could come back. Only a stop ends the wait. */
+  /** Waits until the new process knows which sessions have ended, and accepts none of them. A stop ends the wait. */
   async #heard(isTold: Promise<void>, hurry: Promise<unknown>): Promise<void> {
     const { log } = this.#parts
     const cause = 'the new process hangs'

@@ -8,7 +8,7 @@ import { type PassedSocket, socketOf } from './sockets.ts'
 
 /** Longer than the other process may take for any of its steps. */
 const BOUND_MS = 30_000
-/** Like every process that hangs, it has to be killed. */
+/** A program that hangs, and ends only when it is killed. */
 const HANGS = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1e6)`
 const PREPARED = `process.send({ type: 'prepared', places: {} })`
 const COPIES = `process.on('message', (message, handle) => {
@@ -76,7 +76,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
   return { restarts, logged, adminPort: (admin.address() as AddressInfo).port }
 }
 
-/** As if this program were that script. */
+/** Runs as if this program were `script`. */
 async function withProgram<T>(script: string, run: () => Promise<T>): Promise<T> {
   const { argv } = process
   process.argv = [process.execPath, '--eval', script]
@@ -91,7 +91,7 @@ describe('a restart whose new process hangs', () => {
   for (const { when, script, reached } of MOMENTS) {
     it(`${when} is given up and said, and another can follow`, async (t) => {
       t.mock.timers.enable({ apis: ['setTimeout'] })
-      // Once everything that follows at once has followed, it waits for the other process alone.
+      // After two turns of the loop it waits for nothing but the other process.
       const reach = (moment: string) => {
         if (moment === reached) setImmediate(() => setImmediate(() => t.mock.timers.tick(BOUND_MS)))
       }

@@ -3,7 +3,7 @@ import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
-/** Both processes share these sockets and files, so that a restart cannot change them. */
+/** Both processes share these sockets and files, so a restart cannot change them. */
 export type Places = Readonly<Record<string, string | number | undefined>>
 
 /** State that is in no file. Plain data. */
@@ -24,7 +24,7 @@ export type ToSuccessor =
   /** The files are free: take over. */
   | { readonly type: 'state'; readonly state: PassedState }
   | ({ readonly type: 'connection' } & Omit<PassedConnection, 'socket'>)
-  /** To write, and to acknowledge. */
+  /** Audit records to write, and to acknowledge by `recorded`. */
   | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
   /** An outcome to write, and to acknowledge by `recorded`. */
   | { readonly type: 'key'; readonly id: number; readonly key: FinishedKey }

@@ -66,7 +66,7 @@ async function parkedWithRequest(t: TestContext) {
   await until(() => seen.length === 1)
   const { res } = seen[0] as Seen
   served.once('end', () => {
-    // At once: the server takes a client for gone that it writes nothing for.
+    // Writes at once: otherwise the server would believe that the client is gone.
     res.writeHead({ status: 200, lines: '', contentLength: 2, dated: true })
     res.write(Buffer.from('a'))
     park()

@@ -13,7 +13,7 @@ export interface Inheritance {
   readonly predecessor: Predecessor
 }
 
-/** Needs of requests in flight at the process before. */
+/** What requests in flight at the process before still need. */
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined

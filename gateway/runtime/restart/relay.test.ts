@@ -12,7 +12,7 @@ test('a relay passes on both ways, and only to the process that was given its en
   const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
   t.after(() => client.destroy())
   const [socket] = (await once(server, 'connection')) as [Socket]
-  // Another program of this machine is first, by the same port of another loopback address.
+  // Another program connects first, from the same port of another loopback address.
   const stranger = Object.assign(new PassThrough(), { remoteAddress: '127.0.0.2', remotePort: 0 })
   const { emit } = Server.prototype
   t.mock.method(Server.prototype, 'emit', function (this: Server, event: string, ...args: unknown[]) {

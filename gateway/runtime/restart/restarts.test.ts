@@ -63,7 +63,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
       const connections: Partial<HandOverParts['connections']> = {
         sockets: () => [['http', socketOf(publicServer) as PassedSocket]],
         suspend: () => Promise.reject(new Error('cannot be held up')),
-        // As if it listened no more.
+        // Ends as if it listened no more.
         goOn: (own) => {
           for (const copy of own as readonly PassedSocket[]) copy.close()
         },

@@ -122,7 +122,7 @@ export class Restarts {
     } catch (error) {
       // First, because two processes must never have the files.
       await successor.end()
-      // The admin listener has not closed.
+      // The admin listener never closed, so it needs no copy.
       closeFrom(sockets.length)
       handOver.goOn(copies)
       onBack()

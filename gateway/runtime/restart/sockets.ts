@@ -16,7 +16,7 @@ export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** Open already, by listener. */
+/** Sockets that are open already, by listener. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
 /** What another process cannot see of a TLS connection. Certificates: DER in base64, the client's first. */
@@ -54,7 +54,7 @@ export function takeConnection(
 ): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
-  // `socket.read` may start the reading again.
+  // `socket.read` may start the reading again, so `readStop` comes after it.
   const unread: Buffer | null = kept ?? socket.read()
   handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }

@@ -23,7 +23,7 @@ export function memorySaver({ utilization, trim, collect }: SaverParts): () => v
   return () => {
     trim()
     const isBusy = utilization() >= IDLE_SHARE
-    // Once after each busy time: V8 itself collects only when there is something new.
+    // Collects once after each busy time: V8 itself collects only when there is something new.
     if (wasBusy && !isBusy) collect?.()
     wasBusy = isBusy
   }
@@ -33,7 +33,7 @@ export function saveMemory(profile: MemoryProfile): void {
   boundLargeBuffers(LARGE_BUFFERS[profile])
   let [lastMs, lastCpu] = [performance.now(), process.threadCpuUsage()]
   const tick = memorySaver({
-    // CPU time, because a thread that waits for a processor seems to work by the utilization of the event loop.
+    // CPU time, because the utilization of the event loop also counts the time in which a thread waits for a processor.
     utilization: () => {
       const { user, system } = process.threadCpuUsage(lastCpu)
       const share = (user + system) / 1000 / (performance.now() - lastMs)
@@ -48,7 +48,7 @@ export function saveMemory(profile: MemoryProfile): void {
   // Otherwise V8 learns to allocate some objects of a socket as old, which keep alive all that they point to until the next full
   // collection. The flag must come before anything is compiled. As an option at the start it would cost the code cache.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Few young objects survive. Waking helper threads takes longer: milliseconds on one processor.
+  // Few young objects survive, so waking helper threads takes longer than copying: milliseconds on one processor.
   setFlagsFromString('--no-parallel-scavenge')
   if (profile !== 'small') return
   // The Maglev compiler takes 10 MiB under load. As an option at the start, this would cost the code cache: 20 ms and 3 MiB more.

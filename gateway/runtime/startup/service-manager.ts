@@ -6,7 +6,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Tells systemd (sd_notify), if it has started the gateway. Node cannot send datagrams to a Unix socket, so `systemd-notify`
- * does: the unit needs `NotifyAccess=all`.
+ * does it, and the unit needs `NotifyAccess=all`.
  */
 export function notifyServiceManager(
   states: readonly string[],

@@ -29,7 +29,7 @@ describe('gateway and backend of npm start', () => {
       GATEWAY_ISSUER: 'http://api.example.com',
       PUBLIC_MTLS_URL: 'https://api.example.com:18443',
     })
-    // Its port may be mapped to the one of the listener.
+    // The public port may be mapped to the HTTPS listener.
     assert.deepEqual(sharedAddresses({ ...named, PUBLIC_URL: 'https://api.example.com' }), {
       GATEWAY_ISSUER: 'https://api.example.com',
     })
