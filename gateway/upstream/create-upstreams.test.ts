@@ -36,7 +36,7 @@ describe('an idle connection', () => {
     assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 2)
     nowMs = 10_999
-    // Too old, though no sweep has come by: not used any more.
+    // The connection is too old to be used again, though no sweep has come by.
     assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 3)
   })
@@ -177,7 +177,7 @@ describe('a call with characters that are more than a byte', () => {
 
 describe('what one connection reads', () => {
   it('is not changed by what another reads, kept by its receiver or paused', async (t) => {
-    // Shorter ones that come together would be one piece.
+    // Shorter chunks that come together would be one piece.
     const [ours, theirs] = ['held-out', 'somebody'].map((text) => text.repeat(600)) as [string, string]
     const chunks = (text: string): string =>
       `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${`12c0\r\n${text}\r\n`.repeat(3)}0\r\n\r\n`

@@ -56,7 +56,7 @@ export class UpstreamClient {
 }
 
 /**
- * Upstreams that `before` has too keep connections and health. `before` does not change until it hands over.
+ * An upstream that is also in `before` keeps its connections and health. `before` does not change until it hands over.
  *
  * @throws TypeError for an invalid URL, for no URL, or for URLs of both versions of HTTP
  */

@@ -28,13 +28,13 @@ export interface ClientState<OwnPool> {
   readonly choice: Choice<Origin<OwnPool>>
   readonly retries: RetryBudget | undefined
   readonly deadlines: Deadlines
-  /** No exchange starts any more. */
+  /** True when no exchange may start any more. */
   closed: boolean
 }
 
 /**
- * One request and its response, retried where that is safe. It is the sender's call and the connection's user in one: each
- * request needs one allocation only.
+ * One request and its response, retried where that is safe. It is the sender's call and the connection's user in one, so
+ * each request needs one allocation only.
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
@@ -53,7 +53,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   protected idleDeadlineMs = NEVER
   protected nowMs: number
   protected headReceived = false
-  /** The response gets no further calls. */
+  /** True when the response gets no further calls. */
   protected over = false
   readonly #totalDeadlineMs: number
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
@@ -61,7 +61,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #isPaused = false
   #resends = 0
   #awaitsResend = false
-  /** The response of this upstream caused the last retry: it is asked again only when there is no other. */
+  /** This upstream's response caused the last retry: the upstream is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
@@ -328,7 +328,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** Called at a 101: a retry has succeeded. */
+  /** Called at a 101, with which a retry has succeeded. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')

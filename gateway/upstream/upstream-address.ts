@@ -2,7 +2,7 @@ export interface Address {
   /** As configured. */
   readonly url: string
   readonly secure: boolean
-  /** With prior knowledge, or with TLS by ALPN. */
+  /** True for `h2c` (prior knowledge) and `h2` (ALPN). */
   readonly isHttp2: boolean
   /** IPv6 without brackets; empty for a Unix socket. */
   readonly host: string

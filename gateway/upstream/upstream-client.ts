@@ -7,7 +7,7 @@ export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** With Host, and Content-Length when known. Without hop-by-hop fields and Expect. */
+  /** Include Host, and Content-Length when known, but no hop-by-hop fields and no Expect. */
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
@@ -84,7 +84,7 @@ export interface UpstreamResponse {
 
 export interface UpstreamCall {
   resume(): void
-  /** The response gets no further calls. May be repeated. */
+  /** Afterwards the response gets no calls. May be repeated. */
   abort(): void
   /** True once writing has begun: the upstream may act on the request. */
   readonly sent: boolean

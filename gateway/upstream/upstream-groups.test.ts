@@ -129,7 +129,7 @@ describe('upstream groups', () => {
       scripted.map(({ connections }) => connections),
       [1, 1, 2],
     )
-    // A request that began before ends where it would have.
+    // A request that began before the edit ends where it would have ended.
     assert.equal(await ask(before, 'gone'), 'c')
   })
 

@@ -29,7 +29,7 @@ export interface GroupsOptions extends PoolBounds {
   /** Monotonic. */
   readonly clock: () => number
   readonly observer: GroupObserver
-  /** For health checks. */
+  /** Sent with health checks. */
   readonly upstreamSecret: Field | undefined
   readonly timers?: CheckTimers
 }

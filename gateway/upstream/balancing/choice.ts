@@ -3,7 +3,7 @@ import type { Origin } from './origin.ts'
 /** From the most to the least preferred. */
 const READY = 0
 const AVOIDED = 1
-/** Its health checks fail. */
+/** Health checks fail. */
 const DOWN = 2
 /** No connection could be made. */
 const BACKING_OFF = 3

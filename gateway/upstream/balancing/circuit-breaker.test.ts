@@ -55,7 +55,7 @@ describe('a circuit breaker', () => {
     const { breaker: one, time } = breaker({ failures: 0, failurePercent: 50, minRequests: 10 })
     for (let i = 0; i < 9; i++) one.failed(NO_PROBE)
     assert.equal(one.state, 'closed')
-    // They have left the window.
+    // The failures have left the window.
     time.nowMs += 11_000
     for (let i = 0; i < 6; i++) responded(one, 200, NO_PROBE)
     for (let i = 0; i < 5; i++) one.failed(NO_PROBE)
@@ -125,7 +125,7 @@ describe('a circuit breaker', () => {
     time.nowMs += 1
     assert.equal(one.admits(), true)
     one.begin()
-    // Its place is another's already.
+    // Another probe already has its place.
     one.abandoned(slow)
     assert.equal(one.admits(), false)
   })

@@ -4,7 +4,7 @@ const SLOTS = 10
 
 export type BreakerState = 'closed' | 'half-open' | 'open'
 
-/** An exchange that began while the breaker was closed. */
+/** Marks an exchange that began while the breaker was closed. */
 export const NO_PROBE = 0
 
 /**
@@ -70,7 +70,7 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** Does not wait for bodies, which may go on for hours. */
+  /** True when enough probes have good heads: their bodies may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }

@@ -62,7 +62,7 @@ describe('the health of an upstream', () => {
     for (const status of [503, 200, 502, 504]) responded(health, status)
     assert.equal(health.avoided(), false)
     health.exchangeFailed()
-    // Under way together with it.
+    // Exchanges that were under way together with the last one.
     for (let i = 0; i < 10; i++) responded(health, 503)
     const waits: number[] = []
     for (let i = 0; i < 6; i++) {

@@ -4,9 +4,9 @@ const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Health of one upstream. When no connection can be made, others are preferred for a back-off of 250 ms, which doubles up to 10
- * s. After three failures in a row they are preferred for 1 s, doubling up to 10 s. Then one exchange probes the upstream.
- * Otherwise an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
+ * Health of one upstream. When no connection can be made, others are preferred for a back-off of 250 ms, doubling up to
+ * 10 s. After three failures in a row they are preferred for 1 s, doubling up to 10 s; then one exchange probes it.
+ * Without this, an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
@@ -48,7 +48,7 @@ export class Health {
     return this.#passesChecks
   }
 
-  /** Active checks say nothing of how requests are served. */
+  /** Leaves the failures in a row, because checks say nothing of how requests are served. */
   checked(passes: boolean, cause = ''): void {
     if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)

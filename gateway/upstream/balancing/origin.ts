@@ -9,7 +9,7 @@ import type { RetryOutcome } from './retry-budget.ts'
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {
-  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port`, not mixed with those. */
+  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port` alone. */
   readonly urls: readonly string[]
   readonly connectMs: number
   /** From the end of the request until the head of the response. */
@@ -19,7 +19,7 @@ export interface UpstreamsOptions {
   readonly clock: () => number
   /** Called on each change; every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
-  /** Default: only the passive rules. */
+  /** Default: only the rules of `Health`. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
   /** Default: what Node trusts. */
   readonly tls?: UpstreamTlsTerms | undefined

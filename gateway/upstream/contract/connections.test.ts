@@ -297,7 +297,7 @@ describe('https', { skip: skipWithout('openssl') }, () => {
     const health: boolean[] = []
     const { port } = silent.address() as { port: number }
     const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
-      // Longer than this waits for anything: it is the abort that closes the connection.
+      // Longer than any wait of this test, so the abort closes the connection.
       connectMs: 120_000,
       onHealth: (_, healthy) => health.push(healthy),
     })

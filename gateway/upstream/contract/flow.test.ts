@@ -15,7 +15,7 @@ import {
 
 const MIB = 1024 * 1024
 const BODY_BYTES = 200 * MIB
-/** The kernel's buffers of one loopback connection, generously; a gateway that did not hold back would show 200 MiB. */
+/** A generous bound for the kernel's buffers of one connection; a gateway that did not hold back would show 200 MiB. */
 const IN_FLIGHT_BYTES = 24 * MIB
 const CHUNK = Buffer.alloc(64 * 1024, 'x')
 
@@ -106,7 +106,7 @@ describe('a body of 200 MiB', () => {
     })
     const { call } = send(upstream, { method: 'POST', body })
     let before = -1
-    // Until two rounds of the event loop bring nothing more.
+    // Ends when 100 ms bring nothing more.
     while (produced !== before) {
       before = produced
       await new Promise((resolve) => setTimeout(resolve, 100))
@@ -141,7 +141,7 @@ describe('an abort', () => {
       call.abort()
       call.resume()
       await until(() => scripted.inUse() === 0)
-      // Sooner than the wait for a head or a body would end it; how soon, only the machine knows.
+      // The wait for a head or a body would end it only later.
       assert.ok(performance.now() - startedAt < 10_000)
       assert.deepEqual({ ...received, chunks: received.chunks.length }, before)
       assert.equal(scripted.connections, 1)
@@ -226,7 +226,7 @@ describe('many exchanges at once', () => {
     const { scripted, upstream } = await pair(
       t,
       { onRequest: ({ socket, head }) => socket.write(ok(/ \/(\d+)/.exec(head)?.[1] ?? '')) },
-      // Its time stands still: a loaded machine may take longer for a round than an idle connection is kept.
+      // The clock stands still, because a round on a loaded machine may outlast the keeping of an idle connection.
       { maxConnections: MANY, clock: () => 0 },
     )
     for (let round = 0; round < 3; round++) {

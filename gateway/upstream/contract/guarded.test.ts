@@ -85,7 +85,7 @@ describe('a circuit breaker', () => {
     const probe = send(upstream, { target: '/held' })
     await until(() => scripted[0].requests.length === 4)
     assert.equal((await send(upstream).over).fault?.kind, 'unavailable')
-    // Its client went away: that says nothing about the target.
+    // Its client goes away, which says nothing about the target.
     probe.call.abort()
     assert.equal(bodyOf(await send(upstream).over), 'well')
     assert.equal(bodyOf(await send(upstream).over), 'well')
@@ -306,7 +306,7 @@ describe('a target that breaks its responses off', () => {
       await send(upstream, { method: 'POST' }).over
       time.nowMs += 100
     }
-    // Three, and a probe after 1, 2 and 4 s.
+    // Three requests, and a probe after 1, 2 and 4 s.
     assert.deepEqual(asked(scripted), [6, 94])
   })
 })
@@ -327,7 +327,7 @@ describe('a retry by response', () => {
     const { scripted, upstream, events } = await guarded(t, [status(200, 'yes'), status(503), status(200)], {
       retry: RETRY,
     })
-    // The second is asked first, and the third after it.
+    // The second target is asked first, and the third after it.
     await scripted[2]?.close()
     const received = await send(upstream).over
     assert.deepEqual([received.status, bodyOf(received), events], [200, 'yes', ['succeeded']])
@@ -461,7 +461,7 @@ describe('a target that serves WebSockets only', () => {
     t.after(() => upstream.close())
     const attempts = {
       began: () => false,
-      // It listens from the end of this call on, so that the retry connects.
+      // The upstream listens from the end of this call on, so that the retry connects.
       failed: () => {
         const back = scriptedUpstream({ socketPath, onRequest: ({ socket }) => socket.write(SWITCH) })
         t.after(async () => (await back).close())

@@ -1,8 +1,8 @@
 import { transport } from './scripted.test-support.ts'
 
 /**
- * What the contract says of attempts, time, flow, retries and circuit breakers, over HTTP/2. The rest of it is written byte by byte for
- * HTTP/1.1; upstream/http2/ has its like in frames.
+ * Runs the contract's tests of attempts, time, flow, retries and circuit breakers over HTTP/2. Its other tests are
+ * written byte by byte for HTTP/1.1; upstream/http2/ has such tests in frames.
  */
 transport.http2 = true
 await import('./attempts.test.ts')

@@ -163,7 +163,7 @@ describe('a kept connection that the upstream closed', () => {
         return once(socket, 'close')
       })
       await Promise.all(closing)
-      // A session writes later than a connection of HTTP/1.1, so it has to have read the end first: two turns of the loop.
+      // A session writes later than a connection of HTTP/1.1, so it must first read the end, which takes two turns.
       for (let turn = 0; transport.http2 && turn < 2; turn++)
         await new Promise((resolve) => setImmediate(resolve))
       const body = Readable.from([Buffer.from('abc')])

@@ -102,7 +102,7 @@ class ScriptedResponse {
     else {
       this.#isChunked = coding === 'chunked'
       if (headers['content-length'] !== undefined) this.#leftBytes = Number(headers['content-length'])
-      // Otherwise Node ends a body that is cut off with END_STREAM before it resets the stream.
+      // Otherwise Node sends END_STREAM after a body that is cut off, before it resets the stream.
       this.#stream.respond({ ...headers, ':status': status }, { waitForTrailers: true })
       this.#stream.once('wantTrailers', () => this.#stream.closed || this.#stream.sendTrailers({}))
       if (this.#leftBytes === 0) this.#stream.end()
@@ -111,7 +111,7 @@ class ScriptedResponse {
 
   #writeBody(bytes: string | Buffer): boolean {
     if (this.#stream.writableEnded) return true
-    // One chunk.
+    // The bytes are one chunk.
     const piece = this.#isChunked
       ? bytes.slice(bytes.indexOf('\r\n') + 2, -2)
       : bytes.slice(0, this.#leftBytes)

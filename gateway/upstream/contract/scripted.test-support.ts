@@ -40,17 +40,17 @@ export interface ScriptedUpstream {
 export interface ScriptedOptions {
   /** Called for each whole request. */
   readonly onRequest?: (request: WireRequest) => unknown
-  /** Called first. A socket that it pauses is not read. */
+  /** Called before anything is read. A socket that it pauses is not read. */
   readonly onConnection?: (socket: Socket, connection: number) => void
   readonly socketPath?: string
   readonly port?: number
   readonly tls?: TlsOptions
 }
 
-/** How to speak to upstreams that do not say it. Written by tests that run the others over TLS and HTTP/2. */
+/** How tests speak to upstreams that do not say it. Tests that run the others over TLS and HTTP/2 set this. */
 export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
-/** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has its like in frames. */
+/** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has such tests in frames. */
 export function itInBytes(title: string, run: (t: TestContext) => Promise<void>): void {
   if (!transport.http2) it(title, run)
 }

@@ -249,10 +249,10 @@ describe('the time of an exchange', () => {
       await scripted.close()
       await upstream.close()
     })
-    // A machine under load may be late; early it must never be.
+    // A machine under load may be late, but must never be early.
     let best = Number.POSITIVE_INFINITY
     for (let i = 0; i < 100 && best > 300; i++) {
-      // Another begins the sweeps of 50 ms, so that they come at another moment of this one each time.
+      // The other exchange starts the sweeps of every 50 ms, so that they meet this exchange at changing moments.
       const other = send(upstream, { method: 'POST' })
       await new Promise((resolve) => setTimeout(resolve, 1 + ((7 * i) % 50)))
       const startedAt = performance.now()

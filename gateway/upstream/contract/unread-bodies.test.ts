@@ -16,8 +16,8 @@ interface Careless {
 }
 
 /**
- * A service such as Python's http.server: it never reads a body, and takes what follows a head for the next head. One
- * after the other, the second of a connection a little later than the first.
+ * A service such as Python's http.server: it never reads a body, and takes what follows a head for the next head. It
+ * serves the requests of a connection one after the other, the second a little later than the first.
  */
 async function careless(
   t: TestContext,
@@ -82,7 +82,7 @@ describe('a body that the service leaves unread', () => {
           assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')
         }
         assert.ok(connections() > 5)
-        // It was told that nothing more will come on this connection.
+        // The service was told that nothing more comes on this connection.
         if (obeysClose) assert.ok(!carriedOut.includes('/stolen'))
       })
     }

@@ -19,7 +19,7 @@ const EVIL = ok('EVIL')
 
 type Hostility = string | ((socket: Socket) => unknown)
 
-/** What an upstream sends to the hostile call. Then `fin` or nothing; afterwards it behaves. */
+/** What an upstream sends to the call of `/hostile`, and whether it then closes. To other calls it behaves. */
 const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> = {
   'a length that is too small, then another response': [`${H}Content-Length: 2\r\n\r\nhi${EVIL}`, 'stays'],
   'a length that is too small by one': [`${H}Content-Length: 4\r\n\r\nEVIL!`, 'stays'],
@@ -82,7 +82,7 @@ async function upstreamOf(t: TestContext, onRequest: (request: WireRequest) => u
   return { scripted, upstream }
 }
 
-/** Whole with the body that was framed, or a fault: broken off or refused, never a whole response of another's bytes. */
+/** Expects a whole response with the body that was framed, or a fault; never a whole response with another's bytes. */
 function assertSafe(received: Received): void {
   if (received.ended) assert.ok(['', 'hi', 'good', 'EVIL'].includes(bodyOf(received)), bodyOf(received))
   else assert.match(received.fault?.kind ?? '', /^(broken|malformed)$/)

@@ -41,7 +41,7 @@ export class Http1Connection implements Timed, ResponseReader {
   /** Takes no further exchange. */
   #retired = false
   #sending = false
-  /** The upstream may not have read the whole last request, so that no other may follow. */
+  /** True when the upstream may not have read the whole last request, so no other may follow. */
   #leftUnread = false
   #paused = false
   #hasEnded = false

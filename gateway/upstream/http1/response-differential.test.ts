@@ -65,7 +65,7 @@ const response = fc
     fc.oneof(body, chunked),
   )
   .map(([interim, line, fields, end, rest]) => `${interim}${[line, ...fields].join(end)}${end}\r\n${rest}`)
-/** Framed as it says, so that a mutation meets a good response. */
+/** A response with correct framing, so that a mutation changes a good one. */
 const sound = fc.oneof(
   chunked.map((chunks) => `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n${chunks}`),
   body.map((text) => `HTTP/1.1 200 OK\r\nX: y\r\nContent-Length: ${text.length}\r\n\r\n${text}`),
@@ -96,9 +96,9 @@ describe('our own client and undici, given the same responses of an unpredictabl
   })
 
   const agree = async (text: string, method: string): Promise<void> => {
-    // llhttp does not know this coding, and takes its frames for the body (RFC 9110 section 5.6.3 allows the tab).
+    // llhttp does not know a coding with a tab (RFC 9110 section 5.6.3 allows it), and takes the frames for the body.
     fc.pre(!/chunked[ ]*\t/i.test(text))
-    // undici compares the body with a length that it has not freed of its white space.
+    // undici compares the body with a length from which it has not removed white space.
     fc.pre(!/content-length:.*[ \t]\r/i.test(text))
     script = text
     const own = await send(ours, { method }).over
@@ -106,17 +106,17 @@ describe('our own client and undici, given the same responses of an unpredictabl
     script = text.replace('HTTP/1.1 100 Continue', 'HTTP/1.1 102 Processing')
     const other = await readByUndici(scripted.url, method)
     if (own.ended) assert.deepEqual(summary(own), summary(other))
-    // Never milder; and stricter for a reason only.
+    // Our client is never milder, and is stricter only for a reason.
     // llhttp skips line ends before a response.
     else if (other.ended && !/^[\r\n]/.test(text)) assert.match(own.fault?.cause ?? '', STRICTER)
     else if (other.ended) assert.equal(own.fault?.kind, 'malformed')
-    // Which of the two it is depends on how early somebody looks.
+    // The kind depends on how early the fault is seen.
     else assert.match(own.fault?.kind ?? '', /^(broken|malformed)$/)
   }
 
   it('read the same from what both accept, and ours accepts nothing that undici refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // The responses are equal in each run, because a new finding may be a fault of undici. To look for more, ask for a number of runs.
+    // Each run has the same responses, because a new finding may be a fault of undici. A number of runs looks for more.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: (transport.tls ? 60 : 300) * LONGER, seed: 9112 }

@@ -263,7 +263,7 @@ describe('a reader', () => {
     assert.equal(at, 3)
     assert.equal(parser.read(rest, at, rest.length), at)
     parser.held = false
-    // The frame behind the last piece is read though it is held back: the connection need not wait for the reader.
+    // The frame after the last piece is read while that piece is held back, so the connection is free earlier.
     assert.equal(parser.read(rest, at, rest.length), rest.length)
     assert.deepEqual([body, parser.phase], ['abcdef', 'whole'])
   })

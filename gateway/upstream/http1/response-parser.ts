@@ -11,7 +11,7 @@ const NO_STATUS_LINE = 'no HTTP/1 status line'
 /** One response can end 900 sessions of a user with a field each. */
 const MAX_FIELDS = 1024
 
-/** Each call may call `stop` of the parser. */
+/** Each method may call `stop` of the parser. */
 export interface ResponseReader {
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[]): void
@@ -33,7 +33,7 @@ export class ResponseParser {
   /** True while the reader takes no data; framing is still parsed. */
   held = false
   fault = ''
-  /** Interim responses count. */
+  /** True once a byte of the response, interim or final, has come. */
   began = false
   readonly #reader: ResponseReader
   readonly #lines = new ResponseLines()
@@ -216,7 +216,7 @@ export class ResponseLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.1. A client would get another coding without its name. */
+  /** RFC 9112 section 6.1. Another coding would reach the client without its name. */
   #noteCoding(value: string): string | undefined {
     if (value.toLowerCase() !== 'chunked') return 'a Transfer-Encoding other than chunked'
     if (this.chunked) return 'more than one Transfer-Encoding'

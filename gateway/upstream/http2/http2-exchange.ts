@@ -9,7 +9,7 @@ import { requestHead } from './stream-heads.ts'
 import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Each may have opened a connection. */
+/** Each time may have opened a connection. */
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
@@ -177,7 +177,7 @@ export class Http2Exchange
 
 class SentBody extends StreamedBody<ClientHttp2Stream> {
   protected write(piece: Buffer): boolean {
-    // The stream was reset, but its response is still being read, which a write would break.
+    // A write would break the reading of a response whose stream was reset.
     if (!this.to.closed) return this.to.write(piece)
     this.stop()
     return false

@@ -179,7 +179,7 @@ describe('a response over HTTP/2', () => {
         const [connection] = framed.connections as [FramedConnection]
         script(connection, 1)
         if (held) {
-          // Long enough for the end to come; either order must do.
+          // Long enough for the end to come; both orders must work.
           await new Promise((resolve) => setImmediate(resolve))
           sent.call.resume()
         }
@@ -350,7 +350,7 @@ describe('a response over HTTP/2', () => {
 })
 
 describe('a call of gRPC', () => {
-  /** Tells whether a circuit breaker that a failure opens is open after a call, or another request, that got this. */
+  /** Tells whether a call, or another request, that gets this response opens a circuit breaker. */
   async function opens(t: TestContext, script: Script, isDuplex = true): Promise<boolean> {
     const framed = await framedUpstream(script)
     const breaker = {
@@ -392,7 +392,7 @@ describe('a call of gRPC', () => {
 })
 
 describe('a whole response that its receiver holds back', () => {
-  /** Sends it in two pieces, the second of which comes in the pause. Then the connection ends. */
+  /** Sends a response in two pieces, the second of which comes in the pause. Then the connection ends. */
   async function heldBack(t: TestContext, last: (id: number) => Buffer[]) {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first')))
     const upstream = upstreamsTo([framed.url])
@@ -408,7 +408,7 @@ describe('a whole response that its receiver holds back', () => {
     const closed = once(connection.socket, 'close')
     connection.socket.end()
     await closed
-    // Our own half has ended too: bytes of a new connection come after that.
+    // The bytes of a new connection come only after our own half has ended too.
     const next = send(upstream, {}, () => true)
     await until(() => next.received.chunks.length === 1)
     next.call.abort()

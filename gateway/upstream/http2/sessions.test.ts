@@ -33,7 +33,7 @@ const never: Script = () => {}
 const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
 /** Sends a GOAWAY that says that no stream was looked at. */
 const goAway: Script = ({ write }) => write(frame(GOAWAY, 0, 0, numbers(0, 0)))
-/** SETTINGS_MAX_CONCURRENT_STREAMS. */
+/** Sets SETTINGS_MAX_CONCURRENT_STREAMS. */
 const settingsOf = (streams: number) =>
   frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), numbers(streams)]))
 
@@ -52,7 +52,7 @@ async function pair(
   return { framed, upstream }
 }
 
-/** Opens with the first failure. */
+/** A breaker that opens with the first failure. */
 const FRAGILE = {
   failures: 1,
   failurePercent: undefined,
@@ -148,7 +148,7 @@ describe('sessions with an upstream', () => {
     const lastId = 2 ** 31 - 1
     t.mock.method(http2, 'connect', (...args: Parameters<typeof connect>) => {
       const session = connect(...args)
-      // The types do not know it.
+      // The types do not know this method.
       const { setNextStreamID } = session as object as { setNextStreamID(id: number): void }
       session.once('connect', () => setNextStreamID.call(session, lastId))
       return session
@@ -399,7 +399,7 @@ describe('time', () => {
     const dataCount = () => framed.connections[0]?.frames.filter(({ type }) => type === DATA).length ?? 0
     await until(() => framed.connections[0] !== undefined && headsOf(framed.connections[0]).length === 1)
     for (let count = 1; count <= 3; count++) {
-      // Beyond the time for a head, and with the others beyond `idleMs`.
+      // Longer than the time for a head, and all together longer than `idleMs`.
       time.nowMs += 40_000
       body.push('more')
       await until(() => dataCount() === count)

@@ -135,7 +135,7 @@ export class UpstreamSession implements Timed {
         initialWindowSize: STREAM_WINDOW,
         maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES,
       },
-      // Callers share the connection: compression must not depend on what another caller sent.
+      // Callers share the connection, so compression must not depend on what another caller sent.
       maxDeflateDynamicTableSize: 0,
       maxHeaderListPairs: MAX_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
