@@ -43,7 +43,7 @@ export function realPathOf(file: string): string {
   }
 }
 
-/** Follows a link to the file. @throws Error that names the file */
+/** Syncs the directory of the file itself, not of a link to it. @throws Error that names the file */
 export function syncDirectoryOf(file: string): void {
   naming(file, () => syncDirectory(dirname(realPathOf(file))))
 }

@@ -28,7 +28,7 @@ function newFile(): { file: string; fd: number } {
 
 const RETRY_MS = 250
 
-/** On a disk that takes `room.bytes` more and then fails as a full disk does. */
+/** A log on a disk that takes `room.bytes` more and then fails as a full disk does. */
 function fillingLog(room: { bytes: number }): { log: AppendLog; failures: unknown[] } {
   const failures: unknown[] = []
   const full = openSync('/dev/full', 'w')
@@ -150,7 +150,7 @@ describe('an append log', () => {
 
   test('ends a torn line that it could not cut off', () => {
     const { file, fd } = newFile()
-    // Cannot be truncated, as a file that only grows.
+    // This descriptor cannot truncate, like one of a file that only grows.
     const readOnly = openSync(file, 'r')
     const room = { bytes: 12 }
     const full = openSync('/dev/full', 'w')

@@ -19,8 +19,8 @@ const BLANK_BLOCK = '\n'.repeat(4096)
 const PART_CHARACTERS = 64 * 1024
 
 /**
- * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its lines into
- * the file, or cuts off a part again. Where that fails, or after a crash, the next write first ends the torn line.
+ * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its lines
+ * into the file, or cuts a part off again. If the cut fails, or after a crash, the next write first ends the torn line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions
@@ -34,7 +34,7 @@ export class AppendLog {
   #waiting: string[] = []
   /** A crash would lose these bytes. */
   waitingBytes = 0
-  /** Given up, because too many lines were waiting. */
+  /** Lines that were given up, because too many were waiting. */
   lostLines = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 
@@ -55,7 +55,7 @@ export class AppendLog {
     return written
   }
 
-  /** As `append`, but unwritten lines wait. */
+  /** Like `append`, but unwritten lines wait. */
   put(lines: string, nowMs: number): boolean {
     const written = this.append(lines, nowMs)
     if (!written) this.#wait(lines)
@@ -83,7 +83,7 @@ export class AppendLog {
     this.flush(nowMs)
   }
 
-  /** A new file has the waiting and lost lines. */
+  /** Forgets waiting and lost lines, which a new file has. */
   forget(): void {
     this.leave()
     this.#waiting = []

@@ -10,13 +10,13 @@ interface RememberedKeysOptions {
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** By this clock the caller judges ages. It may be set back. Default: `clock`. */
+  /** The caller judges ages by this clock, which may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
 }
 
-// More than one call adds.
+// Keys that a sweep removes: more than one call adds.
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
 /** After a set-back of a year, held keys would fill the memory. */

@@ -90,7 +90,7 @@ export function removeFile(file: string): void {
   }
 }
 
-/** Removes a file after a fault, which the caller reports alone. */
+/** Removes a file after a fault. The caller reports only that fault. */
 export function discard(file: string): void {
   try {
     unlinkSync(file)

@@ -38,7 +38,7 @@ export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
     // Closing a descriptor of an existing file would drop a lock of this process (POSIX `fcntl`).
     if (inodeOf(path) === undefined) closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: 0 })
-    // Needs no journal file.
+    // This mode needs no journal file.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database?.close()

@@ -33,7 +33,7 @@ export interface ClientState<OwnPool> {
 }
 
 /**
- * One request and its response, retried where that is safe. It is the sender's call and the connection's user in one, so
+ * One request and its response, retried where that is safe. It is both the sender's call and the connection's user, so
  * each request needs one allocation only.
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
