@@ -20,7 +20,7 @@ interface Member {
   readonly events: StoreEvents
   readonly store: SharedStore
   readonly heard: [EventKind, string][]
-  /** As the gateway does it: in its own file first. */
+  /** Ends a session as the gateway does: in its own file first. */
   end(sid: string): void
 }
 
@@ -124,7 +124,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     let aheadMs = 0
     const late = await join([], undefined, () => Date.now() + aheadMs)
     await server.command('ZREM', set, 'hash-of-another')
-    // Until then a store that lost it gets it again, as old as it is.
+    // Until then a store that lost the session gets it again, with its age.
     late.events.restart()
     await until(async () => (await server.command('ZSCORE', set, 'hash-of-another')) !== null, 'it again')
     assert.ok(Number(await server.command('ZSCORE', set, 'hash-of-another')) < Date.now() - 22 * HOUR_MS)
@@ -217,7 +217,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     assert.equal(stranger.ended.has('s-1'), false)
   })
 
-  /** As the gateway does it once a second. */
+  /** Does what the gateway does once a second. */
   function maintain({ ended, events, store }: Member): void {
     store.look(() => events.restart())
     ended.maintain()
@@ -228,7 +228,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     const [one, other] = [await join([], key), await join([], key)]
     one.end('s-1')
     await until(() => other.ended.has('s-1'), 'the end of the session')
-    // The gateway at which it ended is gone for good.
+    // The gateway at which the session ended is gone for good.
     one.events.close()
     one.store.close()
     await server.command('FLUSHALL')

@@ -11,7 +11,7 @@ const MAX_HASHES = 20_000
 const PAGE = 1000
 /** One command holds up the store for about 2 ms. */
 const MAX_BATCH = 250
-/** Sessions that ended elsewhere may be hashed with replaced hash keys. */
+/** Replaced hash keys that are kept: sessions that ended elsewhere may be hashed with them. */
 const MAX_RETIRED = 3
 
 /**

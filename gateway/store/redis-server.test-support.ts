@@ -35,7 +35,7 @@ export interface RedisServer {
 /** How long a test's gateway waits for the store where the wait is not tested: a busy machine delays replies. */
 export const PATIENT_MS = 30_000
 
-/** On Linux the server ends with the test, even when that is killed. */
+/** On Linux the server ends with the test, even when the test is killed. */
 const PROGRAM: readonly [string, ...string[]] =
   process.platform === 'linux' ? ['setpriv', '--pdeathsig', 'KILL', 'redis-server'] : ['redis-server']
 
@@ -88,7 +88,7 @@ async function serve(dir: string, port: number, args: readonly string[]): Promis
 async function spawnServer(port: number, args: readonly string[]): Promise<ChildProcess> {
   const [program, ...before] = PROGRAM
   const child = spawn(program, [...before, ...args], { stdio: 'ignore' })
-  // A test that fails before its end leaves it to the end of the process.
+  // A test that fails early leaves the server to the end of the process.
   child.unref()
   running.add(child)
   child.once('exit', () => running.delete(child))
@@ -117,7 +117,7 @@ export function storeAt(
 
 /** A master with a replica, watched by one Sentinel; service `bank`. @param downAfterMs wait of the Sentinel before it gives the master up */
 export async function startSentinel(downAfterMs = 1000) {
-  // A master waits 5 s for further replicas otherwise.
+  // Otherwise a master waits 5 s for further replicas.
   const master = await startRedis(['--repl-diskless-sync-delay', '0'])
   const replica = await startRedis(['--replicaof', '127.0.0.1', `${master.port}`])
   await until(
@@ -206,7 +206,7 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
   }
 }
 
-/** Never connected. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before. */
+/** Never connects, only duplicates. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before. */
 const PARENT = createClient({ RESP: 2 })
 
 async function commandOn(port: number, words: readonly string[]): Promise<unknown> {

@@ -33,7 +33,7 @@ import { newStoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK } from './take-script.ts'
 
-/** The scripts by their SHA: the SHA of each with the clock of the test. */
+/** SHA of each script with the clock of the test, by its own SHA. */
 const CLOCKED = new Map<string, string>()
 const LEASE_MS = 30_000
 const KEEP_MS = 3 * 3_600_000
@@ -561,7 +561,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   })
 
   interface Known {
-    /** It may have reached the service. */
+    /** True when it may have reached the service. */
     isSent: boolean
     isUnknown: boolean
     isAcknowledged: boolean
@@ -604,7 +604,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
           const one = known.get(key) as Known
           const requestId = String(++sent)
           gateway.keeper.begin(request(key, { keepMs: KEEP_MS, requestId }), (begun) => {
-            // It was killed meanwhile.
+            // The gateway was killed meanwhile.
             if (gateway !== group[at]) return
             if (begun.outcome === 'begun') {
               assert.ok(!one.isSent && !one.isUnknown, `${key} is sent again`)

@@ -70,7 +70,7 @@ const NO_RESPONSE = statusOf({ status: 0 })
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
-/** Keys that the store keeps for several gateways. It has acknowledged `begun` and `done` before `begin` and `finish` call back. */
+/** Keys that the store keeps for several gateways. The store knows `begun` and `done` before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
   #secrets: KeySecrets
@@ -233,7 +233,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       if (left <= 0 || (held.kind === 'begun' && nowMs - held.sinceMs < RENEW_MS)) continue
       left--
       if (held.kind === 'begun') held.sinceMs = nowMs
-      // Behind those that wait.
+      // Moves it behind those that wait.
       this.#open.delete(held)
       this.#open.add(held)
       this.#tell(held)

@@ -25,7 +25,7 @@ interface SharedReplaysOptions {
 const MAX_UNSURE = 10_000
 /** More commands at once than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** One second apart: a command of a lost connection may run after those of the next. */
+/** Done one second apart, because a command of a lost connection may run after those of the next. */
 export const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8
@@ -50,7 +50,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
-  /** Since when accepted messages may be missing in the store. */
+  /** Time since which accepted messages may be missing in the store. */
   #lackingSinceMs: number | undefined
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
@@ -140,7 +140,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     let left = MAX_BATCH
     for (const [key, unsure] of [...this.#unsure]) {
       if (left-- === 0) return
-      // Behind those that wait.
+      // Moves it behind those that wait.
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
       this.#takeBack(key, unsure)

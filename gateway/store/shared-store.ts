@@ -63,7 +63,7 @@ export class SharedStore {
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
     this.connection = new StoreConnection(settings, this.#onFault)
-    // Before the breaker is made, so that its probe is answered after the question for the key.
+    // Comes before the breaker, so that the key is asked for before the breaker probes.
     this.connection.onReady(() => this.#agree(++this.#agreement))
     const { connection, counts, keys } = this
     const probeKey = keys.common('{start}')
@@ -90,7 +90,7 @@ export class SharedStore {
     return this.#isShared
   }
 
-  /** Called once a second. @param onLost the data was lost while connected */
+  /** Called once a second. @param onLost called when the data was lost while connected */
   look(onLost: () => void): void {
     this.#compare(this.#markKey, () => this.#mark, onLost)
     if (!this.#isKeyGiven) this.#compare(this.#givenMarkKey, () => this.#givenMark)

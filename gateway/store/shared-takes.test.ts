@@ -19,7 +19,7 @@ import { type SharedRow, sharedRowOf } from './shared-takes.ts'
 const SEEDS = 5 * LONGER
 /** Pause of a client between its takes. Long runs have none, so that takes meet in other ways too. */
 const PAUSE_MS = LONGER === 1 ? 4 : 0
-/** As gateways wait by default. */
+/** The wait of gateways by default. */
 const DEADLINE_MS = 25
 
 describe('shared takes', { skip: NO_REDIS }, () => {
@@ -244,7 +244,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
       await store.connection.send(['PING'])
       assert.deepEqual([store.wasReached, store.breaker.isOpen], [false, true])
       await refusing.command('SET', 'test:hash-key', 'x').catch(silent)
-      // In one write, so that the gateway does not put its own key in between.
+      // Sent in one write, so that the gateway does not put its own key in between.
       await Promise.all([
         store.connection.send(['CONFIG', 'SET', 'min-replicas-to-write', '0']),
         store.connection.send(['SET', 'test:hash-key', 'another gateway was first']),
@@ -301,11 +301,11 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     const store = await open(undefined, DEADLINE_MS)
     const row = { identity: 'frozen', rule: '1000000 60000 1' }
     let waitedMs = Number.POSITIVE_INFINITY
-    // The first that is quick, because a busy machine delays others.
+    // Ends with the first quick try, because a busy machine delays others.
     for (let tries = 0; waitedMs >= 200; tries++) {
       assert.ok(tries < 50, `${waitedMs}`)
       server.signal('SIGCONT')
-      // What is asked before would be late before the take.
+      // An earlier command would be late before the take.
       await until(() => !store.breaker.isOpen && store.breaker.pending === 0, 'the store')
       server.signal('SIGSTOP')
       const beganMs = performance.now()
@@ -338,14 +338,14 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 })
 
 /**
- * Each hit was counted between the two times that are known of it. Any more than `limit` hits that were certainly counted
- * within less than a window are one too many.
+ * Each hit was counted between its two known times. Fails when more than `limit` hits were certainly counted within less
+ * than a window.
  */
 function assertNeverOver(
   hits: readonly [sentMs: number, doneMs: number][],
   { limit, windowMs }: { readonly limit: number; readonly windowMs: number },
 ): void {
-  // All that were sent at once begin one window.
+  // All hits that were sent at once begin one window.
   for (const from of new Set(hits.map(([sentMs]) => sentMs))) {
     const inside = hits.filter(([sentMs, doneMs]) => sentMs >= from && doneMs < from + windowMs)
     assert.ok(inside.length <= limit, `${inside.length} of ${limit}`)

@@ -23,7 +23,7 @@ interface SharedTakesOptions {
 /** Each window takes about 5 µs, for which the script holds up other gateways. */
 const MAX_BATCH = 128
 
-/** One command has the takes of a turn of the event loop, or those that came during the command before. */
+/** Sends in one command the takes of a turn of the event loop, or the takes that came during the command before. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined

@@ -60,7 +60,7 @@ interface Pending {
 }
 
 const DEFAULT_DEADLINE_MS = 25
-/** A later timer shows that our own event loop was busy. */
+/** A timer that is later than this shows that our own event loop was busy. */
 const LATE_MS = 3
 const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000

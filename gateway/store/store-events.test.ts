@@ -54,7 +54,7 @@ describe('events', { skip: NO_REDIS }, () => {
           return connection.send(args, key)
         },
         onReady: (listener) => connection.onReady(listener),
-        // Not for want of a reply that the test holds back.
+        // Does nothing while the test holds a reply back.
         reset: () => held === undefined && connection.reset(),
         close: () => connection.close(),
       },

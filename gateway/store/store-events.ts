@@ -6,7 +6,7 @@ import type { StoreKeys } from './store-keys.ts'
 export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
-  /** Its own, because its commands block. */
+  /** Used for nothing else, because its commands block. */
   readonly connection: Pick<StoreConnection, 'isReady' | 'send' | 'onReady' | 'reset' | 'close'>
   readonly keys: StoreKeys
   readonly id: string
@@ -62,7 +62,7 @@ export class StoreEvents {
     this.#options.connection.close()
   }
 
-  /** The next connection begins it again. Never rejects. */
+  /** The next connection begins to follow again. Never rejects. */
   async #keepFollowing(): Promise<void> {
     const { connection, onFault } = this.#options
     this.#following = true

@@ -42,7 +42,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
     return stores
   }
 
-  /** Waits until each of them has responded again: on a busy machine another is away by then. */
+  /** Waits until each store has responded once: on a busy machine, another may be away again by then. */
   async function back(stores: readonly SharedStore[]): Promise<void> {
     const left = new Set(stores)
     await until(() => {
@@ -124,7 +124,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
       // Sentinel names the new master a moment after it has made it one.
       const named = () => sentinel.command('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'bank')
       await until(async () => ((await named()) as string[])[1] === `${replica.port}`, 'its name')
-      // For a while it takes itself for the master still.
+      // For a while the old master still believes that it is the master.
       master.signal('SIGCONT')
       await back(stores)
       await until(() => counts.refused > 100, 'the end of the limit')

@@ -16,7 +16,7 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  *   the difference to the first entry, which is the last expired slice, or `0:0`.
  *
  * KEYS of further windows of a row end in `:<milliseconds>`. All have the same newest hit as the key of the longest window. If
- * not, an edit or a gateway with another table left the key behind: it becomes a copy of that of the longest window.
+ * not, an edit or a gateway with another table left the key behind: it becomes a copy of the key of the longest window.
  *
  * Time never goes back behind the newest hit of a key. A key outlives that hit by a second: the server expires keys by a clock
  * that is coarser and read earlier.

@@ -33,8 +33,8 @@ interface HealthCheckOptions {
 }
 
 /**
- * Checks one target at intervals. It is down after `unhealthyAfter` bad checks in a row, up after `healthyAfter` good ones.
- * A good check also ends the back-off of `Health`, because the target can be connected to.
+ * Checks one target at intervals. It is down after `unhealthyAfter` bad checks in a row, up after `healthyAfter` good
+ * ones. A good check also ends the back-off of `Health`, because the target can be connected to.
  */
 export class HealthCheck {
   readonly #options: HealthCheckOptions

@@ -45,7 +45,7 @@ describe('the bounds of a reply', () => {
             bounds.follow(bytes.subarray(at, at + cut))
             at += cut
           }
-          // It has found the end of each: a reply of almost any size passes behind them.
+          // It has found the end of each reply, so one more of almost the largest size passes.
           bounds.follow(Buffer.from(encoded('x'.repeat(4 * MiB - 30))))
         },
       ),

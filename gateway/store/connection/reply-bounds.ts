@@ -20,7 +20,7 @@ export class ReplyBounds {
   #bytes = 0
   #values = 0
   #open = 0
-  /** Includes the line break. */
+  /** Bytes of a text still to come, with its line break. */
   #textBytes = 0
   /** First byte of the line being read; undefined between lines. */
   #type: number | undefined

@@ -5,7 +5,7 @@ import { boundReplies } from './reply-bounds.ts'
 /** An error reply rejects with `ErrorReply` of `@redis/client` instead. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
 
-/** One connection, or those to all servers of a cluster, until it breaks. */
+/** One connection, or those to all servers of a cluster. */
 export interface StoreLink {
   send(args: readonly string[], key: string | undefined): Promise<StoreReply>
   /** Never rejects. */
