@@ -90,7 +90,7 @@ export const anyLaw: fc.Arbitrary<Law> = fc.tuple(
 )
 
 interface Asked extends Caller {
-  /** What counts the request. */
+  /** First of the rows that count the request. */
   readonly row: LimitRow
   readonly key: string
   readonly us: number

@@ -50,7 +50,7 @@ class Gateway {
     this.limiter = this.#open()
   }
 
-  /** Goes on with a copy of what is on disk at this moment: what a process finds after one that was killed. */
+  /** Goes on with a copy of what is on disk at this moment, as after a process that was killed. */
   crash(): void {
     const next = directory()
     cpSync(this.directory, next, { recursive: true })

@@ -120,7 +120,7 @@ export class Limiter {
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
     const take = this.#takeRows(row, key, asked, answer)
-    // The key of one row may have taken the memory for another.
+    // The key of one row may have taken the last memory that another row needs.
     const isRefused = typeof shared !== 'object' && !passes(row, take)
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>

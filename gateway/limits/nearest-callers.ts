@@ -11,7 +11,7 @@ export interface RowUse {
 }
 
 const NEAREST = 10
-/** In all rows together. A look takes 1.5 ms. */
+/** Keys of all rows together. A look takes 1.5 ms. */
 const KEYS_PER_LOOK = 5000
 /** Least callers of a row that a look sees. */
 const MIN_KEYS = 20

@@ -77,7 +77,7 @@ function takesOf(take: Take): Take[] {
   return next === undefined ? [own] : [own, ...takesOf(next)]
 }
 
-/** As the store says it. */
+/** A take as the store replies. */
 const PASSED: Take = { allowed: true, remaining: 1, resetSeconds: 1 }
 
 type Bound = readonly [limit: number, windowMs: number]
@@ -163,7 +163,7 @@ describe('a row with several windows', () => {
       gateway.nowMs += 500
       assert.equal(isAllowed(gateway.limiter.take(row, 'a')), false)
     }
-    // The hit of the start has left the hour; it would not have, had a refused one moved its slice.
+    // The first hit has left the hour. If a refused hit had moved its slice, it would still count.
     gateway.nowMs = START_MS + HOUR_MS
     assert.deepEqual(gateway.counts('a'), [0, 0])
   })
@@ -314,7 +314,7 @@ describe('a row with several windows', () => {
 
 type Hits = Map<string, number[]>
 
-/** The hits that a window has after an edit: those that the shortest window before it remembers that is as long, else the longest. */
+/** The hits of a window after an edit: those of the shortest old window that is as long, else of the longest. */
 function knownTo(
   windowMs: number,
   olds: readonly { readonly windowMs: number; readonly hits: Hits }[],

@@ -76,7 +76,7 @@ describe('a journal that cannot be written', () => {
     unlocks.push(kill)
     return { journal, limiter, stop, kill }
   }
-  /** How many of so many come through. */
+  /** Counts how many of `count` requests come through. */
   const admit = (limiter: Limiter, count: number, of = HOURLY) => {
     let allowed = 0
     for (let i = 0; i < count; i++) {
@@ -89,7 +89,7 @@ describe('a journal that cannot be written', () => {
   it('lets no more through than the limit, over crashes and restarts on the full disk', () => {
     const first = start()
     assert.equal(admit(first.limiter, 60), 60)
-    // In the middle of a line.
+    // The disk gets full in the middle of a line.
     roomBytes = 100
     const meanwhile = admit(first.limiter, 40)
     assert.ok(meanwhile < 5, String(meanwhile))

@@ -67,7 +67,7 @@ export class Journal {
   #rotateAtMs = Number.NEGATIVE_INFINITY
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #conservativeClock = new ConservativeClock(0)
-  /** Hits of the snapshot that only the clock of this run has expired. */
+  /** Hits of the snapshot that have expired only by the clock of this run. */
   #doubted: Hit[] = []
   #isIncomplete = false
 
@@ -279,7 +279,7 @@ function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
   return []
 }
 
-/** Bounds the time by the newest hit of earlier runs plus the time since the start: a fast wall clock deletes nothing. */
+/** Bounds the time by the newest earlier hit plus the time since the start, so a fast wall clock deletes nothing. */
 class ConservativeClock {
   readonly #startMs: number
   #foundMs = Number.NEGATIVE_INFINITY

@@ -1,6 +1,6 @@
 import type { LimitRow } from './limit-table.ts'
 
-/** A row of the table, with what a test says of it. */
+/** A row of the table, with the changes of a test. */
 export function makeRow(changes: Partial<LimitRow> = {}): LimitRow {
   return {
     name: 'x',

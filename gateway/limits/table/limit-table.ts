@@ -35,7 +35,7 @@ export function rowsOf(row: LimitRow): LimitRow[] {
   return row.beside === undefined ? [row] : [row, ...rowsOf(row.beside)]
 }
 
-/** Tells the counts of `overall` from those of other rows. */
+/** Keeps the counts of `overall` apart from those of other rows. */
 export function countedPath({ isOverall, path }: LimitRow): string {
   return isOverall ? `overall ${path}` : path
 }
@@ -58,7 +58,7 @@ export function nameOf({ name, window, next }: LimitRow): string {
   return next === undefined ? name : name.slice(0, -window.length - 1)
 }
 
-/** As config/limits.json has it, for the audit trail. */
+/** Gives a row as config/limits.json has it, for the audit trail. */
 export function writtenRow(row: LimitRow): object {
   const { path, cost, purpose, per, mode, onStoreFailure, isOverall: overall } = row
   const [first, ...more] = windowsOf(row).map(({ limit, window }) => ({ limit, window }))
@@ -117,7 +117,7 @@ function coverOf(row: LimitRow): (closed: string) => boolean {
   return (closed) => closed.startsWith(prefix)
 }
 
-/** Rows that count the same requests. The table bounds their number, whatever paths are asked for. */
+/** Rows that count the same requests. The table bounds the number of such lists, whatever paths are asked for. */
 class Together {
   readonly #rows: readonly LimitRow[]
   readonly #more = new Map<LimitRow, Together>()

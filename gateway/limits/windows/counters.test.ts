@@ -83,7 +83,7 @@ describe('counters', () => {
     row.edit(record({ limit: 3 }))
     assert.deepEqual([row.take('a', START + 2).allowed, row.take('a', START + 2).allowed], [true, false])
     row.edit(record({ limit: 1 }))
-    // All three have to leave before one fits under a limit of one.
+    // All three hits must expire before one fits under a limit of one.
     assert.deepEqual(row.take('a', START + 58_002), { allowed: false, remaining: 0, resetSeconds: 2 })
     assert.equal(row.take('a', START + 60_002).allowed, true)
   })

@@ -20,7 +20,7 @@ const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
-/** Bounds the keys in memory. The rows have half of them in equal shares, safe from a flood on another row; half are common. */
+/** Bounds the keys in memory. Half are equal shares of the rows, safe from floods on other rows; the rest is common. */
 export class KeyBudget {
   readonly #max: number
   #share = 0
@@ -71,7 +71,7 @@ export class Counters {
   #cursor: MapIterator<[string, Window]>
   #record: RowRecord
   #rule: WindowRule
-  /** By factor. */
+  /** Rules of plans, by factor. */
   readonly #planned = new Map<number, WindowRule>()
 
   constructor(record: RowRecord, budget: KeyBudget) {
@@ -101,7 +101,7 @@ export class Counters {
     return rule
   }
 
-  /** For limits outside the table. Expired hits never count again. */
+  /** Edits a limit outside the table. Expired hits never count again. */
   limitTo(limit: number, windowMs: number, nowMs: number): void {
     const { record } = this
     if (limit === record.limit && windowMs === record.windowMs) return
@@ -160,7 +160,7 @@ export class Counters {
     window.add(atMs, count, this.#rule)
   }
 
-  /** Only those not expired; for each key oldest first. */
+  /** Leaves out expired entries. For each key oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]

@@ -10,7 +10,7 @@ const START = 1_763_692_800_000
 type Rule = (limit: number, windowMs: number, horizonMs?: number) => WindowRule
 
 const logged: Rule = windowRule
-/** Slices under a small limit, too. */
+/** Has slices under a small limit too. */
 const sliced: Rule = (limit, windowMs, horizonMs) => ({
   ...windowRule(limit, windowMs, horizonMs),
   sliceMs: windowMs / 100,
@@ -87,7 +87,7 @@ for (const [form, rule] of forms) {
             const window = new Window()
             const times = timesOf(pauses)
             for (const at of times) window.take(at, rule(before, 60_000))
-            // Under another limit from here on, as after an edit.
+            // Another limit holds from here on, as after an edit.
             const now = (times.at(-1) ?? START) + 0.25
             const take = window.take(now, rule(limit, 60_000))
             assert.ok(
@@ -282,7 +282,7 @@ test('limits up to a thousand are logged, above that sliced', () => {
   assert.equal(windowRule(1001, 60_000).sliceMs, 600)
 })
 
-/** In a process of its own: fields that once held a double hold doubles for good. */
+/** Runs in a process of its own: fields that once held a double hold doubles for good. */
 test('counts are small integers of V8, whatever the array of an entry held them as', () => {
   const program = `
     import { Window, windowRule } from ${JSON.stringify(new URL('window.ts', import.meta.url))}

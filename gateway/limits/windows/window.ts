@@ -96,7 +96,7 @@ export class Window {
       const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    // Not earlier: with more hits than the limit, a log would have no bound.
+    // Converts only now, because a log with more hits than the limit would have no bound.
     if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {
@@ -156,7 +156,7 @@ export class Window {
     return newestMs === undefined || isExpired(newestMs, nowMs, rule)
   }
 
-  /** Also expired ones. */
+  /** Includes expired ones. */
   *entries(): Iterable<Entry> {
     for (let i = 0; i < this.#entries; i++) yield [this.#timeOf(i) ?? 0, this.#countIn(this.#placeOf(i))]
   }
