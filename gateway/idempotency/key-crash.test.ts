@@ -129,7 +129,7 @@ it('a process after another crash goes on with what both have left', (t) => {
             if (does !== 'unknown') states[key] = does === 'free' ? 'begun' : 'done'
           }
         }
-        // It is killed: nothing is closed.
+        // The process is killed: nothing is closed.
       }
     }),
     { numRuns: 30 },

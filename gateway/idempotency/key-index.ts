@@ -38,7 +38,7 @@ interface CallersKeys {
   newest: KeyEntry | undefined
 }
 
-/** Behind the name of the secret, which is the same in most ids. */
+/** Place behind the name of the secret, which is the same in most ids. */
 const CODE_FROM = 6
 
 /** Finds keys by id, and by caller, oldest first. A Map of ids would be slower: V8 interns each text that is looked up. */

@@ -159,7 +159,7 @@ export class KeyJournal {
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
     const { text, places } = keyLines(puts, seal)
-    // After a failure, the log first writes what waits, or ends a torn line: the size is unknown.
+    // After a failure, the log first writes what waits, or ends a torn line, so the size is unknown.
     this.#isMeasured &&= this.#log.isWritable && !this.#log.isTorn
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
@@ -191,7 +191,7 @@ export class KeyJournal {
     return isWritten
   }
 
-  /** Updates the size of a segment, from the file after a failed write, which may have left bytes. */
+  /** Updates the size of a segment. After a failed write, which may have left bytes, the file tells it. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true
@@ -340,7 +340,7 @@ export class KeyJournal {
     this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)
   }
 
-  /** Copies the records of doubtful segments, and removes the oldest when due: a slice in each turn. */
+  /** Copies the records of doubtful segments, and removes the oldest segment when due, one slice in each turn. */
   #compact(again: (entry: Journaled) => KeyRecord): void {
     const [oldest, next] = this.#segments
     const doubtful = this.#segments.slice(0, -1).find(({ isDoubtful, live }) => isDoubtful && live.size > 0)

@@ -19,7 +19,7 @@ type Command =
   | { readonly does: 'maintain' | 'turn' | 'kill' | 'hand over' | 'fill' | 'empty' | 'break sync' | 'rekey' }
   | { readonly does: 'wait'; readonly ms: number }
 
-/** What must be known of a key. `until`: when it may be forgotten. */
+/** What the gateway must know of a key. `until`: when it may forget the key. */
 interface Known {
   readonly state: 'free' | 'in progress' | 'done' | 'unknown'
   readonly body?: string
@@ -52,7 +52,7 @@ class Model {
   readonly #time = { nowMs: 1_900_000_000_000 }
   readonly #disk = { isFull: false, wasFull: false, breaksNext: false }
   readonly #known = new Map<string, Known>(KEYS.map((key) => [key, { state: 'free', until: 0 }]))
-  /** It is in the file that they have begun, and could not be synced. */
+  /** Keys whose beginning is in the file, but could not be synced. */
   readonly #doubted = new Set<string>()
   readonly #held = new Map<string, HeldKey>()
   /** Begins that wait for the disk. */
@@ -116,7 +116,7 @@ class Model {
     this.#lines.unshift(`secret ${++this.#rekeyed}`.padEnd(32, '.'))
     this.#secrets = secretsOf(this.#lines)
     this.#table.rekey(this.#secrets)
-    // A file may need one for a key that is free, where that could not be written.
+    // A file may need a secret for a free key, when `free` could not be written.
     if (this.#disk.wasFull || this.#syncs) return
     try {
       this.#table.rekey(secretsOf(this.#lines.slice(0, -1)))
@@ -134,7 +134,7 @@ class Model {
     const requestId = String(++this.#sent)
     const table = this.#table
     table.begin(request(key, { ...KEYED, requestId }), (begun) => {
-      // It was killed meanwhile.
+      // The gateway was killed meanwhile.
       if (table !== this.#table) return
       this.#begins.delete(key)
       const isOver = this.#time.nowMs >= before.until
@@ -180,7 +180,7 @@ class Model {
   #answer(held: HeldKey, key: string, table: KeyTable): void {
     const [body, until] = [`response ${held.requestId}`, this.#time.nowMs + KEEP_MS]
     this.#known.set(key, { state: 'done', body, until })
-    // Until it is durable its client has not got the response, and a crash makes it unknown.
+    // Until the response is durable, the client has not got it, and a crash makes the key unknown.
     this.#unfinished.add(key)
     const serving = this.#table
     table.finish(held, { ...RESPONSE, body }, (error) => {
@@ -236,7 +236,7 @@ class Model {
     this.#table = next
     next.inherit(begun)
     old.leaveTo((finished, run) => next.apply(finished, run))
-    // The old process has only what is in progress: all of it ends now.
+    // The old process has only requests in progress, and all of them end now.
     for (const [key, held] of this.#held) this.#answer(held, key, old)
     this.#held.clear()
     next.release()

@@ -104,7 +104,7 @@ export function responseText(
   return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
-/** @param text others may follow in it @returns undefined when it is not whole, or has another clear part */
+/** @param text other responses may follow @returns undefined when it is not whole, or has another clear part */
 export function readResponse(
   clear: string,
   text: Buffer,

@@ -21,7 +21,7 @@ export interface Journaled extends Slotted {
   readonly id: string
   segment: Segment | undefined
   at: number
-  /** With its response. */
+  /** Includes its response. */
   bytes: number
 }
 

@@ -13,7 +13,7 @@ export const RESPONSE: KeptResponse = {
   fields: 'Location: /transfers/1\r\n',
   body: '{"id":1}',
 }
-/** Clocks that go on steadily have fractions. */
+/** Has a fraction, as monotonic clocks have. */
 export const NOW_MS = Date.UTC(2030, 0, 1) + 0.375
 const DAY_MS = 86_400_000
 
@@ -44,7 +44,7 @@ export function openTable(
     onRemoved: (cause) => faults.push(cause),
     ...options,
   })
-  /** What is known when all records that wait have been written. */
+  /** Begins a key, and flushes before and after. */
   const begin = (key: string, more?: Partial<KeyedRequest>): Begun => {
     let known: Begun | undefined
     table.flush()

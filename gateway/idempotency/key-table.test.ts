@@ -29,7 +29,7 @@ import { type Begun, callerOf, type Finish, type HeldKey } from './key-table.ts'
 const MINUTE_MS = 60_000
 const none = () => {}
 const realWrite = writeSync as Write
-/** The disk is full. */
+/** Writes as on a full disk. */
 const fullDisk = () => {
   throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
 }
@@ -420,7 +420,7 @@ describe('keys whose secret is changed', () => {
     table.rekey([NEW, OLD])
     time.nowMs += MINUTE_MS / 2
     table.rekey([NEW])
-    // As after a crash: the table is not closed.
+    // The first table is not closed, as after a crash.
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('old'), 'begun')
   })
 
@@ -551,7 +551,7 @@ describe('a full disk', () => {
     assert.equal(openTable(directory).outcome('a'), 'unknown')
   })
 
-  /** A disk whose files have so many bytes at most. */
+  /** A disk whose files have `capacityBytes` at most. */
   function smallDisk(directory: string, disk: { readonly capacityBytes: number }): Write {
     return (fd, bytes) => {
       const room = disk.capacityBytes - bytesIn(directory)

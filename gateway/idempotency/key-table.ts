@@ -320,7 +320,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** Drops some expired keys of a caller first. @param name of the caller under the first secret */
+  /** True when the caller has `maxKeys`, after some expired ones were dropped. @param name under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
