@@ -20,7 +20,7 @@ const PART_CHARACTERS = 64 * 1024
 
 /**
  * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its
- * lines into the file, or cuts a part off again. If the cut fails, or after a crash, the next write first ends the torn line.
+ * lines into the file, or cuts a part off. If the cut fails, or after a crash, the next write first ends the torn line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions

@@ -206,7 +206,7 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
   }
 }
 
-/** Never connects, only duplicates. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before. */
+/** Never connects, only duplicates: `createClient` would make a class of 500 methods (33 ms) for each new address. */
 const PARENT = createClient({ RESP: 2 })
 
 async function commandOn(port: number, words: readonly string[]): Promise<unknown> {

@@ -338,8 +338,8 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 })
 
 /**
- * Each hit was counted between its two known times. Fails when more than `limit` hits were certainly counted within less
- * than a window.
+ * Each hit was counted between its two known times. Fails when more than `limit` hits were certainly counted within
+ * less than a window.
  */
 function assertNeverOver(
   hits: readonly [sentMs: number, doneMs: number][],
