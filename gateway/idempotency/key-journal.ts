@@ -271,7 +271,7 @@ export class KeyJournal {
     return this.#lastOpened?.text
   }
 
-  /** Called once a second: retries writes, begins and removes segments. @param again makes a record with present times */
+  /** Called once a second: retries writes, begins and removes segments. @param again makes a record anew */
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return

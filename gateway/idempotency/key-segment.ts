@@ -27,7 +27,7 @@ export interface Journaled extends Slotted {
 
 export interface Segment {
   readonly file: string
-  /** For reading. */
+  /** Open for reading. */
   readonly fd: number
   /** The name of the secret that derives the encryption key. */
   readonly key: string

@@ -153,7 +153,7 @@ export class Limiter {
     return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 
-  /** Rows of one window each. */
+  /** Gives rows of one window each. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }
@@ -171,7 +171,7 @@ export class Limiter {
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Writes all counts. Later takes are refused. */
+  /** Writes the counts that are not on disk yet. Later takes are refused. */
   close(): void {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))

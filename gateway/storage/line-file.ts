@@ -81,7 +81,7 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
   syncDirectory(dirname(file))
 }
 
-/** Not by `rmSync`, which gives some errors no code. @throws Error of the system */
+/** Does not use `rmSync`, which gives some errors no code. @throws Error of the system */
 export function removeFile(file: string): void {
   try {
     unlinkSync(file)

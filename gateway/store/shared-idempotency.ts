@@ -29,7 +29,7 @@ interface SharedIdempotencyOptions {
   readonly id: string
   /** False: other gateways find nothing that this one writes. */
   readonly isShared: () => boolean
-  /** For rows that go on without the store. */
+  /** Table for rows that go on without the store. */
   readonly local: () => KeyTable | undefined
   readonly onFault: (cause: string) => void
 }

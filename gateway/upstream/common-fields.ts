@@ -25,7 +25,7 @@ function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
-/** Only http1-exchange.ts writes these fields. */
+/** Only http1-exchange.ts may write such fields. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',

@@ -7,7 +7,7 @@ export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** Include Host, and Content-Length when known, but no hop-by-hop fields and no Expect. */
+  /** Among them are Host, and Content-Length when known, but no hop-by-hop fields and no Expect. */
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
@@ -70,7 +70,7 @@ export interface UpstreamFault {
 export interface UpstreamResponse {
   /** RFC 9110 section 15.2; never 100 or 101. */
   information(status: number, fields: readonly Field[]): void
-  /** With hop-by-hop fields. */
+  /** The fields include hop-by-hop ones. */
   head(status: number, fields: readonly Field[]): void
   /** The bytes change afterwards unless `isHolding`. Return `false` to pause until `resume()` of the call. */
   data(chunk: Buffer): boolean

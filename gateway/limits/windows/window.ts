@@ -142,7 +142,7 @@ export class Window {
     else this.#counts[last] = left
   }
 
-  /** Drops nothing: for readers. */
+  /** Counts for readers, and drops nothing. */
   countAt(nowMs: number, rule: WindowRule): number {
     if (this.isIdle(nowMs, rule)) return 0
     let hits = this.#hits

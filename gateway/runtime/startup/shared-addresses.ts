@@ -37,7 +37,7 @@ function reachable(host = '127.0.0.1'): string {
   return isIPv6(host) ? `[${host}]` : host
 }
 
-/** Nothing from a faulty gateway.json, which the gateway itself reports. */
+/** Reads nothing from a faulty gateway.json, which the gateway itself reports. */
 function writtenKeys(file: string): { readonly upstream?: unknown; readonly issuer?: unknown } {
   try {
     return Object(JSON.parse(readFileSync(file, 'utf8')))

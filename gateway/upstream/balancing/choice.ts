@@ -1,6 +1,6 @@
 import type { Origin } from './origin.ts'
 
-/** From the most to the least preferred. */
+/** Ranks, from the most to the least preferred. */
 const READY = 0
 const AVOIDED = 1
 /** Health checks fail. */

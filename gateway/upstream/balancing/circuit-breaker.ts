@@ -9,7 +9,7 @@ export const NO_PROBE = 0
 
 /**
  * After too many failures, the breaker is open for `openMs`, then half open: it admits a round of `probes` exchanges. It closes
- * after `probes` successes and opens at the first failure. After another `openMs` without a result a new round begins.
+ * after `probes` successes and opens at the first failure. After another `openMs` without a result, a new round begins.
  */
 export class CircuitBreaker {
   readonly #settings: BreakerSettings
@@ -28,7 +28,7 @@ export class CircuitBreaker {
   #begun = 0
   #roundEndsMs = 0
   #succeeded = 0
-  /** Probes with a good head, over or not. */
+  /** Probes that got a good head, ended or not. */
   #promising = 0
 
   constructor(settings: BreakerSettings, clock: () => number, onChange: (state: BreakerState) => void) {

@@ -9,7 +9,7 @@ import type { RetryOutcome } from './retry-budget.ts'
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {
-  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port` alone. */
+  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or only `h2c://host:port`, `h2://host:port`. */
   readonly urls: readonly string[]
   readonly connectMs: number
   /** From the end of the request until the head of the response. */

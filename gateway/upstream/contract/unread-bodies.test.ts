@@ -4,7 +4,7 @@ import { PassThrough, Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { bodyOf, ok, scriptedUpstream, send, until, upstreamsTo } from './scripted.test-support.ts'
 
-/** A request of its own to a service that does not read the body that it stands in. */
+/** A body that a service takes for a request when it does not read bodies. */
 const STOLEN = 'GET /stolen HTTP/1.1\r\nhost: service.test\r\n\r\n'
 
 interface Careless {

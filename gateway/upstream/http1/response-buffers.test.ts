@@ -15,7 +15,7 @@ function bodyOf(id: number): Buffer {
   return body
 }
 
-/** Takes some pieces at once and others later, and compares each when it lets go of it. */
+/** Takes some pieces at once and others later, and compares each piece when it takes it. */
 class SlowReceiver implements UpstreamResponse {
   readonly over = Promise.withResolvers<void>()
   readonly #body: Buffer

@@ -13,7 +13,7 @@ import {
 import type { UpstreamClient } from '../create-upstreams.ts'
 import { readByUndici, type UndiciReading } from './undici-reader.test-support.ts'
 
-/** Where our client refuses what llhttp takes, each for a rule of RFC 9112. */
+/** Reasons why our client refuses what llhttp takes, each by a rule of RFC 9112. */
 const STRICTER =
   /no HTTP\/1 status line|other than chunked|more than one|interim responses|digits|extension|fields|control character/
 

@@ -205,7 +205,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
   'a bare line feed after the last chunk': [`${CHUNKED}0\r\n\n`, /line feed/],
 }
 
-/** Every single split, and all of them together, give what one piece gives. */
+/** Gives every single split, and one that splits everywhere. */
 function splitsOf(text: string): readonly (readonly number[])[] {
   const every = Array.from({ length: text.length }, (_, at) => at)
   // A giant text is cut only where it can matter: around its lines, not within a run of one letter.
