@@ -48,7 +48,7 @@ export interface StartFacts {
   readonly unresolved?: number | undefined
   /** `false` when no lock could be taken: a second gateway would go unnoticed. */
   readonly locked?: boolean | undefined
-  /** Requests refused since the previous AUDIT_STOP: they could not be recorded. */
+  /** Requests refused since the previous AUDIT_STOP because they could not be recorded. */
   readonly refused?: number | undefined
   readonly continues?: string | undefined
   /** `true`: the previous file was removed. Up to a second of records is lost. */
@@ -137,7 +137,7 @@ export function bounded(text: string, maxChars: number): string {
   return text.slice(0, isHighSurrogate ? maxChars - 2 : maxChars - 1) + CUT_MARK
 }
 
-/** `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"[,optional members]}` */
+/** `{"type":"API_REQUEST",requestId,timestamp,method,path[,userId][,clientId],ip,userAgent[,optional members]}` */
 export function requestRecord(facts: RequestFacts): string {
   return (
     `${REQUEST_HEAD},"requestId":${quoted(facts.requestId)},"timestamp":${quoted(facts.timestamp)}` +
@@ -156,7 +156,7 @@ export function requestRecord(facts: RequestFacts): string {
  * Makes API_RESPONSE. `statusCode`, `duration` and members of a refusal come before the optional members; `grpcStatus`,
  * `decisionId` and `replayOf` come last.
  * @param grpcStatus has at most two digits
- * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that first got the response
+ * @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the first request with this response
  */
 export function responseTo(
   requestLine: string,

@@ -31,7 +31,7 @@ function collectionsIn(limits: object): number {
   return Number(execFileSync(process.execPath, [...youngOptions(), '-e', program], { encoding: 'utf8' }))
 }
 
-/** As the gateway is started. */
+/** Options with which the gateway is started. */
 function youngOptions(): string[] {
   const { scripts } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
   const options = (scripts.gateway as string).match(/--\w+-semi-space-size=\d+/g)

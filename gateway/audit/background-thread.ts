@@ -2,7 +2,7 @@ import { type ResourceLimits, Worker } from 'node:worker_threads'
 
 /** Input from others can exhaust only the memory of a thread with these limits. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Must not be less: with under 32 MiB (the space for young objects) free below it, V8 marks old objects without end.
+  // Not less: with under 32 MiB (the space for young objects) free below this limit, V8 marks old objects without end.
   maxOldGenerationSizeMb: 128,
 }
 
@@ -20,8 +20,8 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread that does not keep the process alive. If it dies, it starts again after a second; further waits double, up to a
- * minute.
+ * A thread that does not keep the process alive. If it dies, it starts again after a second; further waits double, up
+ * to a minute.
  */
 export class BackgroundThread<Message, News> {
   readonly #options: BackgroundThreadOptions<News>

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
 export interface ClockOffset {
-  /** To be added to the clock (the offset of RFC 5905), with three decimals. */
+  /** Milliseconds to add to the clock (the offset of RFC 5905), with three decimals. */
   readonly clockOffsetMs: number
   readonly clockSource: string
 }
@@ -26,7 +26,7 @@ const TIMEOUT_MS = 500
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/** Asks all programs on PATH at once: starting a missing one costs 3 ms of CPU. Never rejects. */
+/** Asks the programs on PATH, all at once. Starting a missing one would cost 3 ms of CPU. Never rejects. */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,

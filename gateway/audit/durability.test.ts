@@ -80,7 +80,7 @@ async function groupEnds(): Promise<void> {
   await turn()
 }
 
-/** What came of it: undefined until it is known. */
+/** What came of the commit: undefined until it is known. */
 function outcomeOf(commit: unknown): { value: Error | 'committed' | undefined } {
   assert.ok(commit instanceof Commit)
   const outcome: { value: Error | 'committed' | undefined } = { value: undefined }
@@ -383,7 +383,7 @@ test('synced: after a power loss at any moment the trail has every accepted requ
     disk.waiting.length = 0
     const survivor = `${file}.lost`
     fs.copyFileSync(file, survivor)
-    // A file that was cut since the last commit is shorter than that.
+    // A file that was cut since the last commit is shorter than `committedBytes`.
     fs.truncateSync(survivor, Math.min(disk.committedBytes, fs.statSync(survivor).size))
     const again = openTrail({
       file: survivor,

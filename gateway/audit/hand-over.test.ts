@@ -89,7 +89,7 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
 }
 
 for (const durability of ['written', 'synced'] as const) {
-  /** A trail with one request under way; the disk has room for so many bytes when it is suspended with others that wait. */
+  /** A trail with one request under way, suspended while others wait and the disk has room for `roomBytes`. */
   const suspendWith = async (t: TestContext, ids: readonly string[], roomBytes: number) => {
     const disk = smallDisk(t)
     const file = join(temporaryDirectory(t), 'audit.ndjson')

@@ -12,10 +12,10 @@ import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } 
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 const silent = { onFault: assert.fail, onRecord: () => {} }
 
-/** Environment of processes that are killed or limited. They would leave half a coverage report, which the runner cannot read. */
+/** Environment of processes that are killed or limited: the runner cannot read half a coverage report of theirs. */
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
-/** Sources that the processes import, in one file: that costs each process a fifth. */
+/** Sources that the processes import, in one file, so each process takes a fifth of the time. */
 const [BUNDLE] = buildSync({
   stdin: {
     contents: `
@@ -317,7 +317,7 @@ test('after five kills at any moment, every request has one response and no ackn
           acknowledge(id)
           open.push(line)
         }))
-        // They may be written before the kill, or not.
+        // These may be written before the kill, or not.
         while (open.length > 20) trail.settle(responseTo(open.splice((i * 7) % 20, 1)[0], 200, i))
       }
       `,

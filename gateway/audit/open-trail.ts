@@ -20,8 +20,8 @@ interface OpenOptions extends Omit<TrailOptions, 'lock'> {
 const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 
 /**
- * Begins the trail in the order that loses nothing: lock, repair, open, missing responses, AUDIT_START. On a full disk the
- * trail is not `writable`.
+ * Begins the trail in the order that loses nothing: lock, repair, open, missing responses, AUDIT_START. On a full disk
+ * the trail is not `writable`.
  * @throws Error that names the file, when it cannot be used, belongs to others, or is written by another process
  */
 export function openTrail(options: OpenOptions): Trail {
@@ -37,7 +37,7 @@ function begun(options: OpenOptions, isInherited: boolean): ReturnType<typeof op
   return opened
 }
 
-/** Opens the trail while the predecessor sends responses. @throws as `openTrail`, and when the file cannot be written */
+/** Opens the trail while the predecessor sends responses. @throws as `openTrail`, and when it cannot write the file */
 export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
@@ -102,7 +102,7 @@ export function isRegularTrail(file: string): boolean {
 /** Requests in flight at the predecessor, which still sends their responses. */
 export class InheritedRequests {
   readonly #trail: Pick<Trail, 'settle'>
-  /** Responses to write when the predecessor ends without them, by pair. */
+  /** Recovered responses by pair. `end` writes those that the predecessor has not sent. */
   readonly #open: Map<string | undefined, string[]>
   count: number
 

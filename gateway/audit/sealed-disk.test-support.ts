@@ -13,8 +13,8 @@ import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-su
 /** For tests only. */
 
 /**
- * A trail with a sealer, on a disk whose power can be cut. Each look at the clock finds it a second later, and each step of
- * the sealer so many as are given.
+ * A trail with a sealer, on a disk whose power can be cut. At each look, the clock of the sealer is a second later;
+ * `pass` moves it further.
  */
 export function sealedDisk(t: TestContext, onFault: (message: string) => void = assert.fail) {
   const home = temporaryDirectory(t)
@@ -51,7 +51,7 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
     }
     return { file, trail, sealer, write, seal, pass, directory: where, log: join(where, 'audit-log') }
   }
-  /** What a power cut at that moment leaves, in a directory of its own; the last one, if none is named. */
+  /** Copies what a power cut leaves into a directory. @param at index of its moment, by default the last */
   const cut = (chance: Chance = () => 0, at = -1) => {
     disk.putBack()
     const moment = disk.moments.at(at) ?? assert.fail()
@@ -71,9 +71,9 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
     cut,
     start: (durability: Durability = 'written') => startIn(directory, durability),
     startIn: (where: string) => startIn(where, 'written'),
-    /** Leaves that are sealed on what a power cut leaves, if nothing survives but what it must. */
+    /** Sealed leaves after a power cut that leaves only what it must. */
     sizeAfterCut: async () => (await checkSeal(join(cut().image, 'audit.ndjson'), key)).checkpoint.size,
-    /** The next syncs fail, as many as are named. */
+    /** @param which of the next syncs fail */
     fail: (...which: boolean[]) => {
       disk.nextSync = () => ({ turns: 0, fails: which.shift() ?? false })
     },

@@ -406,7 +406,7 @@ for (const durability of ['written', 'buffered'] as const) {
     const disk = smallDisk(t)
     const root = temporaryDirectory(t)
     let run = 0
-    /** In which what has gathered is written. */
+    /** Waits until gathered lines are written. */
     const moment = () => {
       t.mock.timers.tick(5)
       return turn()

@@ -19,12 +19,12 @@ const RESPONSE_TIMEOUT_MS = 5000
 /**
  * The audit trail: a file of lines, which this process alone writes.
  * - `append` is for requests: if the line cannot be written, the caller refuses the request.
- * - `settle` is for what has happened: a line that cannot be written stays pending. Pending lines are responses of requests
- *   in flight, so their number is bounded.
+ * - `settle` is for what has happened: a line that cannot be written stays pending. Pending lines are responses of
+ *   requests in flight, so their number is bounded.
  *
- * An outage or a rotation begins with AUDIT_STOP and ends with AUDIT_START. Both tell recovery how many requests are open.
- * Where a part of a line cannot be cut off (standard output, an append-only file), the next write begins with the rest.
- * Standard output is never recovered. A full blocking pipe stops the gateway.
+ * An outage or a rotation begins with AUDIT_STOP and ends with AUDIT_START. Both records tell recovery how many
+ * requests are open. Where a part of a line cannot be cut off (standard output, an append-only file), the next write
+ * begins with the rest. Standard output is never recovered. A full blocking pipe stops the gateway.
  */
 export class Trail {
   readonly #options: TrailOptions
@@ -37,7 +37,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** By file, not by inode: a new file may have that of a removed one. */
+  /** Subjects by file, not by inode: a new file may have the inode of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 

@@ -19,7 +19,7 @@ interface PruneOptions {
   readonly after?: () => void
 }
 
-/** A closed segment on a disk whose power can be cut, and a pruning whose retention is over. */
+/** A closed segment whose retention is over, on a disk whose power can be cut, and its pruning. */
 async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
   const { start, disk, cut } = sealedDisk(t)
   const { file, trail, write, seal } = start()
@@ -122,7 +122,7 @@ test('a line in a file that a rotation has just begun survives a power cut, and 
     },
   })
   disk.note()
-  // Nothing survives but what a sync has covered.
+  // Only what a sync has covered survives.
   const auditFile = join(cut(() => 0).image, 'audit.ndjson')
   assert.ok(linesOf(auditFile).some(({ requestId }) => requestId === 'for good'))
 })

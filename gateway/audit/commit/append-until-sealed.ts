@@ -25,7 +25,7 @@ export async function appendUntilSealed(
   const last = lines.at(-1)
   if (last === undefined) return
   const before = SealedTree.of(auditFile)
-  // Nothing to wait for: the first checkpoint will cover all lines.
+  // Before the first checkpoint there is nothing to wait for: it will cover all lines.
   const isForSeal = isSealed && before !== undefined
   const fd = openSync(auditFile, 'r')
   try {

@@ -39,7 +39,7 @@ test('the lines of one turn of the event loop are one write at its end, and all 
   assert.equal(trail.settle(responseLine(a)), commit)
   const fate = fateOf(commit)
   assert.deepEqual([fs.readFileSync(file, 'utf8'), fate.value, records], ['', NEVER, []])
-  // Queued after the first line, so it runs after the write, in the same turn.
+  // This is queued after the first line, so it runs after the write, in the same turn.
   const seen = await new Promise((resolve) => setImmediate(() => resolve([fate.value, disk.writes])))
   assert.deepEqual(seen, [undefined, 1])
   assert.equal(fs.readFileSync(file, 'utf8'), a + b + responseLine(a))

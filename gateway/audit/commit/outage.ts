@@ -87,7 +87,7 @@ export class Outage {
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /** Refuses the failed requests; responses stay pending. A request whose line stayed in the file gets a recovered response. */
+  /** Refuses the failed requests; responses stay pending. A request whose line stayed gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
     const { torn, wholeLines } = this.#options.trailFile
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
@@ -133,7 +133,7 @@ export class Outage {
 
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // After a new file that was never written, `removed` and `clockSetBackMs` of the earlier call still hold.
+    // If the file of an earlier call was never written, `removed` and `clockSetBackMs` of that call still hold.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false
@@ -304,7 +304,7 @@ function sortFailed(lines: readonly string[], inFile: readonly string[]) {
     if (openChangeOf(line) === -1) responses.set(pairKeyOf(line), (responses.get(pairKeyOf(line)) ?? 0) + 1)
   }
   const refused: string[] = []
-  /** Refused requests whose lines stay in the file, and need a response there. */
+  /** Refused requests whose lines stay in the file, where they need a response. */
   const stranded: string[] = []
   const pending: string[] = []
   const remaining = [...inFile]

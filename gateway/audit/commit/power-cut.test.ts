@@ -62,12 +62,12 @@ const anyRun: fc.Arbitrary<Run> = fc.record({
 })
 
 const CLIENT: Client = { startTurn: 0, turns: 0, leaves: false }
-/** How long syncs fail as a run says: more turns than it takes on a disk that works. */
+/** Turns in which syncs fail as a run says: more than it takes on a disk that works. */
 const FAULTY_TURNS = 60
 const WORKS = { turns: 0, fails: false }
 const FAILS = { turns: 0, fails: true }
 
-/** Whole lines that are records; what a torn sector damaged is left out, and a torn last line. */
+/** Lines that are records. What a torn sector damaged is left out, and a torn last line. */
 function records(bytes: Buffer): Line[] {
   return bytes
     .toString()
@@ -87,7 +87,7 @@ function chanceOf(numbers: readonly number[], from: number): Chance {
   return (bound) => (numbers[next++ % numbers.length] as number) % bound
 }
 
-/** As the gateway does it: a response waits until its record is committed, or else until all that is pending is written. */
+/** As in the gateway, a response waits until its record is committed, or else until nothing is pending. */
 async function isRecorded(trail: Trail, record: string): Promise<boolean> {
   const commit = trail.settle(record)
   if (commit !== undefined && (await endOf(commit)) === undefined) return true
@@ -98,7 +98,7 @@ async function isRecorded(trail: Trail, record: string): Promise<boolean> {
 
 const silent = { onFault: () => {}, onRecord: () => {} }
 
-/** Seals at each look. It finds nothing missing: what it has sealed is there. */
+/** Seals at each look at the clock. What it has sealed must be there. */
 function sealerOf(trail: Trail, key: SealKey): Sealer {
   let nowMs = 0
   const { file } = trail
@@ -131,7 +131,7 @@ async function sealRest(file: string, key: SealKey): Promise<void> {
   await checkSeal(file, key)
 }
 
-/** Runs the clients on a disk whose power can be cut. @returns the disk at each moment, who saw an answer, in order, and who was refused */
+/** @returns the disk at each moment, who saw an answer, in order, and who was refused */
 async function runClients(t: TestContext, directory: string, run: Run, key: SealKey) {
   const seen: string[] = []
   const refused = new Set<unknown>()
@@ -165,7 +165,7 @@ async function runClients(t: TestContext, directory: string, run: Run, key: Seal
   })
   const sealed = (async () => {
     while (!isOver) {
-      // It is tried again. Between a renaming and the new file there is none.
+      // A failed poll is tried again. Between a renaming and the new file there is no file.
       await sealer.poll().catch((error: Error) => assert.match(error.message, /EIO|ENOENT/))
       for (let i = 0; i < run.sealTurns; i++) await turn()
     }
@@ -173,7 +173,7 @@ async function runClients(t: TestContext, directory: string, run: Run, key: Seal
   for (let i = 0; !isOver; i++) {
     await turn()
     if (i < FAULTY_TURNS) continue
-    // Then the disk has recovered, and what is pending is tried again, as every second.
+    // Now the disk has recovered, and what is pending is tried again, as a gateway does each second.
     disk.nextSync = () => WORKS
     trail.maintain()
   }
@@ -202,7 +202,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
       mkdirSync(directory)
       const { moments, inodes, seen, refused } = await runClients(t, directory, run, key)
       for (const [index, moment] of moments.entries()) {
-        // All of them in a long run.
+        // Only a long run tries every moment.
         if (LONGER === 1 && (index + runs) % 3 > 0) continue
         cuts++
         const image = join(scratch, `cut-${cuts}`)
@@ -211,14 +211,14 @@ test('after a power cut at any moment every answer that a client saw has its pai
         const file = join(image, 'audit.ndjson')
         const { records: recovered } = recover(file)
         const isSealed = fs.existsSync(checkpointFile(logDirectory(file)))
-        // No checkpoint is over a line that is lost.
+        // No checkpoint covers a lost line.
         if (isSealed) await checkSeal(file, key)
         const files = [`${file}.1`, file]
           .filter((path) => fs.existsSync(path))
           .map((path) => readFileSync(path))
         if (index % 16 === cuts % 16) await sealRest(file, key)
         rmSync(image, { recursive: true })
-        // Cut off in the old file, where the disk has failed again before it knew, and written to the new one.
+        // A line cut off the old file and written to the new one is in both if the disk failed before it had the cut.
         const [before, ...after] = files.map(records)
         const isTwice = (line: Line) => before?.some((other) => isDeepStrictEqual(line, other))
         const inFiles = [...(before ?? []), ...after.flat().filter((line) => !isTwice(line))]
@@ -233,11 +233,11 @@ test('after a power cut at any moment every answer that a client saw has its pai
             `${id} was answered`,
           )
         }
-        // `written` promises nothing here. A count of open requests is believed even when a sector before it is lost: nobody saw that response.
+        // `written` promises nothing here. A later count of open requests hides a response that a lost sector held.
         if (run.durability === 'written' || files.some((bytes) => bytes.includes(0))) continue
         for (const { type, requestId } of lines) {
           if (type !== 'API_REQUEST') continue
-          // Refused and cut off in the old file, where the disk has failed again before it knew: it can stand there alone.
+          // A refused request, cut off the old file, stands there alone if the disk failed before it had the cut.
           const isLeft = after.length > 0 && before?.some((line) => line.requestId === requestId)
           if (isLeft && refused.has(requestId)) continue
           assert.equal(of('API_RESPONSE', requestId).length, 1, `${requestId} has no response`)
@@ -248,7 +248,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
     {
       numRuns: 6 * LONGER,
       endOnFailure: true,
-      // The last file is not synced at a rotation: the name of the next one must be all the same.
+      // The old file is not synced at this rotation, but the name of the next one must be.
       examples: [
         [
           {

@@ -24,9 +24,9 @@ const PATCHED = [
 ] as const
 
 /**
- * A disk under `node:fs` that loses what no completed sync has covered. Files are real, and hold what the page cache would; the
- * disk keeps beside them what a power cut at each moment would leave. A failed sync drops what it was to write, a later one does
- * not write it either, and each descriptor that was open learns of it once, as Linux does.
+ * A disk under `node:fs` that loses what no completed sync has covered. Files are real, and hold what the page cache
+ * would; the disk keeps beside them what a power cut at each moment would leave. A failed sync drops what it was to
+ * write, a later one does not write it either, and each descriptor that was open learns of it once, as Linux does.
  */
 export class PowerDisk {
   readonly #seen: () => number
@@ -58,7 +58,6 @@ export class PowerDisk {
     t.after(() => this.putBack())
   }
 
-  /** The real disk again. */
   putBack(): void {
     Object.assign(fs, this.#system)
     syncBuiltinESMExports()
@@ -175,7 +174,7 @@ export class PowerDisk {
     return this.#directories.get(fs.statSync(dirname(path), { throwIfNoEntry: false })?.ino ?? -1)
   }
 
-  /** @param inode undefined: it is named no more. @param before its name in the same directory. */
+  /** @param inode undefined: it loses its name. @param before its name in the same directory. */
   #rename(path: string, inode: number | undefined, before = path): void {
     const states = this.#namesBeside(path)
     if (states === undefined) return
@@ -228,7 +227,7 @@ export class PowerDisk {
   }
 }
 
-/** Until the test ends nothing waits for the real disk. */
+/** Until the test ends, nothing waits for the real disk. */
 export function withoutSyncs(t: TestContext): void {
   const { fdatasyncSync, fsync, fsyncSync } = fs
   const put = (functions: object) => {

@@ -12,7 +12,7 @@ export type Change =
 export interface Content {
   /** What a completed sync has covered. */
   readonly durable: Buffer
-  /** Since then, in order. */
+  /** Changes since then, in order. */
   readonly pending: readonly Change[]
 }
 
@@ -53,7 +53,7 @@ export function survivors(moment: Moment, chance: Chance, root = moment.root, ab
   })
 }
 
-/** Writes them into another directory, with the inodes that they had: an earlier image is then no more. */
+/** Writes survivors into another directory, with the inodes that they had. This overwrites an earlier image. */
 export function writeSurvivors(directory: string, left: readonly Survivor[], inodes: string): void {
   for (const { path, inode, bytes } of left) {
     const file = join(directory, path)
@@ -63,7 +63,7 @@ export function writeSurvivors(directory: string, left: readonly Survivor[], ino
   }
 }
 
-/** A prefix of the pending changes, the last of them in part; sectors that were not synced may be NULs. */
+/** Applies the first pending changes, the last of them in part; sectors that were not synced may be NULs. */
 function contentAfter({ durable, pending }: Content, chance: Chance): Buffer {
   const whole = chance(pending.length + 1)
   let content = durable

@@ -21,12 +21,12 @@ const ROTATION_MS = 60_000
 
 /**
  * Notices foreign writes, and continues the trail in a new file that begins with AUDIT_START and AUDIT_FOREIGN. Foreign
- * bytes are set aside as a closed segment. For a minute after that, they are only reported.
+ * bytes are set aside as a closed segment. For a minute after that, further ones are only reported.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Our file after a rename by others, and when `find` first noticed. */
+  /** Our file after others renamed it, and when `find` first noticed that. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */

@@ -22,7 +22,7 @@ export function candidatesIn(directory: string): Candidates {
 
 /**
  * Finds the previous file of the trail: the one with the inode `continues`. Without it (the gateway was killed during a
- * rotation), the newest file whose name is that of `file` with a suffix.
+ * rotation), finds the newest file whose name is that of `file` with a suffix.
  * @param visited files already read
  */
 export function rotatedFile(

@@ -73,8 +73,8 @@ export class TrailFile {
   }
 
   /**
-   * Checks the size and, after a pause, the time of change. After a foreign write the trail continues in a new file, or in
-   * a new line if `onForeign` began no file.
+   * Checks the size and, after a pause, the time of change. After a foreign write the trail continues in a new file, or
+   * in a new line if `onForeign` began no file.
    */
   check(): Error | undefined {
     const stats = this.sink.isOwn ? this.sink.stats : undefined
@@ -180,7 +180,7 @@ export class TrailFile {
     this.#tellUntold()
   }
 
-  /** Cuts off what came after `start`. If that fails, nothing more is written here: the disk may have dropped a part. */
+  /** Cuts off what came after `start`. If that fails, nothing more is written: the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.sink.cutOff(this.#end - start.end)) {

@@ -7,7 +7,7 @@ import { temporaryDirectory } from '../trail.test-support.ts'
 import { judgePlace } from './trail-place.ts'
 
 const NOTHING = { fault: undefined, warnings: [] }
-/** Nobody's, on most machines. */
+/** A user id that nobody has, on most machines. */
 const OTHER = 12_345
 const ROOT_ALONE = {
   skip: process.geteuid?.() !== 0 && 'NOT TESTED: only root can give files away',

@@ -15,8 +15,8 @@ import { FOREIGN_HEAD } from '../seal-records.ts'
 type CountLine = { readonly open?: unknown; readonly continues?: unknown; readonly format?: unknown }
 
 /**
- * Finds API_REQUEST lines without an API_RESPONSE. `read` gets the lines one by one, the last first. `pairKeyOf` pairs them
- * by bytes, so most need no JSON parser. Memory grows only with the exchanges open at once.
+ * Finds API_REQUEST lines without an API_RESPONSE. `read` gets the lines one by one, the last first. `pairKeyOf` pairs
+ * them by bytes, so most need no JSON parser. Memory grows only with the exchanges open at once.
  */
 export class OpenRequests {
   found = false

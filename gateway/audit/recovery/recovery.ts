@@ -26,8 +26,8 @@ export interface Recovery {
 
 /**
  * Cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Reads backwards, also in rotated,
- * uncompressed files, until all open requests are found. Append the records before AUDIT_START: then even a killed start
- * loses nothing.
+ * uncompressed files, until all open requests are found. Append the records before AUDIT_START: then even a killed
+ * start loses nothing.
  * @throws Error that names the file
  */
 export function recover(file: string): Recovery {
@@ -61,7 +61,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** @param file its name, also after a rename */
+/** @param file name of the trail, also after a rename */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {

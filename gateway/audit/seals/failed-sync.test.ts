@@ -21,7 +21,7 @@ test('the same where nothing was sealed before, and where the disk fails more th
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { write, seal } = start()
   await write('a', 'b')
-  // Each time the directory is synced first.
+  // Before the file, the directory is synced each time.
   fail(false, true)
   await assert.rejects(seal(), /EIO/)
   await write('c')
@@ -43,7 +43,7 @@ test('the same where the file was closed meanwhile', async (t) => {
   trail.reopen()
   await write('c')
   await seal()
-  // With an AUDIT_STOP and an AUDIT_START.
+  // These count an AUDIT_STOP and an AUDIT_START.
   assert.deepEqual([seals.at(-1), await sizeAfterCut()], [5, 5])
 })
 
@@ -71,7 +71,7 @@ test('an AUDIT_STOP that the disk may have dropped is cut off again, before anyb
   trail.reopen()
   await write('b')
   await seal()
-  // Both files, with an AUDIT_STOP and an AUDIT_START in the second.
+  // These count both files, with an AUDIT_STOP and an AUDIT_START in the second.
   assert.deepEqual([seals.at(-1), await sizeAfterCut()], [4, 4])
 })
 

@@ -27,7 +27,7 @@ import { rootOf } from './tree-edge.ts'
 
 const ids = (count: number, name = 'request') => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 
-/** Full tiles of leaves that are missing or another. */
+/** Full tiles of leaves that are missing or wrong. */
 function badTiles(log: string, size: number): number[] {
   const tree = new TileReader(log, size)
   return [...Array(Math.floor(size / TILE_WIDTH)).keys()].filter((index) => {

@@ -25,9 +25,9 @@ const MAX_PLACES = 3
 type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
- * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A power
- * failure may destroy those of the last minute: the next start makes them again from the synced trail (`recover`). The file
- * `unsynced-tiles`, which is synced first, names the first unsynced tile.
+ * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A
+ * power failure may destroy those of the last minute: the next start makes them again from the synced trail
+ * (`recover`). The file `unsynced-tiles`, which is synced first, names the first unsynced tile.
  */
 export class LateTiles {
   readonly #files: TileFiles
@@ -52,7 +52,7 @@ export class LateTiles {
     this.#markedFrom = undefined
   }
 
-  /** @param nowMs steady; infinite: sync all @returns whether there are more */
+  /** @param nowMs steady; infinite: every tile is due @returns whether there are more */
   sync(nowMs: number): boolean {
     const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
     if (due.length === 0) return false
@@ -71,9 +71,9 @@ export class LateTiles {
   }
 
   /**
-   * Writes again the tiles that the disk may have lost. A tile counts only if the tile above has its root; otherwise it is
-   * made from the trail.
-   * @param tree that the checkpoint covers @param trail the audit file @returns a fault
+   * Writes again the tiles that the disk may have lost. A tile counts only if the tile above has its root; otherwise it
+   * is made from the trail.
+   * @param tree that the checkpoint covers @param trail the audit file @returns a fault, if any
    */
   async recover(tree: TileReader, trail: string): Promise<string | undefined> {
     const from = firstUnsynced(this.#files.directory)

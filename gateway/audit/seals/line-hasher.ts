@@ -2,15 +2,15 @@ import { createHash, type Hash } from 'node:crypto'
 import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from './hashes.ts'
 
 /**
- * Called for each whole line. The leaf is `bytes` from `start` to `end` (exclusive), until the call returns. `lineBytes` is
- * the length in the file: an oversize line has a shorter leaf.
+ * Called for each whole line. The leaf is `bytes` from `start` to `end` (exclusive), valid until the call returns.
+ * `lineBytes` is the length in the file: an oversize line has a shorter leaf.
  */
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
 const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024
 
-/** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix that is hashed with it. */
+/** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix, to hash both at once. */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
   readonly #buffer: Buffer

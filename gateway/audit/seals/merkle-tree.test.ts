@@ -64,7 +64,7 @@ function verifyConsistency(facts: {
     return false
   }
   if (oldSize === size) return proof.length === 0 && isEqual(oldRoot, root)
-  // The empty tree is the beginning of each.
+  // Every tree begins with the empty tree.
   if (oldSize === 0) return proof.length === 0
   const path = [...proof]
   let node = oldSize - 1

@@ -22,7 +22,7 @@ export interface SealKey {
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 
-/** Keys of a log: Ed25519 (RFC 8410), and optionally ML-DSA-44 (RFC 9881) against quantum computers. Files are PEM, PKCS#8. */
+/** Keys of a log: Ed25519 (RFC 8410) and optionally ML-DSA-44 (RFC 9881) against quantum computers, in PEM (PKCS#8). */
 export type PrivateSealKeys = { readonly ed25519: KeyObject; readonly mlDsa44: KeyObject | undefined }
 
 const ML_DSA_44 = 'ml-dsa-44'

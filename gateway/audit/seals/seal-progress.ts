@@ -9,7 +9,7 @@ export interface SealProgress {
   sealedSize: number
   /** Unsealed lines in the thread, without AUDIT_SEAL. */
   unsealedRecords: number
-  /** No unsealed record in the thread is older (`steadyMs`). Infinite: all are sealed. */
+  /** No unsealed record in the thread is older than this (`steadyMs`). Infinite: all are sealed. */
   oldestAtMs: number
   /** Bytes that the thread has taken. */
   takenBytes: number

@@ -91,7 +91,7 @@ function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
   return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** @param isWoken false: only `finish` ends the rest */
+/** @param isWoken false: only `finish` ends the rest early */
 function rest(ms: number, isWoken: boolean): Promise<void> {
   if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {

@@ -65,7 +65,7 @@ export class SealedLog {
   readonly #edgeTiles: EdgeTile[] = []
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
-  /** It may be on the disk although the attempt failed. */
+  /** The last one tried: it may be on the disk even if the attempt failed. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
@@ -81,7 +81,7 @@ export class SealedLog {
     )
   }
 
-  /** @throws Error that names the file, when its key is another or its last tiles are damaged */
+  /** @throws Error that names the file, when it has another key or its last tiles are damaged */
   static open(directory: string, key: SealKey): SealedLog {
     const log = new SealedLog(directory, key, readOwnCheckpoint(directory, key))
     if (log.#checkpoint === undefined || log.#edge.root().equals(log.#checkpoint.root)) return log
@@ -105,7 +105,7 @@ export class SealedLog {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
 
-  /** Fewer where tiles are missing. */
+  /** Gives fewer leaves where tiles are missing. */
   lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
     const leaves = new LastLeaves()

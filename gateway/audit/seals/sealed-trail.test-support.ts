@@ -18,7 +18,7 @@ import { rootOf } from './tree-edge.ts'
 
 /** For tests only. */
 
-/** A key of its own. */
+/** Makes a key in a directory. */
 export function newSealKey(directory: string): SealKey {
   const file = join(directory, 'audit-seal-key.pem')
   makeSealKey(file)
@@ -32,8 +32,7 @@ export async function wholeTrail(file: string): Promise<Buffer[]> {
 }
 
 /**
- * Asserts that the checkpoint beside a trail is signed by this key, and that its tree is that of the first lines of the trail.
- *
+ * Asserts that the checkpoint beside a trail is signed by this key, and that its tree is that of the first lines.
  * @returns the checkpoint, and the lines that it does not cover.
  */
 export async function checkSeal(

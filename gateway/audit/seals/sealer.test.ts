@@ -52,7 +52,7 @@ class SealedTrail {
 
   get sealer(): Sealer {
     if (this.#sealer !== undefined) return this.#sealer
-    // As the writer remembers it while no sealer is there.
+    // The writer remembers this time while no sealer is there.
     this.progress.oldestAtMs = Math.min(this.progress.oldestAtMs, this.#diedAtMs)
     const sealer = new Sealer({
       file: this.file,
@@ -114,7 +114,7 @@ class SealedTrail {
     this.progress = sealProgress()
   }
 
-  /** Its thread; the next one goes on. */
+  /** Only its thread dies; the next one goes on. */
   sealerDies(): void {
     this.#diedAtMs = this.nowMs
     this.#sealer?.close()
@@ -148,7 +148,7 @@ function sealedTrail(t: TestContext): SealedTrail {
   return trail
 }
 
-/** Descriptors of this process. */
+/** Descriptors by which this process has a file open. */
 function openTo(path: string): string[] {
   const directory = '/proc/self/fd'
   return fs.readdirSync(directory).filter((fd) => {
@@ -303,10 +303,10 @@ test('the disk has the lines before a checkpoint covers them', async (t) => {
   trail.nowMs = 1000
   await trail.poll()
   assert.equal(steps[0], 'sync the trail')
-  // The name of the log itself.
+  // This is for the name of the log itself.
   assert.equal(steps[1], 'sync a directory')
   assert.deepEqual(steps.slice(2, 5), ['sync a file', 'unsynced-tiles', 'sync a directory'])
-  // A full one, a partial one beside it, and one above both.
+  // A full tile, a partial one beside it, and one above both.
   assert.deepEqual(steps.slice(5, 10), ['tile', 'sync a tile', 'sync a tile', 'tile', 'tile'])
   assert.deepEqual(steps.slice(-3), ['sync a file', 'checkpoint', 'sync a directory'])
   assert.ok(steps.slice(10, -3).every((step) => step === 'sync a directory') && steps.length >= 15)
@@ -352,7 +352,7 @@ test('lines that the sealer was not handed are read back and told, in a new log 
   await trail.write(3)
   await trail.poll()
   assert.deepEqual(trail.readBack, [])
-  // As after a full queue.
+  // The sealer gets no lines, as after a full queue.
   trail.trail.sealWith({ ...sealsFor(trail.sealer, trail.trail, () => 0), begin: () => {}, wrote: () => {} })
   await trail.write(2)
   trail.sealer.hear({ type: 'begin', ...trail.trail.told })
@@ -609,7 +609,7 @@ test('whatever happens in whatever order, the lag is at least the age of the old
         note()
         await trail.sealer.poll()
         const oldestMs = cameAtMs.slice(trail.progress.sealedSize).find(Number.isFinite) ?? trail.nowMs
-        // What the sealer has not taken the writer knows of.
+        // The writer knows what the sealer has not taken.
         const waits = trail.sealer.restMs === 0
         assert.ok(
           waits || trail.lagMs >= trail.nowMs - oldestMs,
@@ -619,7 +619,7 @@ test('whatever happens in whatever order, the lag is at least the age of the old
         note()
       }
     }),
-    // More than a checkpoint takes, so that some wait in memory.
+    // More lines than a checkpoint takes, so that some wait in memory.
     { numRuns: 8, examples: [[[{ do: 'write', count: 36_000 }, ...Array(110).fill({ do: 'read' })]]] },
   )
 })

@@ -17,7 +17,7 @@ import { SealedLog } from './sealed-log.ts'
 
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
-/** Leaves added without a pause: some 0.2 ms. */
+/** Leaves added without a pause, in some 0.2 ms. */
 const LEAVES_AT_ONCE = 128
 /** Under full load requests wait for each other anyway, so pauses cost more than they give. */
 const LEAVES_UNDER_LOAD = 512
@@ -53,11 +53,11 @@ interface SealerOptions {
 }
 
 /**
- * Seals the trail while it is written. It makes a checkpoint when a line has waited for a second, when 32,768 lines wait,
- * at the end of each segment, and in `finish`. AUDIT_SEAL lines are leaves, but no reason for a checkpoint. Files are read
- * only for lines that an earlier process or thread left unsealed, or that a full queue skipped. A checkpoint covers only
- * lines that `fdatasync` has covered, so a power failure never looks like tampering. Every step may fail and be called
- * again.
+ * Seals the trail while it is written. It makes a checkpoint when a line has waited for a second, when 32,768 lines
+ * wait, at the end of each segment, and in `finish`. AUDIT_SEAL lines are leaves, but no reason for a checkpoint. Files
+ * are read only for lines that an earlier process or thread left unsealed, or that a full queue skipped. A checkpoint
+ * covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. Every step may fail
+ * and be called again.
  */
 export class Sealer {
   readonly #options: SealerOptions

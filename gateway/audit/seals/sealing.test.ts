@@ -186,7 +186,7 @@ test('a pipe in the place of a file that the log is to write is a fault, and hol
   const sealing = seal(trail)
   while (faults.length === 0) await turn()
   assert.match(faults.join(), /ENXIO/)
-  // The next try has room for it.
+  // Without the pipe, the next try succeeds.
   rmSync(pipe, { force: true })
   while (sealing.sealedSize === 0) await turn()
   execFileSync('mkfifo', [pipe])

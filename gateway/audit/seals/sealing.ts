@@ -29,8 +29,8 @@ const STAGE_MS = 200
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
- * Seals a trail in a thread of its own. The queue is bounded: when it is full, nothing is handed over until the thread has
- * taken everything. The thread then reads the skipped lines from the file.
+ * Seals a trail in a thread of its own. The queue is bounded: when it is full, nothing is handed over until the thread
+ * has taken everything. The thread then reads the skipped lines from the file.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions

@@ -18,8 +18,8 @@ import { blocksOf } from './read-segment.ts'
 const LEVEL = 6
 
 /**
- * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call can
- * be repeated. A copy of another program is never removed.
+ * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call
+ * can be repeated. A copy of another program is never removed.
  * @throws Error that names the file; the segment or a copy of it is then still there
  */
 export async function compressSegment(path: string): Promise<void> {

@@ -36,7 +36,7 @@ const keepingOf = (file: string): AuditKeeping => ({
   ship: undefined,
 })
 
-/** A trail whose segments are a day each, with so many pairs. */
+/** A trail whose segments are a day each, with `pairs` pairs. */
 async function trailOfDays(
   t: TestContext,
   { days, pairs = 1, dir = temporaryDirectory(t) }: { days: number; pairs?: number; dir?: string },
@@ -44,7 +44,7 @@ async function trailOfDays(
   const file = join(dir, 'audit.ndjson')
   const clock = { ms: BEGIN_MS }
   const now = () => clock.ms
-  // The keeper's records are appended behind its back.
+  // `keeperOf` appends records past this trail.
   const trail = openTrail({ file, now, onFault: () => {}, onRecord: () => {} })
   t.after(() => trail.close('test'))
   const rotation = new Rotation({ file, trail, now, onFault: assert.fail })
@@ -151,7 +151,7 @@ test('who has open requests is asked once a round for all segments, and less oft
       return needed
     },
   })
-  // Two hours of rounds: at the beginning, after 2 s, 4 s and so on, and every five minutes in the end.
+  // In two hours of rounds it looks at the beginning, after 2 s, 4 s and so on, in the end every five minutes.
   for (; steady.ms < 7_200_000; steady.ms += 5000) await round(COMPRESS)
   assert.deepEqual(told.splice(0), ['compress'])
   assert.ok(looks <= 32, String(looks))
@@ -171,7 +171,7 @@ test('a compression that was killed at any step is finished by the next, and a b
   fs.writeFileSync(`${first}.zst.tmp`, 'half')
   removeDrafts(file)
   assert.ok(!fs.existsSync(`${first}.zst.tmp`))
-  // A copy that has other bytes, and one that cannot be read: it is not ours, and another program may still write it.
+  // One copy has other bytes, one cannot be read. Neither is ours, and another program may still write it.
   for (const copy of [zstdCompressSync(`${text} `), zstdCompressSync(text).subarray(0, 40)]) {
     fs.writeFileSync(`${first}.zst`, copy)
     const { told, round } = keeperOf(file, () => BEGIN_MS)
@@ -182,7 +182,7 @@ test('a compression that was killed at any step is finished by the next, and a b
       [text, true],
     )
   }
-  // Killed after the rename.
+  // The compression was killed after the rename.
   fs.writeFileSync(`${first}.zst`, zstdCompressSync(text))
   const { told, round } = keeperOf(file, () => BEGIN_MS)
   await round(COMPRESS)
@@ -201,7 +201,7 @@ test('a segment that another program compresses at the same time is not lost', a
   assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
 })
 
-/** Syncs, renames and removals while it runs, in order. */
+/** Syncs, renames and removals during `run`, in order. */
 async function stepsOf(path: string, run: () => Promise<void>): Promise<string[]> {
   const steps: string[] = []
   const { fsync, fsyncSync, renameSync, unlinkSync } = fs
@@ -435,7 +435,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   }
   rotate('20200101T000000000Z')
   await endOf(trail.append(requestLine('later')))
-  // A process before has kept it: without it, the clock would not be believed so long after the last rotation.
+  // An earlier process has kept this time: so long after a rotation, the clock would not be believed without it.
   keepKnownTime(file, Date.now())
   const round = async (isDone: () => boolean) => {
     while (!isDone()) {
@@ -443,7 +443,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
       await afterMs(20)
     }
   }
-  // The first has an open request, so it stays; the second is compressed once both have their responses.
+  // The segment has an open request, so it stays until that has its response.
   const names = () => fs.readdirSync(join(file, '..')).sort()
   await round(() => names().includes('audit.ndjson.segments.lock'))
   assert.ok(names().includes('audit.ndjson.20200101T000000000Z'))
@@ -466,7 +466,7 @@ test('what a killed process left, and cannot be removed, takes no guard away fro
   fs.renameSync(file, `${file}.20200101T000000000Z`)
   trail.reopen()
   fs.mkdirSync(`${file}.20200101T000000000Z.zst.tmp`)
-  // A process before knows that it was this day, so that the clock of the machine is not believed.
+  // An earlier process has kept this time, so the clock of the machine is not believed.
   keepKnownTime(file, Date.UTC(2020, 0, 1, 12))
   const told: string[] = []
   const thread = new SegmentThread(trail, {

@@ -69,7 +69,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** Reads back to the oldest open request. Calls become rare while a segment waits for one. */
+  /** Reads back to the oldest open request. While a segment waits for one to end, calls become rare. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
@@ -167,7 +167,7 @@ export class SegmentKeeper {
   }
 }
 
-/** True if nothing is sealed, or the log has the segment and a later leaf: the sealer goes on from the last leaf. */
+/** True if nothing is sealed, or the log has the segment and a later leaf: the sealer needs the last leaf's line. */
 async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
   const tree = seals === 'on' ? SealedTree.of(file) : undefined
   if (tree === undefined) return true

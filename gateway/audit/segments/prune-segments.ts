@@ -75,7 +75,7 @@ async function dueSegments(
   return { due, kept: undefined }
 }
 
-/** @returns the leaves of the segment, if any; a text that says why it must stay */
+/** @returns the leaves of the segment, if any; or a text that says why it must stay */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
@@ -126,8 +126,8 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). A witness whose last tree is smaller than
- * both `firstLeaf` and the tree of the quorum gets no proof.
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). A witness whose last tree is smaller
+ * than both `firstLeaf` and the tree of the quorum gets no proof.
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)

@@ -11,7 +11,7 @@ const USUAL_RATIO = 10
 export const NEWLINE = 10
 /** A longer line is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** A trail becomes 10 to 50 times smaller. A much higher ratio keeps a reader busy. */
+/** A trail becomes 10 to 50 times smaller. A much higher ratio would only keep a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Above this ratio lines are counted: each line of a trail takes some compressed bytes. */
@@ -49,7 +49,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share the memory of the block. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
@@ -96,7 +96,7 @@ function opened(segment: Source): ReturnType<typeof openSegment> {
   }
 }
 
-/** Decompresses without a costly stream; empty when that cannot be done. */
+/** The first bytes, decompressed without a costly stream; empty when that cannot be done. */
 function headOf(segment: Source): Buffer {
   const { fd, compression } = opened(segment)
   try {

@@ -222,7 +222,7 @@ test('a process that is killed at any step of a rotation loses nothing: the next
   for (const [step, files] of steps) {
     for (const path of [file, renamed]) fs.rmSync(path, { force: true })
     for (const [path, content] of Object.entries(files)) fs.writeFileSync(path, content)
-    // Left by a compression that was killed too, and newer.
+    // A killed compression has left this newer file.
     fs.writeFileSync(`${renamed}.zst.tmp`, 'half')
     assert.equal(recover(file).records.length, 1, step)
     const next = openTrail({ file, now: () => clock.ms, onFault: assert.fail, onRecord: () => {} })

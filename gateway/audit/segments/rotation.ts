@@ -26,8 +26,8 @@ const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
 /**
- * Begins a new segment when the file is large or old enough, or the clock was set back. So within a segment the clock never
- * goes back by a minute or more, except before its last lines.
+ * Begins a new segment when the file is large or old enough, or the clock was set back. So within a segment the clock
+ * never goes back by a minute or more, except before its last lines.
  */
 export class Rotation {
   readonly #options: RotationOptions

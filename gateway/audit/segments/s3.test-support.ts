@@ -12,7 +12,7 @@ import { temporaryDirectory } from '../trail.test-support.ts'
 
 /** Why tests that need the server are skipped; false: it is there. */
 export const NO_S3 =
-  // Its help costs a second of CPU.
+  // Asking it for its help would cost a second of CPU.
   spawnSync('sh', ['-c', 'command -v moto_server']).status === 0
     ? false
     : 'moto_server, a server of the S3 protocol, is not installed: pip install "moto[server]"'
@@ -26,7 +26,7 @@ export const BUCKET: AuditBucket = {
   objectLock: undefined,
 }
 
-/** Who has the bucket; moto checks no signature. */
+/** Asks as the owner of the bucket; moto checks no signature. */
 export const asOwner = (url: string, init: RequestInit = {}) =>
   fetch(url, { ...init, headers: { authorization: 'AWS AKIAEXAMPLE:unchecked' } })
 

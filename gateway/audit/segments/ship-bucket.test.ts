@@ -13,7 +13,7 @@ import { Shipper } from './shipper.ts'
 import type { ClosedSegment } from './trail-segments.ts'
 
 const MIB = 1024 ** 2
-/** S3 takes no smaller parts, but for the last. */
+/** S3 takes no smaller parts, except the last. */
 const CUT = { fromBytes: 5 * MIB + 1, partBytes: 5 * MIB }
 const DAY_MS = 86_400_000
 
@@ -57,7 +57,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
     return listed.match(/<UploadId>/g)?.length ?? 0
   }
 
-  /** Passes everything on, but for what `fails` says. */
+  /** Passes requests on, except those for which `fails` is true. */
   const proxy = (t: TestContext, fails: (request: http.IncomingMessage) => boolean) =>
     badServer(
       t,
@@ -136,7 +136,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
   })
 })
 
-/** Containers of ECS and EKS have such an address. @param source answers for the keys */
+/** Sets the address from which containers of ECS and EKS get keys. @param source answers there */
 async function inContainer(t: TestContext, source: Parameters<typeof badServer>[1]): Promise<void> {
   const away = join(temporaryDirectory(t), 'none')
   const before = { ...process.env }

@@ -25,7 +25,7 @@ export interface ShipTarget {
   readonly cut?: CutRule
   /** @throws Error when it cannot tell */
   has(name: string, digest: Digest): Promise<boolean>
-  /** Afterwards `has` is true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
+  /** Makes `has` true. @param replaces false: refuses a name with other bytes @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
@@ -77,7 +77,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory. It must exist: an empty mount point must not be filled. */
+/** Copies to a directory. It is never made: while its disk is not mounted, that would fill the mount point. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

@@ -16,7 +16,7 @@ import { type ClosedSegment, closedSegments } from './trail-segments.ts'
 
 const DAY_MS = 86_400_000
 const BEGIN_MS = Date.UTC(2026, 0, 1)
-/** A sealed trail with closed segments, the last line of which is in the open one. */
+/** A sealed trail with closed segments. Its last line is in the open one. */
 function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
@@ -98,7 +98,7 @@ test('closed segments, tiles and the checkpoint are copied to a directory, as th
   for (const name of copies) {
     assert.ok(fs.readFileSync(join(directory, name)).equals(fs.readFileSync(join(target, name))), name)
   }
-  // Nothing again, by a process that knows only what is on the disk.
+  // A process that knows only what is on the disk ships nothing again.
   const next = keeperOf(file)
   await next.round({ ship: { directory: target, s3: undefined } })
   assert.deepEqual([next.told, next.unshipped], [[], [0]])
@@ -147,7 +147,7 @@ test('of an audit file that is a link the log is shipped too, under the name tha
   fs.renameSync(file, join(directory, 'far.ndjson'))
   for (const path of paths) fs.renameSync(path, path.replace('audit.ndjson', 'far.ndjson'))
   fs.symlinkSync(join(directory, 'far.ndjson'), link)
-  // As the gateway does: beside the name that it was given.
+  // The gateway has the log beside the name that it was given.
   fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
   const ship = { directory: target, s3: undefined }
   const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
@@ -167,7 +167,7 @@ test('a copy with other bytes is neither taken for the segment nor written over'
   assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
 })
 
-/** One more, which is not sealed yet. */
+/** Makes one more closed segment, which is not sealed yet. */
 function closeAnother(file: string): string {
   const path = `${file}.20260109T000000000Z`
   fs.writeFileSync(path, startRecord({ timestamp: '', pid: 9, open: 0 }))
@@ -184,7 +184,7 @@ test('of a log that was begun anew nothing is mixed with the copy of the one bef
   assert.deepEqual(before.told, ['ship', 'ship', 'prune', 'prune'])
   const copies = () => filesIn(target).map((name) => [name, fs.readFileSync(join(target, name), 'latin1')])
   const copied = copies()
-  // The key was lost, so the log is of what the trail still has. Then it becomes longer than the one before.
+  // The key was lost, so a new log covers what is left of the trail. In the end it is longer than the old one.
   fs.rmSync(join(directory, 'audit-log'), { recursive: true })
   const path = `${file}.20260109T000000000Z`
   for (const lines of [5, 700]) {
@@ -335,7 +335,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
       const object = await asOwner(`${endpoint}/evidence/gateway-1/${name}`)
       assert.ok(Buffer.from(await object.arrayBuffer()).equals(fs.readFileSync(join(directory, name))), name)
     }
-    // Changed in the bucket: not taken for a copy any more.
+    // An object that is changed in the bucket is no longer taken for a copy.
     const [segment] = closedSegments(file) as [ClosedSegment]
     const shipper = new Shipper(file, new ShipBucket(s3))
     assert.equal(await shipper.isThere(segment, 600), true)
@@ -374,7 +374,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
   })
 })
 
-/** AbortSignal.timeout by hand: how long it was asked for, and the end of the last of them. */
+/** Replaces AbortSignal.timeout. `asked` are the times, and `elapse` ends the last one. */
 function handTimeouts(t: TestContext) {
   const asked: number[] = []
   let last = new AbortController()
@@ -448,7 +448,7 @@ test('a server that stalls, fails or has another checksum has no copy', async (t
   assert.deepEqual(waits.asked.slice(0, 2), [30_000, 30_001])
 })
 
-/** A server as S3 is to those who may put and get, but not list: of what is not there it says 403. */
+/** A server like S3 for those who may put and get, but not list: it answers 403 for what is not there. */
 async function unlistedBucket(t: TestContext, mayRead = (_name: string) => true) {
   const objects = new Map<string, { readonly bytes: Buffer; readonly sha256: string }>()
   const puts: { readonly name: string; readonly headers: http.IncomingHttpHeaders }[] = []

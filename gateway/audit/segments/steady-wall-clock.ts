@@ -7,7 +7,7 @@ const MAX_AHEAD_MS = 3_600_000
 /** A clock that has jumped is believed after this time without another jump. */
 const BELIEVED_AFTER_MS = 86_400_000
 
-/** Time for irreversible actions. A jump forward moves it by at most an hour, until the clock has stayed there for a day. */
+/** Time for irreversible actions. A jump forward moves it an hour at most until the clock has stayed so for a day. */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
@@ -71,7 +71,7 @@ export function readKnownTime(auditFile: string): number | undefined {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())
     if (!Number.isNaN(ms)) return ms
   } catch {
-    // The time of the last closed segment is earlier, so no more is removed.
+    // The time of the last closed segment is earlier, so it removes nothing too soon.
   }
   return closedSegments(auditFile).at(-1)?.closedMs
 }

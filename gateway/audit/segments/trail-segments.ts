@@ -122,7 +122,7 @@ function withoutCopies(paths: ReadonlySet<string>): string[] {
   return [...paths].filter((path) => plainPath(path) === path || !paths.has(plainPath(path)))
 }
 
-/** Audit files that a rotation may have renamed to this. */
+/** Names of audit files that a rotation may have renamed to `path`. */
 function openNamesOf(path: string): string[] {
   const name = basename(path)
   return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>

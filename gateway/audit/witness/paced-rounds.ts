@@ -23,7 +23,7 @@ const LAST_RETRY_MS = 300_000
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Has new checkpoints attested in rounds, and retries failed ones. */
+/** Has new checkpoints attested in rounds, and retries failed rounds. */
 export abstract class PacedRounds {
   protected progress: Progress
   protected readonly aborted = new AbortController()

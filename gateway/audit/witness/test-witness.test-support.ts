@@ -4,8 +4,8 @@ import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 
 /*
- * A witness written from the specifications alone: C2SP tlog-witness, tlog-cosignature, tlog-checkpoint, signed-note and
- * RFC 6962. It shares no code with the gateway.
+ * A witness written from the specifications alone: C2SP tlog-witness, tlog-cosignature, tlog-checkpoint, signed-note
+ * and RFC 6962. It shares no code with the gateway.
  */
 
 export interface TestWitness {
@@ -13,7 +13,7 @@ export interface TestWitness {
   /** For the log: base of `add-checkpoint`. */
   readonly url: string
   readonly vkey: string
-  /** Leaves of the tree of a log that was cosigned last. */
+  /** Leaves of the last tree that it cosigned for a log. */
   sizeOf(origin: string): number | undefined
   /** Status of each response. */
   readonly statuses: readonly number[]
@@ -139,7 +139,7 @@ function addCheckpoint(request: string, { logs, heads, cosign }: Memory): { stat
   return { status: 200, body: line }
 }
 
-/** A signature of the log's Ed25519 key is there, and none of that key is wrong. */
+/** True when a signature of the log's Ed25519 key is there, and none of that key is wrong. */
 function isSigned(text: string, lines: string, vkey: string): boolean {
   const [name = '', id = '', ...rest] = vkey.split('+')
   const key = ed25519Key(Buffer.from(rest.join('+'), 'base64').subarray(1))

@@ -125,7 +125,7 @@ describe('a log with witnesses', () => {
     once.rounds.sealed(log.grow(3))
     await once.until(() => once.progress().attested === 3)
     once.rounds.sealed(log.grow(4))
-    // The round before still waits for the one that stalls, and so would this one.
+    // The earlier round still waits for the stalling witness, and so would this one.
     await once.rounds.finish(new AbortController().signal)
     assert.deepEqual(kept(log, [quick]), { size: 7, signers: ['w.example/quick'] })
     assert.deepEqual(once.faults, [])
@@ -283,7 +283,7 @@ describe('a witness that lies', async () => {
   }
 })
 
-/** With an empty line before its signature, so that a careless reader takes more for what is signed. */
+/** An empty line stands before the signature, so that a careless reader takes more for signed. */
 function signedElsewhere(status: number, body: string) {
   return { status, body: `— w.example/x AAAAAAAA\n\n${body}` }
 }

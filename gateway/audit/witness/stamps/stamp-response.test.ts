@@ -115,7 +115,7 @@ describe('a time stamp', { skip: skipWithout('openssl') }, () => {
         assert.ok(error instanceof Error)
       }
     }
-    // Versions, the identifier of the signer beside its hash, the list of digests: nothing that says anything.
+    // Accepted are changes of versions, of the identifier of the signer beside its hash, and of the list of digests.
     assert.ok(accepted < 120, `${accepted} of ${response.length}`)
   })
 
@@ -132,7 +132,7 @@ function certificateIn(file: string): X509Certificate {
   return new X509Certificate(readFileSync(file))
 }
 
-/** The response with its last signature made anew: RSASSA-PSS with SHA-256 and 32 bytes of salt, whatever `parameters` say. */
+/** Makes the last signature anew: RSASSA-PSS with SHA-256 and 32 bytes of salt, whatever `parameters` say. */
 function signedAgain(response: Buffer, key: Buffer, parameters: Buffer): Buffer {
   const algorithm = der(TAG.sequence, derOid('1.2.840.113549.1.1.10'), parameters)
   const lastOf = (one: Der, change: (last: Der) => Buffer): Buffer => {
