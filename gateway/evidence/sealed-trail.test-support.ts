@@ -23,7 +23,7 @@ export class SealedTrail {
   readonly keyFile: string
   readonly key: SealKey
   readonly vkey: string
-  /** In their order over all segments, with pruned ones. */
+  /** Lines of all segments in order, also of pruned ones. */
   readonly lines: string[] = []
   /** Closed segments, oldest first, and where each begins. */
   readonly closed: { path: string; readonly first: number }[] = []

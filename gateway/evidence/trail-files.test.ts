@@ -22,7 +22,7 @@ async function dataDirectory(t: TestContext): Promise<SealedTrail & { readonly d
   fs.writeFileSync(join(dir, 'revocations.reserve.ndjson'), ' '.repeat(65_536))
   fs.writeFileSync(join(dir, 'sessions-of-an-old-version.ndjson'), '{"sid":"a","until":1}\n')
   fs.writeFileSync(join(dir, 'audit.ndjson.lock'), '')
-  // As a full disk leaves one.
+  // A full disk leaves such a file.
   fs.writeFileSync(join(dir, 'sessions.ndjson'), '')
   execFileSync('mkfifo', [join(dir, 'pipe.ndjson')])
   fs.mkdirSync(join(dir, 'directory.ndjson'))

@@ -29,8 +29,8 @@ const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
 
 /**
- * Finds the trails that paths name. An audit file stands for all its segments, a directory for each trail in it, a rotated
- * segment for itself.
+ * Finds the trails that paths name. An audit file stands for all its segments, a directory for each trail in it, a
+ * rotated segment for itself.
  * @throws Error that names the path
  */
 export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> {

@@ -16,7 +16,7 @@ export function parseLine(line: Buffer): AuditLine | undefined {
   }
 }
 
-/** Does not convert an object: its own members could make that throw. */
+/** Does not convert an object, because a member such as `toString` could throw. */
 export function textOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? '(not a text)' : String(value)
 }

@@ -120,7 +120,7 @@ it('lets no line wait for its seal while nothing was written', async () => {
     seal('10:00:01.000'),
     ...pair(at('15:00:00.000'), 100),
     seal('15:00:01.000'),
-    // Refused after a long wait for its body: both lines were written at its end.
+    // This request was refused after a long wait for its body, at whose end both lines were written.
     ...pair(at('16:00:00.000'), 90_000),
     seal('16:01:31.000'),
     // Its response comes later.
@@ -173,7 +173,7 @@ it('names a store that was degraded before the day, where it is not read, and en
     { from: yesterday, until: at('00:10:00.000'), reason: 'webhooks: cannot be written' },
     { from: yesterday, until: at('03:00:01.000'), reason: 'limits: ENOSPC' },
   ])
-  // Threads say it each for itself.
+  // Each thread says it for itself.
   const shared = await reportOf('shared', [
     restored(at('05:00:00.000'), 'shared', yesterday),
     restored(at('05:00:00.001'), 'shared', yesterday),
@@ -221,7 +221,7 @@ it('names a day without a record, and says when the trail begins', async () => {
   assert.deepEqual(await attention(4), [`there is no record of 2026-11-24: ${begins}`])
   const empty = await reportOf('empty', [])
   assert.deepEqual(empty.attention, ['there is no record of 2026-11-20: the trail has no record at all'])
-  // No start of the trail, and a first line that is torn.
+  // This trail has no AUDIT_START, and its first line is torn.
   const [request = ''] = pair(at('10:00:00.000'), 5)
   const odd = await reportOf('odd', ['{"type":"API_R\n', request], DAY - DAY_MS)
   assert.deepEqual(odd.attention, [`there is no record of 2026-11-19: ${begins}`])

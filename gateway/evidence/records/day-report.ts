@@ -60,7 +60,7 @@ class DayCount {
     byStatus: {} as Record<number, number>,
     byGrpcStatus: {} as Record<number, number>,
     starts: 0,
-    /** From AUDIT_STOP to AUDIT_START, without rotations; or from the last line to an AUDIT_START without AUDIT_STOP. */
+    /** From AUDIT_STOP to AUDIT_START, except rotations; or from the last line to an AUDIT_START without AUDIT_STOP. */
     gaps: [] as Span[],
     degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],

@@ -21,7 +21,7 @@ const BEGIN = Date.parse('2026-11-20T00:00:00Z')
 const HOURS = 6
 const EXCHANGES = 6000
 
-/** By this process so far, from files and caches. */
+/** Bytes that this process has read so far, from files and caches. */
 const bytesRead = () => Number(/^rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1])
 
 const iso = (ms: number) => new Date(ms).toISOString()
@@ -31,7 +31,7 @@ function idOf(ms: number, n: number): string {
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-${String(n).padStart(12, '0')}`
 }
 
-/** Six hours, four segments of three kinds; some responses come hours later, some requests are recorded minutes late. */
+/** Six hours, four segments of three kinds. Some responses come hours late, some requests are recorded minutes late. */
 function writeTrail(): { file: string; lines: string[] } {
   const written: { atMs: number; line: string }[] = []
   for (let n = 0; n < EXCHANGES; n++) {
@@ -229,7 +229,7 @@ describe('a clock that is set back and forward while files are written', () => {
   const MINUTES = 240
   const LINES = 6000
 
-  /** Lines as a gateway writes them, whose clock is `jumps` ahead of the time from given minutes on. */
+  /** Lines of a gateway whose clock is `aheadMs` ahead of the true time. */
   function writtenWith(aheadMs: (ms: number) => number): Written[] {
     const stepMs = (MINUTES * 60_000) / LINES
     return Array.from({ length: LINES }, (_, n): Written[] => {
@@ -256,7 +256,7 @@ describe('a clock that is set back and forward while files are written', () => {
       .sort((a, b) => a.ms - b.ms)
   }
 
-  /** The rotation looks each second. */
+  /** Writes these lines to files. The rotation looks at the clock each second. */
   function writeWith(directory: string, aheadMs: (ms: number) => number, seals: boolean): string[] {
     mkdirSync(directory)
     const file = join(directory, 'audit.ndjson')
@@ -286,7 +286,7 @@ describe('a clock that is set back and forward while files are written', () => {
     return [file]
   }
 
-  /** Requests of before the first time outlast the file after it: their responses tell a time that is ahead by both. */
+  /** Requests begun before the first set-back end after the second: their responses tell a time ahead by both. */
   const SET_BACK_TWICE: [{ minute: number; hours: number }[], [number, number][], boolean] = [
     [
       { minute: 16, hours: -5 },

@@ -81,7 +81,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in order. If the id tells its time, only lines near it are read; or all, if none fits. */
+/** Finds records in order. If the id tells its time, reads only lines near that time; or all, if none of them fits. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

@@ -22,7 +22,7 @@ interface Scan {
 
 /** Largest set-back of a clock that goes unnoticed. */
 const CLOCK_SLACK_MS = 5 * 60_000
-/** A request has its record within this time: longer than its head and credentials may take. */
+/** A request has its record within this time, which is longer than its head and credentials may take. */
 const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
@@ -35,9 +35,9 @@ interface Head {
 }
 
 /**
- * Reads blocks of whole lines that may hold records of requests that began in the period. Reading ends `RECORDED_WITHIN_MS`
- * after it, if no wanted request is open and the clock was not set back at a later segment. All segments are read if they
- * are not in the order of time.
+ * Reads blocks of whole lines that may hold records of requests that began in the period. Reading ends
+ * `RECORDED_WITHIN_MS` after it, if no wanted request is open and the clock was not set back at a later segment. All
+ * segments are read if they are not in the order of time.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
@@ -71,7 +71,7 @@ export async function* blocksWritten(
   }
 }
 
-/** Leaves out segments that were closed before that time, by the clock at their closing. */
+/** Leaves out segments that were closed before `sinceMs`, by the clock at their closing. */
 export async function segmentsSince(
   segments: readonly Segment[],
   sinceMs: number,

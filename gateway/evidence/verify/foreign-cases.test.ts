@@ -153,7 +153,7 @@ class Run {
     await this.take()
   }
 
-  /** As a gateway that has nothing to do for a moment: it looks at its file, whose last change is then more than a tick of the kernel ago. */
+  /** Does nothing for a moment: the gateway looks at its file, and a tick of the kernel passes. */
   pause(): void {
     this.trail.maintain()
     for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
@@ -196,10 +196,10 @@ async function begun(random: Random): Promise<Run> {
 }
 
 const linesIn = (file: string) => readFileSync(file, 'latin1').split(/(?<=\n)/)
-/** In its place, as an editor does that keeps the inode. */
+/** Rewrites a file in its place, as an editor does that keeps the inode. */
 const rewrite = (file: string, lines: readonly string[]) => writeFileSync(file, lines.join(''), 'latin1')
 
-/** What others do to a file. The gateway notices all of them, one that leaves the size as it was after a pause. */
+/** What others do to a file. The gateway notices each; one that keeps the size, only after a pause. */
 const DEEDS: Readonly<Record<string, (file: string, random: Random, end: number) => void>> = {
   'appends a note': (file, random) => fs.appendFileSync(file, random.of(['note\n', 'no end of line'])),
   'appends a torn record': (file) => fs.appendFileSync(file, '{"type":"API_REQ'),
@@ -238,7 +238,7 @@ const DEEDS: Readonly<Record<string, (file: string, random: Random, end: number)
   },
 }
 
-/** When: each does the deed, and brings the trail to an end. @returns whether the gateway ran, or has started since */
+/** Each does the deed at its moment, and ends the trail. @returns whether the gateway ran, or has started since */
 const MOMENTS: Readonly<
   Record<string, (run: Run, deed: (file: string, end?: number) => void) => Promise<boolean>>
 > = {
@@ -275,7 +275,7 @@ const MOMENTS: Readonly<
     run.start('locked')
     return goOn(run)
   },
-  // What stands behind the last seal then is nobody's word against another's, but for what a gateway does not write.
+  // Behind the last seal, only lines that no gateway writes can then be told from its own.
   'after a crash': async (run, deed) => {
     const { size = 0 } = (await run.verify()).checkpoint ?? {}
     run.crash()
@@ -304,10 +304,9 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
   for (let i = 0; i < CASES; i++) {
     const [what, deed] = random.of(Object.entries(DEEDS))
     const [when, moment] = random.of(Object.entries(MOMENTS))
-    // The gateway's own last line looks like that then, and the next start cuts it off.
+    // The last line of a crashed gateway can look the same, and the next start cuts it off.
     if (what === 'appends a torn record' && when === 'after a crash') continue
-    // Nothing is left to tell it from a rotation then, and the lines that are missing are missing.
-    // Nothing tells it from a rotation that goes on, or from what verify is not shown.
+    // This looks like a rotation under way, or like a file that verify is not given.
     if (what === 'takes it away' && ['during a rotation', 'after a crash'].includes(when)) continue
     const run = await begun(random)
     const hasPaused = random.chance(0.5)
@@ -317,7 +316,7 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
     })
     const { findings } = await run.verify()
     if (findings.length === 0) missed.push(`${i}: ${what} ${when}: not named`)
-    // Before a start only what stands behind the end can be told from the trail alone; that a file was changed verify tells.
+    // A start notices only what stands behind the end. Verify tells of other changes of a stopped trail.
     const isStopped = ['while it is handed over', 'after a stop'].includes(when)
     const keepsSize = what === 'overwrites a line in its place'
     const isNoticed = isStopped ? what.startsWith('appends') : isRunning && (hasPaused || !keepsSize)
@@ -354,7 +353,7 @@ it('who writes before each record costs no record and no seal, and each of his l
   await run.end()
   const { findings, lines, provenLines, pairs } = await run.verify()
   assert.ok(pairs > 20)
-  // A note makes two lines, because the gateway begins a new one behind it. The first note is set aside. The last seal is over all lines before it.
+  // A note makes two lines: the gateway begins a new one behind it. The first was set aside. The last seal is unsealed.
   assert.equal(provenLines, lines - 29 - 1)
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })

@@ -45,7 +45,7 @@ function randomFrom(seed: number) {
 }
 type Random = ReturnType<typeof randomFrom>
 
-/** Rotated, compressed, pruned, crashed and recovered, as the dice have it. */
+/** A trail that was rotated, compressed, pruned, crashed and recovered at random. */
 async function makeTrail(random: Random, exchanges: number): Promise<SealedTrail> {
   const trail = new SealedTrail(join(home, String(++trails)))
   trail.start()
@@ -77,7 +77,7 @@ describe('a trail that nobody touched', () => {
       const trail = await makeTrail(random, 10 + random.below(run % 10 === 0 ? 500 : 60))
       const isOrderly = random.chance(0.5)
       if (isOrderly) await trail.end()
-      // A torn last line of a crash; the trail has no sealed part of it.
+      // A crash may leave a torn last line, no part of which is sealed.
       else if (random.chance(0.5)) trail.append('{"type":"API_REQ')
       const verdict = await judge(trail)
       assert.deepEqual(verdict.findings, [], `run ${run}`)
@@ -153,7 +153,7 @@ class Victim {
     )
     const flat = after.flat()
     const at = flat.findIndex((line, i) => line !== before[i])
-    // The last sealed line, twice: what differs is behind the checkpoint.
+    // If the last sealed line is doubled, the difference is behind the checkpoint.
     if (at >= this.sealedLines) return 'same'
     return places[at === -1 ? places.length - 1 : at] ?? { file: segment.path, line: 1 }
   }

@@ -40,7 +40,7 @@ export class ProvenTiles {
     return this.tile(0, tile)?.subarray(at, at + HASH_BYTES)
   }
 
-  /** The root by the tiles, unproven; undefined when some are missing. */
+  /** The root that the tiles give, unproven; undefined when some are missing. */
   rootAt(size: number): Buffer | undefined {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }

@@ -35,7 +35,7 @@ export class ReadLines {
     this.#bytes.push(byte)
   }
 
-  /** Lines from this one on are only counted: an outage of seals leaves millions. */
+  /** Lines from this one on are only counted: an outage of seals leaves millions unsealed. */
   keepTo(line: number): void {
     this.#keptEnd = line
   }

@@ -26,8 +26,8 @@ export interface TrustedKey {
 }
 
 /**
- * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. An
- * ML-DSA-44 key beside a PEM file is read, but need not have signed. @throws Error for anything else
+ * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM.
+ * An ML-DSA-44 key beside a PEM file is read, but need not have signed. @throws Error for anything else
  */
 export function trustedKey(given: string): TrustedKey {
   try {

@@ -74,7 +74,7 @@ describe('verifying a trail', () => {
     lines.keepTo(1000)
     for (let line = 0; line < 5000; line++) lines.push(sha256(Buffer.from(String(line))), line * 2)
     assert.deepEqual([lines.count, lines.hash(999) !== undefined, lines.hash(1000)], [5000, true, undefined])
-    // As exactly as is known.
+    // These places are as exact as is known.
     assert.deepEqual(lines.place(4999), { file: 'a', line: 4865, byte: 9728 })
     assert.deepEqual(lines.place(999), { file: 'a', line: 1000, byte: 1998 })
   })
@@ -203,7 +203,7 @@ describe('verifying a trail', () => {
       writeFileSync(trail.file, trail.lines.with(at, line).join(''))
       const [first] = (await judge(trail)).findings
       assert.equal(first?.place?.line, at + 1, line)
-      // Behind the checkpoint, where nothing but its content tells.
+      // Behind the checkpoint, only its content shows that it is wrong.
       writeFileSync(trail.file, [...trail.lines, line].join(''))
       const [behind] = (await judge(trail)).findings
       assert.equal(behind?.place?.line, trail.lines.length + 1, line)
@@ -310,7 +310,7 @@ describe('verifying a trail', () => {
         assert.deepEqual([verdict.findings.length > 0, verdict.part], [true, undefined], `line ${at}`)
       }
     }
-    // A line and the tile over it.
+    // Both a line and the tile over it are changed.
     const changed = lines.with(3, lines[3]!.replace('T', 't'))
     writeFileSync(path, changed.join(''))
     const tile = join(trail.directory, tilePath(0, 0))

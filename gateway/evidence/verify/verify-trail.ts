@@ -18,7 +18,7 @@ import { openLog, type TrustedKey } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
 
 export interface Evidence {
-  /** Oldest first. A function is called after the checkpoint was read: so no later segment is called missing. */
+  /** Oldest first. A function is called once the checkpoint is read, so that it lists all segments that this covers. */
   readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
   /** True when the log may begin before the lines. */
   readonly isPart: boolean
