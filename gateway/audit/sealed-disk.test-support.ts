@@ -58,7 +58,7 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
     const image = mkdtempSync(join(home, 'image-'))
     const left = survivors(moment, chance).map((file) => {
       const durable = moment.files.get(file.inode)?.durable ?? Buffer.of()
-      // What is not synced of the trail is not looked at here.
+      // Bytes of the trail that are not synced are left out.
       return file.path.startsWith('audit.ndjson') ? { ...file, bytes: durable } : file
     })
     writeSurvivors(image, left, disk.inodes)

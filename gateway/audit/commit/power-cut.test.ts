@@ -20,10 +20,10 @@ import type { Trail } from '../trail.ts'
 import { PowerDisk, withoutSyncs } from './power.test-support.ts'
 import { type Chance, survivors, writeSurvivors } from './survivors.test-support.ts'
 
-/** One client: when it asks, and whether it waits for the record of its request. */
+/** One client: when it asks, and whether it goes away. */
 interface Client {
   readonly startTurn: number
-  /** Until the service responds. */
+  /** Turns until the service responds. */
   readonly turns: number
   /** The client goes away meanwhile: both records are in one commit, and it sees nothing. */
   readonly leaves: boolean
@@ -31,11 +31,11 @@ interface Client {
 
 interface Run {
   readonly clients: readonly Client[]
-  /** The syncs: how many turns each takes, and whether it fails. */
+  /** How many turns each sync takes, and whether it fails. */
   readonly syncs: readonly { readonly turns: number; readonly fails: boolean }[]
   /** When the file is rotated. */
   readonly rotateTurn: number
-  /** So many turns between two looks of the sealer. */
+  /** Turns between two looks of the sealer. */
   readonly sealTurns: number
   readonly durability: 'written' | 'synced'
   /** Decides what survives. */

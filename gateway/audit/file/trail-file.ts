@@ -23,7 +23,7 @@ export interface TrailSeals {
   mends(): number
   /** Later lines go into another, empty file. */
   moved(inode: string): void
-  /** Seals the rest, and stops until `begin`. @returns AUDIT_SEAL lines to append */
+  /** Seals the rest, and stops until `begin`. @returns records of seals to append */
   finish(): Promise<readonly string[]>
 }
 

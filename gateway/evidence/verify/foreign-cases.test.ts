@@ -286,7 +286,7 @@ const MOMENTS: Readonly<
 
 async function goOn(run: Run): Promise<boolean> {
   run.trail.maintain()
-  // A trail that somebody has taken away is a rotation for a minute.
+  // For a minute, a trail that somebody has taken away counts as a rotation.
   run.aheadMs += 60_000
   run.trail.maintain()
   await run.exchange(2)

@@ -89,7 +89,7 @@ export function unlessFaulty<T>(read: () => T): T | undefined {
   }
 }
 
-/** The first lines are sought within this many leaves. */
+/** Once one of the first lines is found, the others are sought within this many leaves. */
 const SPREAD_LEAVES = 8192
 
 /**

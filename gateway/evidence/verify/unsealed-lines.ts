@@ -79,7 +79,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   return [{ what: 'unsealed', place: oldest.place, text }]
 }
 
-/** True for the beginning of a record, and for zeros that a power failure left. */
+/** True for the beginning of a record, and for NULs that a power failure left. */
 function isTorn(line: string): boolean {
   return line.startsWith(RECORD_HEAD) || RECORD_HEAD.startsWith(line) || line.includes('\0')
 }
