@@ -21,7 +21,7 @@ export function signatureAt(record: string, end: number): number {
   return record.charCodeAt(end - 1) === CLOSE ? record.lastIndexOf(SIGNATURE_KEY) : end
 }
 
-/** SIGNER_KEY: the key of a signature in the same file. The third letter of its type must not be I: see `openChangeOf`. */
+/** SIGNER_KEY: key of a signature in the same file. The third letter of its type must not be I: see `openChangeOf`. */
 export function signerKeyRecord(facts: SignerKeyFacts): string {
   return `${JSON.stringify({ type: 'SIGNER_KEY', ...facts })}\n`
 }
