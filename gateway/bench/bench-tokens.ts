@@ -6,7 +6,7 @@ export const ISSUER = 'http://id.test'
 export const AUDIENCE = 'api'
 /** How the tokens' user was authenticated (RFC 9470). */
 export const ACR = 'phr'
-/** Callers in the tokens, in turn. */
+/** How many callers the tokens name, in turn. */
 export const CALLERS = 10_000
 
 export type TokenAlgorithm = 'RS256' | 'ES256'
@@ -15,14 +15,14 @@ export type TokenAlgorithm = 'RS256' | 'ES256'
 export interface Tokens {
   readonly jwksFile: string
   readonly publicKeyFiles: Readonly<Record<TokenAlgorithm, string>>
-  /** ES256 key (PEM), with which client and gateway sign. `jwksFile` has it, too. */
+  /** ES256 key (PEM), with which client and gateway sign. `jwksFile` has its public key. */
   readonly signingKeyFile: string
   readonly files: Readonly<Record<TokenAlgorithm, string>>
-  /** One token's length. */
+  /** Length of a token. */
   readonly bytes: Readonly<Record<TokenAlgorithm, number>>
 }
 
-/** Makes keys, and tokens that stay valid during the run. @param count by algorithm */
+/** Makes keys, and tokens that stay valid during the run. @param count of tokens by algorithm */
 export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, number>>): Tokens {
   const pairs = {
     RS256: generateKeyPairSync('rsa', { modulusLength: 2048 }),

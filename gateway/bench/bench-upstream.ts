@@ -14,8 +14,8 @@ import {
   RESPONSE_BYTES,
 } from './upstream-responses.ts'
 
-// The service behind every contender: responds as fast as it can, and only finds where a request ends. `process.argv[2]` is a
-// file with the issuer's keys; then come certificate and key of a TLS listener, if any.
+// The service behind every contender. To respond as fast as it can, it reads only a request's path and where it ends.
+// `process.argv[2]` is a file with the issuer's keys; the next two, if given, are a TLS listener's certificate and key.
 
 const HEAD_END = '\r\n\r\n'
 const response = responseOf(
@@ -79,7 +79,7 @@ function serve(socket: Socket): void {
   })
 }
 
-/** Length of the first request, which may end later; 0 while unknown. */
+/** Length of the first request, even if some of it is yet to come; 0 while unknown. */
 function endOf(text: string): number {
   const headEnd = text.indexOf(HEAD_END)
   if (headEnd < 0) return 0

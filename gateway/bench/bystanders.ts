@@ -14,7 +14,7 @@ export interface BystanderRequest {
 
 export interface Outcomes {
   sent: number
-  /** No 200 within {@link RESPONSE_MS}. */
+  /** Requests without a 200 within {@link RESPONSE_MS}. */
   failed: number
   longestMs: number
   /** Waits of ended requests, failed or not. */
@@ -25,7 +25,7 @@ const RESPONSE_MS = 8_000
 const EVERY_MS = 50
 const ADDRESSES = 20
 
-/** Well-behaved clients: one request each 50 ms, on a new connection from one of 20 addresses. */
+/** Well-behaved clients: one request every 50 ms, on a new connection from one of 20 addresses. */
 export class Bystanders {
   readonly outcomes: Outcomes = { sent: 0, failed: 0, longestMs: 0, waitsMs: [] }
   readonly #request: BystanderRequest
@@ -59,7 +59,7 @@ export class Bystanders {
   }
 }
 
-/** The response's status; 0 without one. */
+/** The response's status; 0 if none came. */
 function statusOf({ port, secure, make }: BystanderRequest, localAddress: string): Promise<number> {
   const { body, ...rest } = make()
   const agent = secure ? new SecureAgent({ maxCachedSessions: 0 }) : new Agent()

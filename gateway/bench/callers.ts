@@ -6,7 +6,7 @@ import { RESPONSE_BYTES } from './upstream-responses.ts'
 /** Fewer than a listener's backlog. */
 const CONNECTED_AT_ONCE = 100
 
-/** Kept connections with one request at once. Every response must be the upstream's. */
+/** Connections that stay open, with one request at a time on each. Every response must be the upstream's. */
 export class Callers {
   readonly #sockets: readonly Socket[]
 
@@ -54,7 +54,7 @@ export class Callers {
   }
 }
 
-/** Rejects for another response than expected, or an incomplete one. */
+/** Rejects when the response is incomplete or not the expected one. */
 function ask(socket: Socket, request: string): Promise<void> {
   const reader = new ResponseReader(RESPONSE_BYTES)
   return new Promise((resolve, reject) => {

@@ -6,7 +6,7 @@ import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 export interface CertificateFiles {
   readonly certFile: string
   readonly keyFile: string
-  /** Certificate and key in one. */
+  /** Certificate and key in one file. */
   readonly bothFile: string
   /** The authority's certificate. */
   readonly caFile: string

@@ -18,7 +18,7 @@ interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Processors, as taskset(1) takes them. */
   readonly cpus: string | undefined
-  /** File descriptor for standard output; dropped by default. */
+  /** File descriptor for standard output, which is dropped by default. */
   readonly stdout?: number
   /** Opens a channel to a Node program. */
   readonly ipc?: boolean
@@ -28,17 +28,17 @@ export interface Child {
   readonly process: ChildProcess
   readonly pid: number
   said(): string
-  /** Ends it with SIGINT, on which a gateway does not wait, or else with SIGKILL. Resolves when it has ended. */
+  /** Sends SIGINT, on which a gateway skips its grace, and after 5 s SIGKILL. Resolves when the program has ended. */
   end(): Promise<void>
 }
 
-/** Starts a program with this environment, PATH and HOME. Throws when there is none. */
+/** Starts a program with this environment, PATH and HOME. Throws when it cannot be started. */
 export function startChild(options: ChildOptions): Child {
-  // taskset keeps its process id for the program.
+  // The program gets taskset's process id.
   const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]
   const [program, ...args] = [...pinned, ...options.command] as [string, ...string[]]
   const child = spawn(program, args, {
-    // Keeps Node from measuring its coverage too.
+    // Keeps Node from measuring the program's coverage.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, NODE_V8_COVERAGE: '', ...options.env },
     stdio: ['ignore', options.stdout ?? 'ignore', 'pipe', ...(options.ipc === true ? ['ipc' as const] : [])],
   })
@@ -66,7 +66,7 @@ export async function firstMessage<T>(child: Child): Promise<T> {
   return message
 }
 
-/** Waits for connections to be accepted. Rejects when the program ends before, or after 20 seconds. */
+/** Waits until connections are accepted. Rejects after 20 seconds, or when the program ends before. */
 export async function listening(child: Child, port: number): Promise<void> {
   const deadline = performance.now() + START_MS
   while (performance.now() < deadline) {
@@ -86,7 +86,7 @@ export function versionOf(command: readonly [string, ...string[]], pattern: RegE
   return error === undefined ? (pattern.exec(stdout + stderr)?.[1] ?? 'unknown') : undefined
 }
 
-/** Also kills the children, which a killed master would leave running. */
+/** Kills the process and its children, which a killed master would leave running. */
 function killFamily(pid: number): void {
   for (const member of familyOf(pid)) {
     try {

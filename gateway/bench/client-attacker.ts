@@ -8,5 +8,5 @@ await ALL_ATTACKS[name]?.begin(
   keyFile,
 )
 process.send?.('begun')
-// Keeps its connections until this process is ended.
+// Keeps this process running, with its connections, until it is ended.
 setInterval(() => {}, 60_000)

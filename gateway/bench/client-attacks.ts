@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tokenOf } from './bench-tokens.ts'
 
-/** What one client does to a gateway, while others are measured. */
+/** What one client does to a gateway while others are measured. */
 export interface Attack {
   readonly what: string
   /** How many files the gateway may open; undefined: as many as this program. */
@@ -13,9 +13,9 @@ export interface Attack {
   readonly bystanders?: 'tls' | 'webhooks' | 'token' | 'probe'
   readonly haproxy?: true
   readonly http2?: true
-  /** The connections by which its cost is divided; undefined: only the whole is told. */
+  /** The number of connections by which the cost is divided; undefined: only the total is reported. */
   readonly connections?: number
-  /** Starts it. Connections stay open until its process ends. */
+  /** Starts the attack. Its connections stay open until this process ends. */
   begin(ports: Ports, keyFile: string): Promise<void>
 }
 
@@ -26,7 +26,7 @@ export interface Ports {
 }
 
 const MIB = 1024 * 1024
-/** Only webhooks come from several addresses. */
+/** The attacker's address; only webhooks come from several. */
 const ADDRESS = '127.0.0.2'
 const UNPROVED = Buffer.alloc(32).toString('base64')
 const SHORTEST = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
@@ -99,7 +99,7 @@ interface Opening {
   readonly localAddress?: string
 }
 
-/** Resolves when all have been tried: the gateway may refuse some. */
+/** Resolves when all have been tried, because the gateway may refuse some. */
 async function openMany(port: number, { count, bytes = '', localAddress = ADDRESS }: Opening): Promise<void> {
   for (let opened = 0; opened < count; opened += HANDSHAKES_AT_ONCE) {
     const batch = Math.min(HANDSHAKES_AT_ONCE, count - opened)

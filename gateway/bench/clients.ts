@@ -39,9 +39,9 @@ const LARGE = Buffer.alloc(1024 * 1024)
 
 interface Outcome extends Outcomes {
   readonly residentBytes: number
-  /** The most above resident memory before the attack. */
+  /** `residentBytes`, less what was resident before the attack. */
   readonly grownBytes: number
-  /** The gateway's CPU time, bystanders included. */
+  /** The gateway's CPU time, also for bystanders. */
   readonly cpuMs: number
   readonly trailBytes: number
   /** Log lines that call an untouched file unreadable. */
@@ -131,7 +131,7 @@ async function measure(name: string, start: (parts: Parts) => Promise<Started>):
   }
 }
 
-/** Sends a chunk for each byte, in one write. */
+/** Responds with chunks of one byte, all in one write. */
 function sendPieces({ socket }: ServerResponse): void {
   socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n')
   socket?.end(`${'1\r\nx\r\n'.repeat(PIECES)}0\r\n\r\n`)
@@ -185,7 +185,7 @@ function cpuMsOf(pid: number): number {
   return (userUs + systemUs) / 1000
 }
 
-/** The size of a file that grows no more, or after a bounded time. */
+/** The size of a file once it grows no more, or after 12 s. */
 async function settledSize(file: string): Promise<number> {
   let size = -1
   for (let looks = 0; looks < MOST_LOOKS && size !== statSync(file).size; looks++) {

@@ -2,7 +2,7 @@ import type { Tokens } from './bench-tokens.ts'
 import type { CertificateFiles } from './certificate.ts'
 import type { LoadRequest } from './load-job.ts'
 
-/** How `npm run gateway` starts Node, as every contender on Node. */
+/** Node's options in `npm run gateway`, and for every contender on Node. */
 export const YOUNG_OBJECTS = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
 export interface ContenderSetup {
@@ -10,10 +10,10 @@ export interface ContenderSetup {
   readonly dir: string
   readonly upstreamPort: number
   readonly tokens: Tokens
-  /** It listens with TLS alone, or also. */
+  /** If set, the contender listens with TLS, instead of or besides plain HTTP. */
   readonly tls?: CertificateFiles | undefined
   readonly http2?: boolean
-  /** The upstream speaks TLS as localhost, certified by this authority (PEM). */
+  /** If set, the upstream speaks TLS as localhost, with a certificate of this authority (PEM). */
   readonly upstreamCaFile?: string | undefined
   /** For the gateway only. */
   readonly gatewayEnv: Readonly<Record<string, string>>
@@ -26,7 +26,7 @@ export interface RunningContender {
   readonly ports: readonly [number, ...number[]]
   /** Their child processes count too. */
   readonly pids: readonly [number, ...number[]]
-  /** The store's processes, whose CPU is told apart. */
+  /** The store's processes, whose CPU is reported apart. */
   readonly storePids?: readonly number[]
   /** Frees its log's disk space between runs. */
   tidy(): void
@@ -35,13 +35,13 @@ export interface RunningContender {
 
 export interface Contender {
   readonly name: string
-  /** What it does for a request, for the table's reader. */
+  /** What it does for a request. */
   readonly work: string
   /** True when it refuses a forged token. */
   readonly authenticates: boolean
   /** Replaces parts of the scenario's request. */
   readonly request?: Partial<LoadRequest>
-  /** Installs it if that needs no consent. Returns why it could not. */
+  /** Installs it if that needs no consent. Returns the reason when it fails. */
   readonly install?: () => string | undefined
   /** Undefined when it is not installed. */
   version(): string | undefined

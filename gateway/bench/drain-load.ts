@@ -5,7 +5,7 @@ import { connect as connectSecurely } from 'node:tls'
 
 /** How often the load checks readiness, like a load balancer. */
 const PROBE_MS = 100
-/** Pauses between requests, one for each client in turn. */
+/** Pauses between requests. Each client keeps to one of them, in turn. */
 const THINK_MS = [0, 1, 5, 20, 100, 400] as const
 const HEAD_END = '\r\n\r\n'
 
@@ -13,7 +13,7 @@ export interface DrainCounts {
   good: number
   /** Connections that did not open. */
   unconnected: number
-  /** Connections that ended instead of a response. */
+  /** Connections that ended before a response. */
   broken: number
   /** Responses other than 200. */
   refused: number
@@ -29,8 +29,8 @@ interface DrainTarget {
 }
 
 /**
- * A load as behind a load balancer: some clients keep their connections, others open one per request. Once the gateway is not
- * ready, nobody opens another. Clients end with their connections.
+ * A load as behind a load balancer: some clients keep their connections, others open one per request. Once the gateway
+ * is not ready, nobody opens another connection, and each client ends with its last.
  */
 export class DrainLoad {
   readonly counts: DrainCounts = { good: 0, unconnected: 0, broken: 0, refused: 0 }
@@ -45,7 +45,7 @@ export class DrainLoad {
     this.#target = target
   }
 
-  /** Resolves when the gateway is not ready, or `until` has resolved, and every client has ended. */
+  /** Runs until the gateway is not ready, or `until` resolves. Resolves when every client has ended. */
   async run(
     clients: { readonly keeping: number; readonly opening: number },
     until?: Promise<void>,

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 
 const PROGRAM = fileURLToPath(new URL('./drain.ts', import.meta.url))
 
-// Without the tests' loader: its coverage could not be added to theirs.
+// Runs without the tests' loader, because its coverage could not be added to theirs.
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 const FLAWLESS = /^\| this tree \| 1 \| 0 \| [1-9]\d* \| 0 \| 0 \| 0 \| \d+ ms \|$/m

@@ -15,7 +15,7 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** Load before SIGTERM; up to as long again, at random, is added. */
+/** The load's time before SIGTERM; a random time up to as long is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:drain -- [options]
   --stops n     default 50, of each tree

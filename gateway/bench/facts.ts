@@ -1,6 +1,6 @@
 import { availableParallelism, cpus, loadavg, release, totalmem } from 'node:os'
 
-/** What the numbers depend on. Call it before the run, whose load would count. */
+/** What the numbers depend on. Call it before the run, whose own load would be in them. */
 export function machineFacts(): readonly (readonly [string, string])[] {
   return [
     ['processor', `${cpus()[0]?.model.trim() ?? 'unknown'}, ${availableParallelism()} cores`],

@@ -9,12 +9,11 @@ const CORS_ORIGIN = 'https://app.example'
 /** Networks without the caller, so that every look-up goes to the end. */
 const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
 
-/** What a row needs besides its path. */
 const ROW = { methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] }
 const HEADER = { 'X-Env': 'prod' }
 
 const text = (maxLength: number) => ({ type: 'string', minLength: 1, maxLength })
-/** Describes both requests as such documents usually do. */
+/** Describes the GET and the POST as such documents usually do. */
 const OPENAPI = {
   openapi: '3.1.0',
   security: [],
@@ -110,7 +109,7 @@ export function features(root: string, post: Partial<LoadRequest>) {
 }
 
 /**
- * First a request with a signature and a token, then those to compare.
+ * First the request signed by its client, then entries to compare with it.
  *
  * @param post the request with a body
  * @param known tokens seen before

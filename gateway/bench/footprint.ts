@@ -17,7 +17,7 @@ import { RESPONSE_BYTES } from './upstream-responses.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const COMPILED = 'dist/gateway/main.js'
 const CONNECTIONS = 64
-/** The time to make signing keys after the start, or to give back memory after the load. */
+/** The time after the start in which the gateway makes its signing keys. */
 const SETTLE_MS = 3000
 const WARM_UP_MS = 500
 
@@ -29,13 +29,13 @@ interface Row {
   readonly name: string
   readonly readyMs: readonly number[]
   readonly idleBytes: number
-  /** After the load, and after a pause; not for a bare Node. */
+  /** Resident after the load, and after a pause (`laterBytes`); not for a bare Node. */
   readonly loaded?: { readonly bytes: number; readonly laterBytes: number; readonly cpuUs: number }
 }
 
 await main()
 
-/** `npm run bench:footprint`: memory and start of an installed gateway in both profiles, beside a bare Node. */
+/** `npm run bench:footprint`: memory and start time of an installed gateway in both profiles, beside a bare Node. */
 async function main(): Promise<void> {
   const facts = machineFacts().map((fact) => fact.join(': '))
   const { values } = parseArgs({

@@ -5,7 +5,7 @@ import { request as secureRequest } from 'node:https'
 import type { Tokens } from './bench-tokens.ts'
 import type { ScenarioRequest } from './scenarios.ts'
 
-/** True when a token with another's signature gets 401. Only contenders that check are compared with each other. */
+/** True when a token with another token's signature gets 401. */
 export async function refusesForgery(
   port: number,
   { method, path, body, algorithm }: ScenarioRequest,

@@ -26,7 +26,7 @@ interface Flood {
   readonly connections?: number
   /** The client's window for each stream. */
   readonly window?: number
-  /** Sends at most so often, then keeps the connection. */
+  /** Sends `frames` at most so often, then keeps the connection. */
   readonly times?: number
   /** @param id a new stream's */
   frames(id: number): Buffer
@@ -40,12 +40,12 @@ const CONNECTIONS = 50
 const PER_WRITE = 100
 const ADDRESS = '127.0.0.2'
 
-/** RFC 7541: static fields, and literals that are not remembered. */
+/** RFC 7541: static fields and literals. The table remembers the authority, not the path. */
 export const GET = '\x82'
 export const POST = '\x83'
 export const REST = `\x86\x04${text('/open/a')}\x41${text('a')}`
 const LARGE = `\x86\x04${text('/open/large')}\x41${text('a')}`
-/** The client table's newest entry. */
+/** Refers to the newest entry of the client's table. */
 const REMEMBERED = 0xbe
 const BOMB_BYTES = 4000
 

@@ -9,7 +9,7 @@ export interface CpuTime {
 /** The kernel reports hundredths of a second, whatever its tick (sysconf(_SC_CLK_TCK)). */
 const TICK_US = 10_000
 
-/** Reads /proc/<pid>/stat, which includes ended threads (proc(5), fields 14 and 15). */
+/** Parses /proc/<pid>/stat, whose times (proc(5), fields 14 and 15) include ended threads. */
 export function parseStat(text: string): CpuTime & { readonly parent: number } {
   // The second field, the name in brackets, may hold spaces and brackets.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')

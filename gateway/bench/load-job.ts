@@ -5,14 +5,14 @@ export interface LoadRequest {
   readonly path: string
   /** Empty: no body. `$caller` stands for the token's number. */
   readonly body: string
-  /** Further header lines. `REQUEST-NUMBER--` becomes a number that no other request has; `order` must be `own`. */
+  /** Further header lines. `REQUEST-NUMBER--` becomes a number that no other request has, if `order` is `own`. */
   readonly fields?: readonly string[]
   /** The client signs by fapi-2. */
   readonly signed?: boolean
   readonly tokensFile: string
-  /** How many of them are used. */
+  /** How many tokens of the file are used. */
   readonly tokens: number
-  /** The next token: the connection's own, the next of all, or a random one. */
+  /** Which token comes next: the connection's own, the next of all, or a random one. */
   readonly order: 'own' | 'cyclic' | 'random'
   /** Bytes of the response's body; another length is a fault. Undefined: any is good. */
   readonly responseBytes: number | undefined
@@ -31,17 +31,17 @@ export interface LoadJob {
   readonly streams?: number | undefined
   /** Uses TLS without checking the certificate. */
   readonly tls?: boolean
-  /** Each request on a new connection; `resumed` resumes an earlier session, or fails. */
+  /** Sends each request on a new connection; `resumed` resumes an earlier session, or fails. */
   readonly renewal?: 'new' | 'resumed' | undefined
   /** Further connections without requests. */
   readonly idleConnections: number
   readonly warmUpMs: number
   readonly measureMs: number
-  /** The rate of an open loop. Undefined: closed loop, each connection sends the next request after its response. */
+  /** The rate of an open loop. Undefined: a closed loop, where each connection sends after each response. */
   readonly perSecond: number | undefined
   /** Processes whose CPU time counts during the measured time. */
   readonly pids: readonly number[]
-  /** The store's processes, likewise. */
+  /** The store's processes, whose CPU time is counted apart. */
   readonly storePids?: readonly number[]
 }
 
@@ -63,7 +63,7 @@ export interface LoadResult {
   readonly storeUs?: number
   /** Open loop only: µs from the intended start to the last byte. */
   readonly latencyUs: Quantiles | undefined
-  /** Open loop only: µs by which the generator noticed late that a request was due. */
+  /** Open loop only: how many µs late the generator noticed that a request was due. */
   readonly latenessUs: Quantiles | undefined
 }
 

@@ -85,7 +85,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     const port = await serve((socket) => socket.write(ANSWER))
     const job = jobOf(port, { storePids: [process.pid] })
     const { storeUs, cpu } = await new LoadRun(job, REQUESTS).closedLoop()
-    // Both are of this process, read one after the other; the kernel counts in steps of 10 ms.
+    // Both times are of this process, read one after the other. The kernel counts in steps of 10 ms.
     const differenceUs = Math.abs((storeUs ?? Number.NaN) - cpu.userUs - cpu.systemUs)
     assert.ok(differenceUs <= 20_000, `${differenceUs} µs`)
     assert.equal((await new LoadRun(jobOf(port), REQUESTS).closedLoop()).storeUs, undefined)
@@ -158,7 +158,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     assert.equal(asked, 20)
     const { count, p50 } = result.latencyUs!
     assert.equal(count, 20)
-    // While the first one was held, one more was due every 10 ms. They waited 140 ms, 130 ms, and so on.
+    // While the first response was held, a request was due every 10 ms. These waited 140 ms, 130 ms, and so on.
     assert.ok(p50 > 20_000, `${p50}`)
   })
 })

@@ -8,9 +8,9 @@ import { Pace } from './pace.ts'
 import { ResponseReader } from './response-reader.ts'
 
 const READ_BYTES = 64 * 1024
-/** In groups, because a listener's queue is bounded. */
+/** Connections are opened in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
-/** Open loop: the rate of first requests before the load, which any contender can accept. */
+/** Open loop: the rate of first requests before the load; any contender keeps up with it. */
 const FIRST_PER_SECOND = 2500
 const MAX_WAIT_MS = 10_000
 const LONGEST_US = 2 ** 32
@@ -42,10 +42,10 @@ export class LoadRun {
   readonly #sign: ((request: Buffer, index: number) => void) | undefined
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
-  /** Without a request; in open loops those from `#freeFrom` on. */
+  /** Connections without a request; in an open loop only those from `#freeFrom` on. */
   readonly #free: LoadConnection[] = []
   #freeFrom = 0
-  /** When requests were due for which no connection is free. */
+  /** Due times of requests for which no connection was free. */
   readonly #late: number[] = []
   #lateFrom = 0
   #pace: Pace | undefined = undefined
@@ -60,7 +60,7 @@ export class LoadRun {
   #session: Buffer | undefined = undefined
 
   /**
-   * @param cycle the last run's, so that what a contender saw last comes last again
+   * @param cycle the previous run's, so that the token that a contender saw most recently comes last again
    * @param sign signs a request before it is sent
    */
   constructor(
@@ -74,7 +74,7 @@ export class LoadRun {
     this.#numbersAt = requests.map((request) => request.indexOf(NUMBER))
     this.#cycle = cycle
     this.#sign = sign
-    // A fault between two races must not end the process.
+    // A fault that nobody awaits just then must not end the process.
     this.#failed.promise.catch(() => {})
   }
 
@@ -85,7 +85,7 @@ export class LoadRun {
     })
   }
 
-  /** Open loop: requests at a fixed rate, whenever responses come. Needs `tick` as often as the rate. */
+  /** Open loop: sends requests at a fixed rate, whenever responses come. Meanwhile `tick` must be called often. */
   async openLoop(perSecond: number): Promise<LoadResult> {
     const { warmUpMs, measureMs } = this.#job
     return this.#carryOut(() => {
@@ -270,7 +270,7 @@ export class LoadRun {
       this.#settle()
       return
     }
-    // The old one counts as under way until the new one sends.
+    // The old request counts as under way until the new connection sends.
     this.#underWay += 1
     void this.#open(index, true).then(() => {
       this.#underWay -= 1

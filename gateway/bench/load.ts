@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads'
 import type { LoadJob, LoadReply, LoadRequest } from './load-job.ts'
 import { type Cycle, LoadRun } from './load-run.ts'
 
-// The load generator, in its own process: does its parent's jobs one by one.
+// The load generator. In its own process it does its parent's jobs one by one.
 
 const TICK_MS = 0.25
 const HOST = 'api.example.test'
@@ -44,7 +44,6 @@ function cycleOf({ ports }: LoadJob): Cycle {
   return cycle
 }
 
-/** Made once for all runs. */
 interface Prepared {
   readonly requests: readonly Buffer[]
   /** What the client signs (RFC 9421 section 2.5). */
@@ -79,7 +78,7 @@ function digestOf(body: string): string {
   return `sha-256=:${hash('sha256', body, 'base64')}:`
 }
 
-/** Writes a new signature into a request, because none is good twice. Undefined where requests are not signed. */
+/** Returns what signs a request anew, because no signature is good twice; undefined where none are signed. */
 function signing({ request: { signed }, signingKeyFile }: LoadJob, bases: readonly string[]) {
   if (signed !== true || signingKeyFile === undefined) return undefined
   const key = { key: createPrivateKey(readFileSync(signingKeyFile)), dsaEncoding: 'ieee-p1363' } as const

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-// Without the tests' loader: its coverage could not be added to theirs.
+// Runs without the tests' loader, because its coverage could not be added to theirs.
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 const WHAT = ['--only', 'unlimited,latency', '--among', 'byte pump']

@@ -19,7 +19,7 @@ export async function carryOut(load: Child, job: LoadJob): Promise<LoadResult> {
   }
 }
 
-/** Throws without a response. */
+/** Throws when there was no response. */
 export function measureOf(
   result: LoadResult,
   run: { readonly load: string; readonly round: number },

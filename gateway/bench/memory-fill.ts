@@ -5,15 +5,15 @@ import { settledHeapBytes } from './settled-heap.ts'
 export interface Filled {
   readonly held: number
   readonly heapBytes: number
-  /** Resident, with freed memory that was not returned to the system. */
+  /** Resident memory, including what was freed but not returned to the system. */
   readonly residentBytes: number
 }
 
-/** Entries before, so that compiled code is not counted. */
+/** Entries offered before, so that compiled code is not counted. */
 const WARM_UP = 500
 const A_TURN = 1_000
 
-/** Offers so many entries. @param copyOf makes each text; by default it is used as it is */
+/** Offers so many entries. @param copyOf copies each text; by default it is used as it is */
 export async function fill(
   memory: Memory,
   offered: number,
@@ -32,7 +32,7 @@ export async function fill(
   const held = begun.held()
   const heapBytes = (await settledHeapBytes()) - heapBefore
   const residentBytes = process.memoryUsage.rss() - residentBefore
-  // Keeps the memory from earlier collection.
+  // Keeps `begun` from being collected earlier.
   begun.take(begun.textOf(offered))
   return { held, heapBytes, residentBytes }
 }

@@ -6,7 +6,7 @@ import { it } from 'node:test'
 import { fillWithConnections } from './memory-gateway.ts'
 
 const CONNECTIONS = 1_000
-/** On the heap; what the kernel and libuv have of a connection comes on top. */
+/** Heap bytes of a connection; the kernel and libuv need more beside it. */
 const BUDGET_BYTES = 6_500
 
 const noSignals = process.platform === 'linux' ? false : 'needs /proc'
@@ -20,7 +20,7 @@ it('an idle connection is kept, costs a bounded number of bytes and gives them b
   assert.equal(held, CONNECTIONS)
   const each = heapBytes / held
   assert.ok(each <= BUDGET_BYTES, `${each} bytes each, of at most ${BUDGET_BYTES}`)
-  // Less would mean that they were not there.
+  // Less would mean that the connections were not there.
   assert.ok(each >= 500, `${each} bytes each`)
   assert.ok(leftBytes <= 0.2 * heapBytes, `${leftBytes} of ${heapBytes} bytes are left`)
 })

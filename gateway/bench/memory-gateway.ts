@@ -52,7 +52,7 @@ export async function fillWithConnections(
     await few.askAll(warmUp, () => request)
     const before = await subject.bytes()
     const many: Callers[] = []
-    // In parts: the gateway would close connections that waited for long.
+    // In parts, because the gateway would close connections that waited for long.
     for (let i = 0; i < count; i += ASKED_SOON) {
       const some = await Callers.connect(subject.port, Math.min(ASKED_SOON, count - i))
       await some.askEach(request, AT_ONCE)
@@ -62,7 +62,7 @@ export async function fillWithConnections(
     const held = many.reduce((sum, { open }) => sum + open, 0)
     for (const some of many) some.close()
     let gone = after
-    // A busy gateway notices later.
+    // A busy gateway notices their end later.
     for (
       let i = 0;
       i < 30 && gone.heapBytes - before.heapBytes > 0.1 * (after.heapBytes - before.heapBytes);

@@ -1,7 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs'
 import { settledHeapBytes } from './settled-heap.ts'
 
-// Loaded before the gateway (`--import`): on SIGUSR2 writes its heap's bytes in use into the file BENCH_HEAP_FILE.
+// Loaded before the gateway (`--import`). On SIGUSR2 it writes the heap's bytes in use into the file BENCH_HEAP_FILE.
 
 const file = process.env.BENCH_HEAP_FILE as string
 process.on('SIGUSR2', async () => {

@@ -188,10 +188,10 @@ async function beginReplays(): Promise<Begun> {
 }
 
 async function beginBlocked(): Promise<Begun> {
-  // The counter is a table of callers, measured on its own.
+  // The real counter is a table of callers, which is measured on its own.
   const counter = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 60 }) }
   const throttle = new AuthThrottle({ counter, clock: () => START_MS })
-  // The first makes the room for all.
+  // The first entry allocates the room for all.
   throttle.failed('first')
   return {
     textOf: (index) => `2001:db8:${(index >>> 16).toString(16)}:${(index & 0xffff).toString(16)}::1`,

@@ -3,7 +3,6 @@ import type { Filled } from './memory-fill.ts'
 export interface MemoryRow extends Filled {
   readonly what: string
   readonly offered: number
-  /** Where the bound is in the code. */
   readonly bound: string
   readonly broken: boolean
 }

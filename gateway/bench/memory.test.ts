@@ -5,17 +5,17 @@ import { KeyBudget } from '../limits/windows/counters.ts'
 import { fill } from './memory-fill.ts'
 import { MEMORIES, type Memory } from './memory-rooms.ts'
 
-/** A head of a request or a response, of which what is remembered is a small piece. */
+/** A head of a request or a response; what is remembered is a small piece of it. */
 const HEAD = 'x'.repeat(8_000)
 
-/** The text as a parser comes by it: a piece of something larger, which lives as long as the piece does. */
+/** The text as a parser gets it: a piece of something larger, which lives as long as the piece does. */
 function cutOut(text: string): string {
   // A string of its own each time.
   const head = Buffer.from(`${HEAD}${text}${HEAD}`, 'latin1').toString('latin1')
   return head.slice(HEAD.length, HEAD.length + text.length)
 }
 
-/** Fills the memory and holds what each costs against its budget. @returns how many it holds */
+/** Fills the memory and compares what each entry costs with its budget. @returns how many it holds */
 async function fillWithin(memory: Memory, offered: number): Promise<number> {
   const { held, heapBytes } = await fill(memory, offered)
   const each = heapBytes / held
@@ -25,7 +25,7 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
   return held
 }
 
-/** With the default bound, and so many in it. */
+/** A memory with the default bound and so many entries. */
 function replaysOf(count: number): ReplayMemory {
   const memory = new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now })
   for (let i = 0; i < count; i++) memory.apply(String(i), Date.now(), true)

@@ -11,7 +11,7 @@ import { type MemoryRow, renderMemory } from './memory-table.ts'
 
 const PROGRAM = new URL('./memory-process.ts', import.meta.url)
 const TOKENS = 100_000
-/** The most for a token over HTTP, with fields that tell the upstream who calls. */
+/** The most heap bytes for a token over HTTP, with fields that tell the upstream who calls. */
 const TOKEN_OVER_HTTP_BYTES = 2000
 const CONNECTIONS = 10_000
 /** Files besides connections. */
@@ -19,7 +19,7 @@ const OTHER_FILES = 200
 
 await main()
 
-/** `npm run bench:memory`: the bytes of everything that the gateway remembers. Ends with 1 when a bound is broken. */
+/** `npm run bench:memory`: measures everything that the gateway remembers. Ends with 1 when a bound is broken. */
 async function main(): Promise<void> {
   const facts = machineFacts().map((fact) => fact.join(': '))
   const dir = mkdtempSync(join(tmpdir(), 'countersign-memory-'))

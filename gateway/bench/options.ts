@@ -38,7 +38,7 @@ export const USAGE = `npm run bench -- [options]
  * Reads the options. Throws with words for the user.
  *
  * @param ids of all scenarios
- * @param groups of them by name
+ * @param groups of scenarios by name
  */
 export function parseOptions(
   args: readonly string[],

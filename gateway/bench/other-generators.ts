@@ -43,7 +43,7 @@ const H2LOAD: Generator = {
 
 const OTHER_GENERATORS = { wrk: WRK, h2load: H2LOAD } as const
 
-/** Lets another generator send the job's request. Rejects for other responses than 2xx and 3xx, and for broken connections. */
+/** Lets another generator do the job. Rejects for a broken connection, or a status other than 2xx and 3xx. */
 export async function carryOutBy(program: OtherGenerator, job: LoadJob): Promise<LoadResult> {
   const { request, ports, measureMs, pids, tls } = job
   const [token] = readFileSync(request.tokensFile, 'latin1').split('\n', 1)

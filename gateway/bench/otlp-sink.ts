@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-// A receiver of spans that looks at nothing.
+// A receiver that does not look at the spans.
 
 const server = createServer((req, res) => {
   req.resume().once('end', () => res.writeHead(200, { 'content-type': 'application/json' }).end('{}'))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Pace } from './pace.ts'
 
-/** A server with one place, driven by a made-up clock: `stallMs` is how long the request that starts first at it takes. */
+/** Latencies at a server that takes one request at a time, for `serveMs` of a made-up clock. */
 function latenciesOf(pace: Pace, serveMs: (startMs: number) => number): number[] {
   const latencies: number[] = []
   let nowMs = 0

@@ -1,6 +1,6 @@
 /**
- * The timetable of an open loop: request n is due at n / rate, whether or not earlier responses have come. Latency counts from
- * then, because a slow server would otherwise get fewer requests just while it is slow.
+ * The timetable of an open loop: request n is due at n / rate, whether or not earlier responses have come. Otherwise a
+ * slow server would get fewer requests just while it is slow. Latency counts from the due time.
  */
 export class Pace {
   readonly #startMs: number

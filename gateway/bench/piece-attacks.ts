@@ -15,7 +15,7 @@ import { frame, GET, POST, REST, request } from './http2-attacks.ts'
 
 const ADDRESS = '127.0.0.2'
 const HEAD = '/open/pieces HTTP/1.1\r\nHost: a\r\n'
-/** The service responds with so many chunks of one byte. */
+/** On this path the service responds with `PIECES` chunks of one byte. */
 export const PIECES_PATH = '/open/pieces'
 export const PIECES = 300_000
 const CHUNKS = 1_000_000

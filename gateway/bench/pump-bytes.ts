@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { connect as connectSecurely, createServer as createSecureServer } from 'node:tls'
 
-// The lower bound: copies bytes between two sockets unseen. `process.argv[2]` holds `PumpSettings`.
+// The lower bound: copies bytes between two sockets without looking at them. `process.argv[2]` holds `PumpSettings`.
 
 export interface PumpSettings {
   readonly upstreamPort: number

@@ -27,7 +27,7 @@ export interface EntryReport {
 export interface ScenarioReport {
   readonly id: string
   readonly title: string
-  /** Entries that, like the first, are compared with all others by CPU. */
+  /** Entries that, like the first, are compared with all others. */
   readonly references: readonly string[]
   readonly entries: readonly EntryReport[]
 }

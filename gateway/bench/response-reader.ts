@@ -2,7 +2,7 @@ const HEAD_END = Buffer.from('\r\n\r\n')
 const CONTENT_LENGTH = /\r\ncontent-length: (\d+)\r\n/i
 const GOOD = 'HTTP/1.1 200'
 
-/** Reads a connection's responses one by one. Each must be a 200 with exactly the expected number of bytes, if any is expected. */
+/** Reads a connection's responses one by one. Each must be a 200, of exactly the expected length if there is one. */
 export class ResponseReader {
   readonly #bodyBytes: number | undefined
   /** Missing bytes of the body; undefined while the head is read. */

@@ -18,7 +18,7 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** Load between restarts; up to as long again, at random, is added. */
+/** The load's time between restarts; a random time up to as long is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:restart -- [options]
   --restarts n  default 20, of each kind
@@ -115,7 +115,7 @@ async function restartOften(tls: string, field: Field): Promise<Restarted> {
   return { ...load.counts, heldMs, pauseMs: load.longestPauseMs, unmatched }
 }
 
-/** @throws Error when it is refused for good */
+/** @throws Error when the restart is refused for good */
 async function restart(dataDir: string): Promise<{ readonly pid: number; readonly heldMs: number }> {
   for (;;) {
     const { restarted, text } = await askRestart(dataDir)

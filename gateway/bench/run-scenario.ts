@@ -29,7 +29,7 @@ export interface Field {
   readonly say: (line: string) => void
 }
 
-/** Node compiles hot code only after many calls: so many responses warm a contender up. */
+/** Node compiles hot code only after many calls. */
 const WARM_UP_RESPONSES = 60_000
 const MAX_WARM_UP_CONNECTIONS = 512
 const WARM_UP_MS = 300
@@ -42,7 +42,7 @@ interface Runner {
   skipped: string | undefined
 }
 
-/** Starts, measures in turns and ends the contenders. A failed one is left out, with the reason. */
+/** Starts, measures in turns and ends the contenders. One that fails is left out, and the reason is reported. */
 export async function runScenario(scenario: Scenario, field: Field): Promise<ScenarioReport> {
   field.say(`${scenario.id}: ${scenario.title}`)
   const runners = scenario.entries.map(
@@ -81,7 +81,7 @@ async function runOnce(run: Run): Promise<void> {
     }
     await takeTurns(run)
     for (const runner of runners) {
-      // Throws for one that has ended.
+      // Throws for a contender that has ended.
       await guarded(runner, field, async () => {
         if (runner.running === undefined) return
         runner.peakBytes = Math.max(runner.peakBytes ?? 0, peakBytesOf(membersOf(runner.running)))
@@ -90,8 +90,8 @@ async function runOnce(run: Run): Promise<void> {
   } finally {
     await Promise.all(runners.map(({ running }) => running?.end()))
     for (const runner of runners) runner.running = undefined
-    // The directory stays until all is measured: after thousands of removals, ext4 without a journal takes minutes to make a
-    // file.
+    // The directory stays until all is measured: after thousands of removals, ext4 without a journal takes minutes to
+    // make a file.
   }
 }
 

@@ -45,11 +45,11 @@ export interface Scenario {
   /** Clients speak HTTP/2, with so many requests at once on a connection. */
   readonly streams?: number
   readonly entries: readonly Entry[]
-  /** Entries that, like the first, are compared with all others by CPU. */
+  /** Entries that, like the first, are compared with all others. */
   readonly references: readonly string[]
   /** True reserves a processor for the contender. */
   readonly pinned: boolean
-  /** How often all are restarted within the rounds: some programs' speed differs from start to start. */
+  /** How often all are started anew for the rounds, because some programs' speed differs from start to start. */
   readonly starts: number
   /** Saturation only; saturation and shares of it, for latency; or rates in requests a second. */
   readonly loads: 'saturation' | 'rates' | readonly number[]
@@ -205,7 +205,7 @@ function manyConnections(
   one: (id: string, title: string, change: Change) => Scenario,
   root: string,
 ): Scenario {
-  // With 20,000 open files neither HAProxy nor the byte pump has room, nor the gateway for as many requests at once.
+  // 20,000 open files are too few for HAProxy and the byte pump, and allow the gateway fewer requests at once.
   const additions = { config: { maxInFlight: 2000 } }
   return one('connections-10000', '10,000 connections, one request a second on each', {
     connections: 10_000,

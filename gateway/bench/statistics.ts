@@ -18,8 +18,8 @@ export function spreadOf(values: readonly number[]): Spread {
 }
 
 /**
- * The ratio round by round, because a disturbance of the machine affects both. Rounds without one are left out; undefined when
- * none is left.
+ * The ratio round by round, because a disturbance of the machine affects both. Rounds without a ratio are left out;
+ * undefined when no round is left.
  */
 export function ratioOf(
   one: ReadonlyMap<number, number>,

@@ -23,7 +23,6 @@ export function storedEntries(of: {
   ]
 }
 
-/** One, two and four gateways on one port, with one store. */
 export function gatewaysWithStore(gateway: Contender) {
   const processes = (count: number, name: string): Entry => ({
     ...entry(name, withStore(severalProcesses(count, gateway))),

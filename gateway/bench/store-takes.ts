@@ -4,8 +4,8 @@ import { SharedStore } from '../store/shared-store.ts'
 import type { SharedRow } from '../store/shared-takes.ts'
 
 /**
- * `npm run bench:store`: CPU per decision of the shared store, in this process and in redis-server, for takes of many callers at
- * once. Nothing else runs.
+ * `npm run bench:store`: measures CPU per decision of the shared store, in this process and in redis-server, for takes
+ * of many callers at once, without a gateway.
  */
 
 interface Shape {

@@ -17,7 +17,7 @@ const LIMITS = {
     { path: '/api/transfer', limit: MANY, window: '1h', purpose: 'Counted and journalled for the benchmark' },
   ],
 }
-/** On a busy machine the gateway would sometimes decide by itself, without the store. */
+/** With the default deadline, a gateway on a busy machine would sometimes decide without the store. */
 const ALWAYS_STORE = { onStoreFailure: { deadlineMs: 1000 } }
 const ROUTES = [
   { path: '/api/balance', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
@@ -34,7 +34,7 @@ const ROUTES = [
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
 ]
 
-/** What one gateway has on beyond others. */
+/** What is turned on in one gateway beyond the others. */
 export interface Additions {
   readonly config?: object
   readonly route?: object
@@ -48,7 +48,7 @@ export interface Additions {
   readonly hasSigningKeys?: boolean
 }
 
-/** Tokens name no client, but all have this `acr`. */
+/** Tokens name no client; `acr`, the same in all, takes its place. */
 const CLIENT = { tokens: { clientClaims: ['acr'] }, dpop: { publicUrls: ['https://api.example.test'] } }
 /** clients.json is only read with a row that asks for a client's signature. */
 const SIGNED_ROW = { path: '/api/signed', auth: ['signature'] }
@@ -97,7 +97,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   const base = {
     issuer: ISSUER,
     audience: AUDIENCE,
-    // The load generator's one address may have three quarters of these, and of the connections that 20,000 open files leave.
+    // One address, the load generator's, gets three quarters of these and of the connections that 20,000 files allow.
     maxInFlight: 5600,
     ...(setup.http2 && { http2: true }),
     routes: [
@@ -162,7 +162,7 @@ export function portOf(child: Child, which: 'port' | 'tlsPort' = 'port'): Promis
   })
 }
 
-/** Deletes the trail; SIGHUP opens a new one. */
+/** Deletes the trail; SIGHUP opens another. */
 function rotate(child: Child, auditFile: string): void {
   if (statSync(auditFile).size === 0) return
   renameSync(auditFile, `${auditFile}.old`)

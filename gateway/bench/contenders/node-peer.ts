@@ -9,7 +9,7 @@ import type { PeerSettings } from '../peers/peer-policy.ts'
 
 const PEERS = fileURLToPath(new URL('../peers', import.meta.url))
 
-/** A Node proxy package, with the same features added by hand in `program`. */
+/** A Node proxy package, with the gateway's features added by hand in `program`. */
 export function nodePeer(name: string, program: URL): Contender {
   return {
     name,

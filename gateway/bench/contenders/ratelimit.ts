@@ -13,7 +13,7 @@ descriptors:
       requests_per_unit: 1000000000
 `
 
-/** envoyproxy/ratelimit by HTTP: a fixed window per minute in the environment's store. */
+/** envoyproxy/ratelimit by HTTP: a fixed window per minute, in the store that GATEWAY_STORE names. */
 export function ratelimit(program: string): Contender {
   const file = fileOf(program)
   return {
@@ -29,7 +29,7 @@ export function ratelimit(program: string): Contender {
       }),
       responseBytes: undefined,
     },
-    // Only Go knows its version.
+    // Only `go version` can tell the version.
     version: () =>
       file === undefined
         ? undefined
@@ -38,7 +38,7 @@ export function ratelimit(program: string): Contender {
   }
 }
 
-/** The file that a shell would run; else undefined. */
+/** The file that a shell would run, if there is one. */
 function fileOf(program: string): string | undefined {
   const files = program.includes('/')
     ? [resolve(program)]

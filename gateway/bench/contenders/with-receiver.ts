@@ -4,7 +4,7 @@ import type { Contender, ContenderSetup, RunningContender } from '../contender.t
 
 const SINK = fileURLToPath(new URL('../otlp-sink.ts', import.meta.url))
 
-/** Gives the contender a receiver of spans, whose CPU is not counted. The kernel chooses its processor. */
+/** Gives the contender a receiver of spans. The receiver's CPU is not counted, and the kernel chooses its processor. */
 export function withReceiver(contender: Contender): Contender {
   return { ...contender, start: (setup) => start(contender, setup) }
 }

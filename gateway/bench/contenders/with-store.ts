@@ -4,7 +4,7 @@ import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** Gives the contender a redis-server, which GATEWAY_STORE names. The kernel chooses its processor. */
+/** Gives the contender a redis-server, which GATEWAY_STORE names. The kernel chooses the server's processor. */
 export function withStore(contender: Contender): Contender {
   return { ...contender, start: (setup) => start(contender, setup) }
 }

@@ -2,7 +2,7 @@ import { Agent, createServer, type IncomingMessage, type Server, type ServerResp
 import type { AddressInfo } from 'node:net'
 import { type Admission, FIXED_HEADERS, load, Policy, settingsOf } from './peer-policy.ts'
 
-// http-proxy or http-proxy-3, of one interface, with the gateway's features added by hand.
+// http-proxy or http-proxy-3, which have the same interface, with the gateway's features added by hand.
 
 interface ProxyServer {
   web(req: IncomingMessage, res: ServerResponse, options: object, failed: (error: Error) => void): void

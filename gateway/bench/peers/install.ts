@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 
-/** Installs the Node peers by their lock. Returns why it could not. */
+/** Installs the Node peers by their lockfile. Returns the reason when it fails. */
 export function installPeers(): string | undefined {
   if (existsSync(`${HERE}/node_modules`)) return undefined
   const { error, status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], {

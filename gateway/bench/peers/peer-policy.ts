@@ -55,14 +55,14 @@ export function settingsOf(argument: string | undefined): PeerSettings {
   return JSON.parse(argument ?? '') as PeerSettings
 }
 
-/** Packages under test may not be installed, so their types are missing. */
+/** Packages under test are not always installed, so their types are missing. */
 export function load<T>(name: string): T {
   return createRequire(import.meta.url)(name) as T
 }
 
 /**
- * Adds features that peers lack, as an expert would by hand: verified tokens are cached, keys are KeyObjects, the log is written
- * in blocks.
+ * Adds features that peers lack, as an expert would by hand: verified tokens are cached, keys are KeyObjects, the log
+ * is written in blocks.
  */
 export class Policy {
   readonly #settings: PeerSettings
