@@ -9,7 +9,7 @@ export function unpaired(records: readonly AuditRecord[]): unknown[] {
   return [...types].filter(([, of]) => of.join() !== 'API_REQUEST,API_RESPONSE')
 }
 
-/** Responses seen by clients, status by request id, that the trail contradicts or lacks. */
+/** Responses that clients saw and the trail contradicts or lacks. @param seen statuses by request id */
 export function contradicted(
   records: readonly AuditRecord[],
   seen: ReadonlyMap<string, number>,

@@ -1,8 +1,8 @@
 const BEAT_MS = 25
 
 /**
- * A stopwatch that counts this process's timer beats, in milliseconds: on a busy machine it stands still, like the program that
- * it measures.
+ * A stopwatch that counts this process's timer beats, in milliseconds. On a busy machine it stands still, like the
+ * program that it measures.
  */
 export function startBeats(): { elapsedMs(): number } {
   let beats = 0
@@ -12,7 +12,7 @@ export function startBeats(): { elapsedMs(): number } {
   return { elapsedMs: () => beats * BEAT_MS }
 }
 
-/** Rejects when nothing has come within so many milliseconds of beats. */
+/** Rejects when `awaited` has not settled within so many milliseconds of beats. */
 export async function withinBeats<T>(ms: number, awaited: Promise<T>): Promise<T> {
   const beats = startBeats()
   const late = Promise.withResolvers<never>()

@@ -4,10 +4,10 @@ import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** Compiled code is kept, except with coverage, which would be inexact. */
+/** Compiled code is kept, except with coverage, which it would make inexact. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
-/** Programs bundled into one file for each run. */
+/** Programs that are bundled into one file for each test run. */
 const BUNDLES = new Map([
   ['gateway/main.ts', TEST_GATEWAY],
   ['backend/main.ts', TEST_BACKEND],
@@ -27,7 +27,7 @@ export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }
 
-/** Undefined removes a variable that tests set. */
+/** Undefined removes a variable that is set by default. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** Runs a script, named from the repository's root, with this environment over defaults. */
@@ -39,7 +39,7 @@ export function run(script: string, env: Environment): RunningProcess {
     cwd: ROOT,
     env: {
       HOME: process.env.HOME,
-      // A gateway would ask programs how exact the clock is.
+      // With a real PATH a gateway would ask programs how exact the clock is.
       PATH: '/nowhere',
       ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
       // Few tests measure a stop's grace period.

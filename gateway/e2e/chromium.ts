@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs'
 import { after } from 'node:test'
 import { type Browser, chromium } from 'playwright-core'
 
-/** The first has no user interface: a fifth of the CPU. */
+/** The first has no user interface and costs a fifth of the CPU. */
 const PROGRAMS = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium']
 const PROGRAM = process.env.CHROMIUM_PATH ?? PROGRAMS.find(existsSync) ?? '/usr/bin/chromium'
-/** What a window loads beside the page: a third of these tests' CPU. */
+/** What a window loads beside the page, for a third of these tests' CPU. */
 const BESIDE = [
   'WebUIOmniboxPopup',
   'WebUIOmniboxAimPopup',
@@ -28,7 +28,7 @@ export const NO_CHROMIUM = existsSync(PROGRAM)
 let chromiumOfThisProcess: Promise<Browser> | undefined
 after(async () => (await chromiumOfThisProcess)?.close())
 
-/** One Chromium for all tests of this process, for a second of CPU. Each test opens its own context or page. */
+/** One Chromium for all tests of this process: a start costs 1 s of CPU. Each test opens its own context or page. */
 export function launchChromium(): Promise<Browser> {
   chromiumOfThisProcess ??= chromium.launch({
     executablePath: PROGRAM,

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 
 export interface ReceivedResponse {
   readonly status: number
-  /** Lower-case names; repeats joined as Node does. */
+  /** Names are in lower case; repeated headers are joined as Node joins them. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   /** As on the wire: name, value, name, value. */
   readonly rawHeaders: readonly string[]
@@ -57,12 +57,12 @@ export async function sendBytes(port: number, bytes: string | Buffer): Promise<s
   socket.on('error', () => {})
   socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
   socket.on('end', () => socket.end())
-  // events.once would reject on a reset, before which the response came.
+  // events.once would reject on a reset, even after the response.
   await new Promise((resolve) => socket.on('close', resolve))
   return response
 }
 
-/** The first response's status; 0 without one. */
+/** The first response's status; 0 if there is no response. */
 export function statusOf(response: string): number {
   return Number(/^HTTP\/1\.1 (\d{3}) /.exec(response)?.[1] ?? 0)
 }

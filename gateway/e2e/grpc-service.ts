@@ -25,7 +25,7 @@ export interface Note {
   readonly text: string
 }
 
-/** The types of `Notes` do not know its methods. */
+/** The client's own type lacks the methods of `Notes`. */
 export interface NoteClient extends Client {
   one(note: Note, metadata: Metadata, options: CallOptions, done: requestCallback<Note>): ClientUnaryCall
   many(note: Note): ClientReadableStream<Note>

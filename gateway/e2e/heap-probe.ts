@@ -14,8 +14,8 @@ new PerformanceObserver((list) => {
 }).observe({ entryTypes: ['gc'] })
 
 /**
- * Loaded before a program (`--import`), reports on SIGUSR2 the bytes allocated on its heap in all, even if freed since; the bytes
- * of its old space, which only a full collection frees; and the number of full collections.
+ * Loaded before a program (`--import`), this reports on SIGUSR2 the bytes allocated on its heap in all, even if freed
+ * since; the bytes of its old space, which only a full collection frees; and the number of full collections.
  */
 process.on('SIGUSR2', () => {
   const { total_allocated_bytes: allocatedBytes } = getHeapStatistics() as Statistics

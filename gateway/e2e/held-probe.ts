@@ -6,8 +6,8 @@ setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
 /**
- * Loaded before a program (`--import`), reports on SIGUSR2 the bytes held after a full collection, buffers included. Resident
- * memory would include garbage.
+ * Loaded before a program (`--import`), this reports on SIGUSR2 the bytes held after a full collection, with buffers.
+ * Resident memory would include garbage.
  */
 process.on('SIGUSR2', () => {
   collect()

@@ -14,7 +14,7 @@ export interface Received {
   readonly body: string
 }
 
-/** Makes one request. Names are HTTP/1.1's, with `Host`. */
+/** Makes one request. Names of headers are HTTP/1.1's, with `Host`. */
 export async function ask(
   over: ClientHttp2Session,
   { method = 'GET', path = '/', headers, body }: Asked,

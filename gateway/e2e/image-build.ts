@@ -44,8 +44,8 @@ export interface Stage {
 }
 
 /**
- * Follows the Dockerfile without Docker: each stage gets a directory below `into`, and what the file copies and runs. For `npm
- * ci` it takes this repository's node_modules.
+ * Follows the Dockerfile without Docker: each stage is a directory below `into`, in which it copies and runs what the
+ * file says. For `npm ci` it takes this repository's node_modules.
  *
  * @throws Error for an unknown instruction
  */
@@ -119,7 +119,7 @@ function copy(stage: Stage, words: readonly string[], stages: ReadonlyMap<string
   const target = placeIn(stage, paths.pop() as string)
   for (const path of paths) {
     const what = from === undefined ? join(ROOT, path) : placeIn(stages.get(from) as Stage, path)
-    // A directory's content goes into the target, a file too.
+    // The target gets a directory's content, or the file.
     const isDirectory = statSync(what).isDirectory()
     if (from !== undefined && isDirectory) link(what, target)
     else
@@ -169,7 +169,7 @@ export function copyModules(workspace: string, dir: string): void {
     .map((path) => relative(ROOT, path))
     // The workspace itself is a link.
     .filter((path) => path.startsWith('node_modules/') && !basename(path).startsWith('countersign'))
-  // Links work on one file system.
+  // Links work only within one file system.
   const { status } = spawnSync('cp', ['-al', '--parents', ...paths, dir], { cwd: ROOT })
   if (status !== 0) runProgram('cp', ['-a', '--parents', ...paths, dir], ROOT)
 }

@@ -25,8 +25,8 @@ registerHooks({
 })
 
 /**
- * Loaded before a program (`--import`), writes what was loaded when it last opened a port, and again at its exit, into the file
- * LOADED_FILE.
+ * Loaded before a program (`--import`), this writes into the file LOADED_FILE what has been loaded, whenever the
+ * program opens a port, and at its exit.
  */
 subscribe('tracing:net.server.listen:asyncEnd', (message) => {
   const { server } = message as { readonly server: Server }

@@ -16,7 +16,7 @@ export const REDIRECTS = {
 
 type DemoClient = keyof typeof REDIRECTS
 
-/** Discovers the service as an application; `bank-portal` has the demo's key. */
+/** Discovers the service as an application does; `bank-portal` has the demo's key. */
 export async function discover(service: TestService, clientId: DemoClient): Promise<client.Configuration> {
   const authentication = clientId === 'mobile-app' ? client.None() : await portalKey(service)
   return client.discovery(new URL(service.url), clientId, undefined, authentication, {
@@ -38,7 +38,7 @@ interface FlowOptions {
   readonly dpop?: client.DPoPHandle
 }
 
-/** After the browser's return to the application. */
+/** What the application has after the browser's return. */
 interface Authorized {
   readonly back: URL
   readonly checks: client.AuthorizationCodeGrantChecks

@@ -6,11 +6,11 @@ interface Suite<Program extends string> {
   readonly title: string
   /** Programs that Debian does not package; `.ci/go-programs` builds them where it can. */
   readonly programs: readonly Program[]
-  /** True when the suite is listed as skipped without a program. */
+  /** True lists the suite as skipped when a program is missing. */
   readonly isListed: boolean
 }
 
-/** Declares a suite if the programs of others are there. @param declare gets their paths */
+/** Declares a suite if its programs are installed. @param declare gets their paths */
 export function describeWithPrograms<Program extends string>(
   { title, programs, isListed }: Suite<Program>,
   declare: (paths: Readonly<Record<Program, string>>) => void,
@@ -29,7 +29,7 @@ export function skipWithout(...programs: readonly string[]): string | false {
   return missing.length > 0 && `not installed: ${missing.join(', ')}`
 }
 
-/** Found by a variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in PATH. */
+/** The program's path, by a variable such as TESSERA_FSCK_PATH for `tessera-fsck`, or by PATH. */
 function pathOf(program: string): string | undefined {
   const named = process.env[`${program.toUpperCase().replaceAll('-', '_')}_PATH`]
   if (named !== undefined) return named

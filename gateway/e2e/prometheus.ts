@@ -31,8 +31,8 @@ export interface RunningPrometheus {
 }
 
 /**
- * Writes our prometheus.yml with this target and token, without alertmanager, and the rules; scrapes and rules each second.
- * Returns the directory.
+ * Writes our rules, and our prometheus.yml with this target and token, without alertmanager. Prometheus scrapes and
+ * evaluates rules each second. Returns the directory.
  */
 export function adaptedConfig(target: string, tokenFile: string): string {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-prometheus-'))
@@ -84,7 +84,7 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** Returns its address, once it is ready. Reads the whole log, or Prometheus could not write on. */
+/** Returns Prometheus's address once it is ready. Reads on, or Prometheus could not go on writing. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { exportJWK, type JWTPayload, SignJWT } from 'jose'
 import type { CryptoKeyPair } from 'openid-client'
 
-/** A DPoP proof (RFC 9449 section 4.2), in which attackers may replace every claim. */
+/** A DPoP proof (RFC 9449 section 4.2), in which a test may replace every claim. */
 export async function proof(
   { publicKey, privateKey }: CryptoKeyPair,
   claims: JWTPayload & { readonly htm: string; readonly htu: string },

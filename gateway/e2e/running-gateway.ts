@@ -38,15 +38,15 @@ export interface TestGateway {
   audit(): AuditRecord[]
   /** Waits for both records of the request. */
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
-  /** A sample's value, by name and labels as exposed; 0 when there is none. @throws when no such metric is documented */
+  /** A sample's value, by name and labels as exposed; 0 if there is none. @throws when no such metric is documented */
   metric(sample: string): Promise<number>
-  /** Puts these files in force, for a tenth of a start's cost. @throws when one has a fault or needs a restart */
+  /** Puts these files in force, at a tenth of a start's cost. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
   /** Replaces it by a new process, once no process of an earlier restart is left. */
   restart(): Promise<RestartReport>
   /** @throws when a stage has failed, or the exit code after SIGTERM is not 0 */
   end(signal?: NodeJS.Signals): Promise<number | string>
-  /** Kills the process and, after restarts, the serving one, also when a test has failed. */
+  /** Kills the process and, after restarts, the one that serves. */
   kill(): void
 }
 
@@ -115,12 +115,12 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
   }
 }
 
-/** By `http2`, which needs a restart. */
+/** Gateways by `http2`, a change of which needs a restart. */
 const common = new Map<unknown, Promise<TestGateway>>()
 
 /**
- * One gateway for all suites of a process, with these files in force until the next suite. Wrong credentials of one suite keep
- * nobody away from the next. Records, lines and metrics of earlier suites stay.
+ * One gateway for all suites of a process, with these files in force until the next suite. Without a throttle, wrong
+ * credentials of one suite do not disturb the next. Records, lines and metrics of earlier suites stay.
  */
 export async function commonGateway({ config, limits = [], clients = [] }: Files): Promise<TestGateway> {
   const files = { config: { authThrottle: { failures: 0, window: '1m' }, ...config }, limits, clients }
@@ -146,7 +146,7 @@ async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[A
   })
 }
 
-/** Kills the trail's writer, whose pipe of the log the test file would wait for. */
+/** Kills the process that writes the trail, because the test file would wait for the pipe of its log. */
 function killWriter(records: readonly AuditRecord[]): void {
   const pid = records.findLast(({ type }) => type === 'AUDIT_START')?.pid
   try {

@@ -14,7 +14,7 @@ const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 interface ServiceOptions {
   /** Replaces keys of the shipped gateway.json. */
   readonly config?: object
-  /** The shipped rows: all, all but those for logins and OAuth, or none. */
+  /** The shipped rows: all, all but those for logins and OAuth (default), or none. */
   readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
   /** Rows of clients.json; default: none. */
   readonly clients?: readonly object[]
@@ -27,7 +27,7 @@ export interface TestService {
   readonly backend: RunningProcess
   readonly backendDir: string
   readonly gateway: TestGateway
-  /** The issuer, where the gateway listens. */
+  /** The issuer's URL, at which the gateway listens. */
   readonly url: string
   end(): Promise<void>
 }
@@ -36,7 +36,7 @@ export interface TestService {
 export const ACME_SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 let common: Promise<TestService> | undefined
 
-/** One service for all test files of a process, which costs 3 s of CPU. Files may leave changes for the next. */
+/** One service for all test files of a process, which costs 3 s of CPU. A file may find changes of earlier ones. */
 export function commonService(): Promise<TestService> {
   const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }
   if (common === undefined) endAfterAll(async () => (await common)?.end())

@@ -24,9 +24,9 @@ export interface TlsSetup {
   readonly server: Issued
   /** For startGateway: a free port, and the files. */
   readonly env: Readonly<Record<string, string>>
-  /** By default `ca` issues the certificate. */
+  /** Makes a client's certificate, which `ca` issues by default. */
   client(wish: Partial<CertificateOptions> & { readonly subject: string }): Promise<Issued>
-  /** Writes a file and returns its path. */
+  /** Returns the file's path. */
   write(name: string, text: string): string
 }
 
@@ -87,11 +87,10 @@ export interface SecureCall extends Omit<Call, 'agent'> {
   readonly path: string
   readonly ca: Authority
   readonly certificate?: Issued | undefined
-  /** An open connection. */
+  /** The agent of an open connection. */
   readonly agent?: Agent
 }
 
-/** Makes one request over TLS. */
 export async function secureCall(options: SecureCall): Promise<ReceivedResponse> {
   const { port, path, ca, certificate, body } = options
   const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
@@ -142,7 +141,6 @@ export async function sendSecureBytes(
   return response
 }
 
-/** Runs a program to its end. */
 export async function runTool(
   command: string,
   args: readonly string[],

@@ -14,7 +14,7 @@ interface KeyDecisions {
 }
 
 export interface StoreDecisions {
-  /** The gateways' requests by key, since the start or the last `forget`. */
+  /** The gateways' takes by row and caller, since the start or the last `forget`. */
   all(): KeyDecisions[]
   /** Waits until all commands that the store has carried out are read. */
   settled(): Promise<void>
@@ -28,7 +28,7 @@ const WORD = /"((?:[^"\\]|\\.)*)"/g
 /** How far the times of line and script may differ. */
 const CLOCK_US = 1000
 
-/** Reads takes from the server's `MONITOR`: the script appends the time of each hit that it counts, by which it decided. */
+/** Reads takes from the server's `MONITOR`: for each hit that it counts, the script appends when it decided. */
 export async function watchDecisions(redis: RedisServer): Promise<StoreDecisions> {
   // Otherwise each gateway's first EVALSHA would look like refused takes.
   await redis.command('SCRIPT', 'LOAD', TAKE_SCRIPT)
@@ -96,9 +96,9 @@ function wordsOf(command: string): string[] {
 }
 
 /**
- * Faults in the store's decisions, by its clock: more than `limit` hits within a window of any position, or a take refused
- * although fewer were counted in the window before it. Above 1,000 hits expire by the slice, at most a hundredth of the window
- * late.
+ * Faults in the store's decisions, by its clock: more than `limit` hits within a window of any position, or a take
+ * refused although fewer were counted in the window before it. Hits of a limit above 1,000 expire by the slice, at most
+ * a hundredth of the window late.
  */
 export function faultsOf({ limit, windowUs, hitsUs, refused }: KeyDecisions): string[] {
   const faults: string[] = []

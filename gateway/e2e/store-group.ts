@@ -6,7 +6,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
   readonly store: string
   readonly gateways?: number
-  /** Settings besides upstream and routes, for all gateways or each. */
+  /** Settings besides upstream and routes, for all gateways or by each one's index. */
   readonly config?: object | ((index: number) => object)
   /** Responds to requests that were let through; default `{}`. */
   readonly respond?: (req: IncomingMessage, res: ServerResponse) => void
@@ -16,7 +16,7 @@ export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
 export interface StoreGroup {
   readonly upstream: TestUpstream
   readonly gateways: TestGateway[]
-  /** Ports of ready gateways, as a load balancer would look. */
+  /** Ports of ready gateways, as a load balancer would see them. */
   readonly ports: () => readonly number[]
   /** Kills a gateway and starts it where it ended; it gets requests when ready. */
   restart(index: number): Promise<void>

@@ -90,8 +90,8 @@ function isComplete(text: string): boolean {
 }
 
 /**
- * The most requests that were surely let through within one window: sent after its begin and arrived upstream before its end.
- * Requests on the way at either end are left out, so that the number is never too high.
+ * The most requests that were surely let through within one window: they were sent after its begin and arrived upstream
+ * before its end. Requests on the way at either end are left out, so that the number is never too high.
  *
  * @param admitted when each was sent, and when it arrived
  */

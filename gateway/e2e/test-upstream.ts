@@ -20,7 +20,7 @@ export interface TestUpstream {
   close(): void
 }
 
-/** By default responds with the request as JSON. */
+/** Starts the service. By default it responds with the request as JSON. */
 export async function startUpstream(listener?: RequestListener): Promise<TestUpstream> {
   const issuer = await createIssuer()
   const seen: SeenRequest[] = []

@@ -1,10 +1,10 @@
 import { openSync, readSync, writeSync } from 'node:fs'
 
 /**
- * Loaded before a program (`--import`), makes its time run faster. The date and the seals' clock (`process.hrtime.bigint`) run
- * `TIME_LAPSE` times as fast (below 1: slower) from `TIME_LAPSE_FROM` (epoch milliseconds), which a test's programs share.
- * Intervals and timeouts from half a minute are shortened too; shorter ones are for the network. With `TIME_LAPSE_FILE`, date and
- * clock are what a {@link SteppedClock} has last written there.
+ * Loaded before a program (`--import`), this makes its time run faster. The date and the clock of the seals
+ * (`process.hrtime.bigint`) run `TIME_LAPSE` times as fast (below 1: slower) from `TIME_LAPSE_FROM` (epoch ms), which
+ * a test's programs share. Intervals and timeouts of half a minute and more are shortened too; others are for the
+ * network. With `TIME_LAPSE_FILE`, date and clock are what a {@link SteppedClock} has last written there.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
@@ -14,7 +14,7 @@ const NS_PER_MS = 1e6
 
 if (FACTOR !== 1) speedUp()
 
-/** A date that only the test moves, in a file that its programs read: a busy machine only makes the test longer. */
+/** A date that only the test moves, in a file that its programs read. A busy machine only makes the test longer. */
 export class SteppedClock {
   readonly env: Readonly<Record<string, string>>
   readonly #fd: number

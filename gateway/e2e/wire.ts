@@ -6,7 +6,7 @@ import { until } from './running-gateway.ts'
 export interface Wire {
   readonly socket: Socket
   readonly received: string
-  /** Undefined while it is open, `end` after a proper close, else the error's code. */
+  /** Undefined while the connection is open, `end` after a proper close, else the error's code. */
   readonly over: string | undefined
   send(bytes: string | Buffer): void
   /** Begins to read after `paused`. */
@@ -16,7 +16,7 @@ export interface Wire {
   ended(): Promise<string>
 }
 
-/** Connects, and reads at once unless `paused`. The client's half stays open until the test closes it. */
+/** Connects, and reads at once unless `paused`. Ends its half when the other side's end is read. */
 export async function openWire(
   port: number,
   options: { readonly paused?: boolean; readonly localAddress?: string } = {},
@@ -83,7 +83,7 @@ export function headerLines(response: string): readonly [string, string][] {
     })
 }
 
-/** The value of a header that occurs once, or once per challenge scheme; else undefined. */
+/** The value of a header that occurs once, or all challenges of `www-authenticate`; else undefined. */
 export function headerOf(response: string, name: string): string | undefined {
   const values = headerLines(response)
     .filter(([given]) => given === name)

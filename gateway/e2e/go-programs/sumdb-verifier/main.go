@@ -1,4 +1,4 @@
-// Verifies what the gateway writes with the packages of Go's checksum database, which are not ours:
+// Verifies what the gateway writes, by the packages of Go's checksum database, which are not ours:
 //
 //	sumdb-verifier log KEY DIRECTORY [CHECKPOINT...]    an exported log, and that it went on from each of the checkpoints
 //	sumdb-verifier proofs KEY < FILE                    C2SP tlog-proofs; prints the records
@@ -84,7 +84,7 @@ func verifyLog(verifier note.Verifier, directory string, earlier []string) error
 	return nil
 }
 
-// Proves each entry to be a leaf.
+// Checks that each entry is a leaf.
 func verifyEntries(tree tlog.Tree, hashes tlog.HashReader, directory string) error {
 	for first := int64(0); first < tree.N; first += width {
 		tile := tlog.Tile{H: height, L: -1, N: first / width, W: int(min(width, tree.N-first))}
