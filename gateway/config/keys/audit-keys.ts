@@ -39,7 +39,7 @@ const S3 = keys({
     examples: ['evidence'],
   }),
   region: text('Region of the signatures.', { default: 'us-east-1', examples: ['eu-central-1'] }),
-  prefix: anyText('Stands before each name; one for each gateway.', {
+  prefix: anyText('Stands before each name. Each gateway needs its own.', {
     default: '',
     examples: ['gateway-1/'],
   }),
@@ -47,7 +47,7 @@ const S3 = keys({
     'File with lines such as `aws_access_key_id = …`; read for each request. Default: where the AWS SDK looks.',
     { examples: ['/run/secrets/evidence'] },
   ),
-  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.'),
+  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock. The bucket must have Object Lock.'),
 })
 
 const SHIP = keys({

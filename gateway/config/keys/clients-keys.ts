@@ -85,7 +85,7 @@ const DESCRIBED = keys({
     examples: ['v0='],
   }),
   signed: anyText(
-    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is one of `dpop.publicUrls`, then the target of the request.',
+    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is one of `dpop.publicUrls` and after it the target of the request.',
     {
       required: true,
       minLength: 1,
@@ -223,7 +223,7 @@ export const SIGNATURE = keys({
     maxLength: 512,
     examples: ['0015800001041RHAAY/HQuZPIt3ipkh33Uxytox1E'],
   }),
-  tan: text('With `uk-jws`: the claim `/tan`. Default: `openbanking.org.uk`.', {
+  tan: text('With `uk-jws`: the claim `http://openbanking.org.uk/tan`. Default: `openbanking.org.uk`.', {
     maxLength: 256,
     examples: ['openbanking.org.uk'],
   }),

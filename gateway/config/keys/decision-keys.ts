@@ -35,7 +35,7 @@ export const DECISION = keys({
     required: true,
     examples: ['https://decider.example/access/v1/evaluation'],
   }),
-  timeoutMs: integer('How long an answer may take. Then the request gets 503.', {
+  timeoutMs: integer('How long an answer may take. After that the request gets 503.', {
     range: [10, 30_000],
     default: 200,
   }),
@@ -44,7 +44,7 @@ export const DECISION = keys({
     examples: ['10s'],
   }),
   onFailure: choice(['deny'], 'Without a decision the request gets 503.', { default: 'deny' }),
-  body: list(MEMBER, 'JSON pointers to the members of the JSON body that are sent.', {
+  body: list(MEMBER, 'The members of the JSON body to send, as JSON pointers.', {
     maxItems: 32,
     uniqueItems: true,
     default: [],

@@ -19,7 +19,7 @@ export const IDEMPOTENCY = keys({
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(
-    'The most bytes of the body of a request with a key, held in memory; more gets 413.',
+    'The most bytes of the body of a request with a key. The body is held in memory; a longer one gets 413.',
     { range: [1, 1_048_576], default: 1_048_576, examples: [65_536] },
   ),
   maxKeysPerCaller: integer(

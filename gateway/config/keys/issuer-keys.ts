@@ -39,7 +39,7 @@ const INTROSPECTION = keys({
   }),
   for: choice(
     ['opaque', 'all'],
-    '`opaque`: asks about all but JWTs of trusted issuers. `all`: also about the JWTs of this issuer.',
+    '`opaque`: asks about all tokens but JWTs of trusted issuers. `all`: also about the JWTs of this issuer.',
     { default: 'opaque' },
   ),
   cache: key(
@@ -52,7 +52,7 @@ const INTROSPECTION = keys({
     'How long a token that is not active is not asked about again, at most 5m; `off` asks each time.',
     { default: '5s', examples: ['off'] },
   ),
-  timeoutMs: integer('How long an answer may take. Then the request gets 503.', {
+  timeoutMs: integer('How long an answer may take. After that the request gets 503.', {
     range: [50, 30_000],
     default: 2000,
   }),
@@ -165,7 +165,7 @@ export const ISSUER_KEYS = {
     { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are used while they cannot be fetched again. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
+    "How long an issuer's keys are used while they cannot be fetched again. After that none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
   dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {

@@ -1,15 +1,15 @@
 import { type Static, type TOptional, type TProperties, type TSchema, Type } from 'typebox'
 
-/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference from the declarations. */
+/* Declares keys of the configuration files. `npm run schemas` makes schemas and reference from the declarations. */
 
 interface KeyOptions {
   /** The environment variable that overrides the key. */
   readonly env?: string
-  /** A running gateway cannot change it. Whoever uses the key reads it once, at the start. */
+  /** A change needs a restart: whoever uses the key reads it once, at the start. */
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** Examples for editors and the reference. Not needed where the default, the choices, or the opposite of a flag's default show enough. */
+  /** For editors and the reference; not needed where the default, the choices, or a flag's other value show enough. */
   readonly examples?: readonly unknown[]
   /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number

@@ -20,7 +20,7 @@ const TLS = keys({
   }),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. A list that revokes it decides without asking. Without a good answer `soft` accepts the certificate. `hard` refuses with 503, or 401 where it names no responder. Default: `off`.',
+    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. Where `clientCrlFile` revokes it, nobody is asked. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 where it names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(
@@ -32,7 +32,7 @@ const TLS = keys({
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
-    'Whether the gateway gets that response itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`.',
+    'Whether the gateway gets the response of `ocspFile` itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`.',
     { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
   ),
 })

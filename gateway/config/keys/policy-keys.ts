@@ -110,7 +110,7 @@ export const POLICY_KEYS = {
           examples: ['0015800001041RHAAY'],
         },
       ),
-      tan: text('`/tan` of these responses. Default: `openbanking.org.uk`.', {
+      tan: text('`http://openbanking.org.uk/tan` of these responses. Default: `openbanking.org.uk`.', {
         maxLength: 256,
         examples: ['openbanking.org.uk'],
       }),
@@ -133,7 +133,7 @@ export const POLICY_KEYS = {
   ),
   maintenance: key(
     MAINTENANCE,
-    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. What is open goes on. Default: open.',
+    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. Requests and tunnels under way go on. Default: open.',
   ),
   responseHeaders: key(
     FILE_RESPONSE_HEADERS,

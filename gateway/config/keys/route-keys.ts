@@ -200,7 +200,7 @@ const ROUTE = keys({
   maintenance: key(MAINTENANCE, 'As `maintenance` of the file, which is the default.'),
   cors: key(
     CORS,
-    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: those of the service pass.",
+    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: the service's headers pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
@@ -214,11 +214,11 @@ const ROUTE = keys({
   ),
   ...SENDING_KEYS,
   encodedSlashes: flag(
-    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. Refused where the decoded path would be that of another row or limit, or has a dot segment.',
+    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. It is refused where the decoded path would be that of another row or limit, or has a dot segment.',
     { default: false },
   ),
   pathParameters: flag(
-    'Whether `;` may be in the path. Refused where the path without its parameters would be that of another row or limit, or has a dot segment.',
+    'Whether `;` may be in the path. It is refused where the path without its parameters would be that of another row or limit, or has a dot segment.',
     { default: false },
   ),
   underscoreNames: flag(
@@ -229,7 +229,7 @@ const ROUTE = keys({
 
 const { auth: _auth, scopes: _scopes, ...OF_OPERATIONS } = ROUTE.properties
 
-/** A row laid over operations of a description: it has the keys of a row except `auth` and `scopes`, without defaults. */
+/** A row laid over operations of a description has the keys of a row except `auth` and `scopes`, without defaults. */
 const OPERATION_ROW = Type.Unsafe<
   Pick<Static<typeof ROUTE>, 'path'> & Partial<Omit<Static<typeof ROUTE>, 'auth' | 'scopes'>>
 >(

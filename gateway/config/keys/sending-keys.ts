@@ -62,7 +62,7 @@ export const SENDING_KEYS = {
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters and not all are plain. Not with `rewrite`.',
+    'Whether the service gets the path byte by byte, not in canonical form. A path is refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters and not all are plain. Not with `rewrite`.',
     { default: false },
   ),
   requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {

@@ -15,7 +15,7 @@ import {
 
 const ON_STORE_FAILURE = keys({
   deadlineMs: integer(
-    'How long a request waits for the store. Then the store counts as away until it responds again.',
+    'How long a request waits for the store. After that the store counts as away until it responds again.',
     { range: [1, 10_000], default: 25 },
   ),
   replays: choice(
@@ -126,7 +126,7 @@ export const TRAFFIC_KEYS = {
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may be one that services take for a guarded name.',
+    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may be one that services could take for a protected name.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
@@ -143,14 +143,14 @@ export const TRAFFIC_KEYS = {
     examples: [256],
   }),
   maxInFlight: integer(
-    'Requests that use the upstream at once; one more gets 503. One address alone gets three quarters.',
+    'Requests that use the upstream at once; one more gets 503. One address alone gets at most three quarters.',
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(
-    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. An edit is for new connections.",
+    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. Edits hold for new connections.",
     { range: [16_384, 65_536], default: 16_384 },
   ),
-  maxHeaderFields: integer('Headers that a request may have; more get 431. An edit is for new connections.', {
+  maxHeaderFields: integer('Headers that a request may have; more get 431. Edits hold for new connections.', {
     range: [100, 256],
     default: 100,
   }),

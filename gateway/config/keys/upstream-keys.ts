@@ -80,7 +80,7 @@ const RETRY = keys({
     range: [0, 10_000],
     default: 1,
   }),
-  attempts: integer('How often one request goes out again.', { range: [1, 5], default: 1 }),
+  attempts: integer('How often one request may go out again.', { range: [1, 5], default: 1 }),
 })
 
 const TLS = keys({
