@@ -38,7 +38,7 @@ export class DrainLoad {
   readonly #target: DrainTarget
   #respondedMs = performance.now()
   #ready = true
-  /** True when no client asks again. */
+  /** Tells clients to ask no more. */
   #isOver = false
 
   constructor(target: DrainTarget) {
@@ -99,7 +99,7 @@ export class DrainLoad {
       await once(socket, ca === undefined ? 'connect' : 'secureConnect')
     } catch {
       this.counts.unconnected += 1
-      // A later try follows.
+      // The caller tries again.
       await sleep(10)
       return undefined
     }

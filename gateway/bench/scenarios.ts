@@ -23,7 +23,7 @@ export interface Entry {
   readonly contender: Contender
   /** Added to the gateway's environment. */
   readonly env: Readonly<Record<string, string>>
-  /** Isolates or processes that compile hot code, each for itself. */
+  /** Processes or isolates that compile hot code, each for itself. */
   readonly programs: number
 }
 

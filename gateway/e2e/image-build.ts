@@ -44,8 +44,8 @@ export interface Stage {
 }
 
 /**
- * Follows the Dockerfile without Docker: each stage is a directory below `into`, in which it copies and runs what the
- * file says. For `npm ci` it takes this repository's node_modules.
+ * Follows the Dockerfile without Docker: each stage is a directory below `into`, in which this copies and runs what
+ * the file says. For `npm ci` it takes this repository's node_modules.
  *
  * @throws Error for an unknown instruction
  */

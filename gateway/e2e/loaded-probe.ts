@@ -30,7 +30,7 @@ registerHooks({
  */
 subscribe('tracing:net.server.listen:asyncEnd', (message) => {
   const { server } = message as { readonly server: Server }
-  // The control socket opens later, when the gateway serves and fetches keys.
+  // Not for the control socket, which opens later, when the gateway serves and fetches keys.
   if (typeof server.address() !== 'string') write()
 })
 process.on('exit', write)

@@ -84,7 +84,7 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** Returns Prometheus's address once it is ready. Reads on, or Prometheus could not go on writing. */
+/** Returns Prometheus's address once it is ready. Keeps reading the log, or Prometheus could not write on. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []

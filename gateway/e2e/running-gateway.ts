@@ -42,7 +42,7 @@ export interface TestGateway {
   metric(sample: string): Promise<number>
   /** Puts these files in force, at a tenth of a start's cost. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
-  /** Replaces it by a new process, once no process of an earlier restart is left. */
+  /** Replaces the process by a new one, once none of an earlier restart is left. */
   restart(): Promise<RestartReport>
   /** @throws when a stage has failed, or the exit code after SIGTERM is not 0 */
   end(signal?: NodeJS.Signals): Promise<number | string>

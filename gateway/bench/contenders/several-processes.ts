@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** Several gateways on one port that share only what the environment names. */
+/** Several gateways on one port. They share only what the environment names. */
 export function severalProcesses(count: number, contender: Contender): Contender {
   return { ...contender, start: (setup) => start(count, contender, setup) }
 }
