@@ -36,7 +36,7 @@ export interface TestService {
 export const ACME_SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 let common: Promise<TestService> | undefined
 
-/** One service for all test files of a process, because it costs 3 s of CPU. A file may find changes of earlier ones. */
+/** One service for all test files of a process, because it costs 3 s of CPU. Files may find changes of earlier ones. */
 export function commonService(): Promise<TestService> {
   const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }
   if (common === undefined) endAfterAll(async () => (await common)?.end())
