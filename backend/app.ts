@@ -34,7 +34,7 @@ const REQUEST_TIMEOUT_MS = 30_000
 /** Longer than the gateway's, so that the backend never closes a connection that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
-/** The form of the gateway's request ids. Others are replaced, because ids go into the log. */
+/** The form of the gateway's request ids. An id of another form is replaced, because ids go into the log. */
 const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
 export async function buildApp(services: Services, logger: FastifyBaseLogger): Promise<App> {
@@ -47,7 +47,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
-    // The schemas bound each parameter: their errors name it, the router's would not.
+    // A schema bounds each parameter, because its errors name the parameter. The router's errors would not.
     routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -81,7 +81,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // The gateway does not route these probes. /healthz ignores the database, which no restart of this process repairs.
+  // The gateway does not route these probes. /healthz ignores the database, because a restart here does not repair it.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -91,7 +91,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/** Responds with 405 and Allow (RFC 9110 section 15.5.6) when a path has only other methods. Must be called before the routes. */
+/** Gives 405 and Allow (RFC 9110 section 15.5.6) when a path has only other methods. Call it before adding routes. */
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
@@ -157,7 +157,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
 }
 
 function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  // While the database is away every request fails so: a stack trace adds nothing.
+  // While the database is away every request fails here, and a stack trace adds nothing.
   if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
   else if (problem.status >= 500)
     request.log.error({ err: problem.cause, code: problem.code }, 'request failed')

@@ -11,7 +11,7 @@ export function isId(text: string): boolean {
   return UUID.test(text)
 }
 
-/** The headers are trusted: only the gateway reaches this program (gateway-secret.ts). */
+/** The headers are trusted, because only the gateway reaches this program (gateway-secret.ts). */
 export function callerOf({ headers }: WithHeaders) {
   const single = (name: string) => {
     const value = headers[name]

@@ -38,7 +38,7 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
     webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', 30, 1, 36_500),
-    /** The most bytes of webhooks kept for one client; at least one largest webhook, 1 MiB. */
+    /** The most bytes of webhooks kept for one client: at least 1 MiB, the size of the largest webhook. */
     webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', GIBIBYTE, MEBIBYTE, MEBIBYTE * GIBIBYTE),
   }
 }
@@ -57,7 +57,7 @@ function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {
   if (!text) return undefined
-  // The value contains a password.
+  // The fault does not quote the value, which contains a password.
   if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
     faults.push('DATABASE_URL must be a URL of the form postgres://user:password@host:port/database')
   }

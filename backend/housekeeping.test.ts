@@ -21,7 +21,7 @@ async function keptKeys(database: Database): Promise<string[]> {
   return rows.map(({ key }) => key)
 }
 
-/** How many wait for a row of this schema. */
+/** How many sweeps wait for a lock in this schema. */
 async function waitingSweeps(database: Database): Promise<number> {
   const rows = await database.query(
     `SELECT 1 AS one FROM pg_locks JOIN pg_stat_activity USING (pid)

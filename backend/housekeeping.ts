@@ -8,7 +8,7 @@ const SWEEP_LOCK = 7_310_516
 const DAY_MS = 24 * 60 * 60 * 1000
 
 export const STEP_ROWS = 1_000
-/** Webhooks that one statement deletes: each has up to 1 MiB. */
+/** The most webhooks that one statement deletes. Each has up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
 /** The earlier of our time and the database's, so that a fast clock deletes nothing that others need. */
@@ -17,7 +17,7 @@ export async function earlierTime(database: Queryable, now: Date): Promise<Date>
   return row?.at ?? now
 }
 
-/** A table, the condition of its deletable rows, and the condition's parameters. */
+/** A table, the condition of its deletable rows, the condition's parameters, and the most rows of a step. */
 type Expired = readonly [table: string, where: string, values: readonly Date[], stepRows?: number]
 
 function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {

@@ -44,7 +44,7 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  // Reads before the wait for the database: a faulty file is reported at once.
+  // This comes before the wait for the database, so that a faulty file is reported at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
   const { upkeep, ...prepared } = await whenAvailable(() => prepare(settings), {

@@ -88,7 +88,7 @@ export class Problem extends Error {
     // RFC 9110 section 15.5.2 requires a challenge in a 401.
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
-    // No Retry-After for an unknown outcome: a client that obeys it could do the work twice.
+    // An unknown outcome gets no Retry-After: a client that obeys it could do the work twice.
     if (this.status === 503 && code !== 'outcome_unknown') own['retry-after'] = '1'
     this.headers = { ...own, ...options.headers }
   }

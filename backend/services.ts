@@ -13,7 +13,7 @@ export interface Services extends Pick<Environment, 'publicUrl' | 'mtlsUrl' | 'w
   readonly keys: SigningKeys
   readonly secrets: ServerSecrets
   readonly clients: readonly ClientMetadata[]
-  /** The gateway's secret; undefined: every caller is taken for the gateway. */
+  /** The gateway's secret. When it is undefined, every caller is taken for the gateway. */
   readonly gatewaySecret: string | undefined
   readonly clock: () => Date
 }

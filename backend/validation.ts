@@ -10,7 +10,7 @@ const OPTIONS = {
   strict: true,
   strictTypes: false,
   strictRequired: false,
-  // Validation would take a tenth of a start; a test does it.
+  // Validation would take a tenth of the time of a start; a test does it.
   validateSchema: false,
   // Our keyword: the field to name when a choice between fields fails.
   keywords: ['choiceOf'],
@@ -53,7 +53,7 @@ function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that repeats that of a part, a condition or a choice between shapes. */
+/** True for a fault that only repeats the fault of a part, of a condition or of a choice between shapes. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],

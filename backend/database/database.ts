@@ -16,8 +16,8 @@ export interface Transaction extends Queryable {
  */
 export interface Database extends Queryable {
   /**
-   * Runs `work` in one SERIALIZABLE transaction, and stores nothing when it throws. After a serialisation failure or deadlock
-   * `work` runs again, {@link MAX_ATTEMPTS} times in all: it must have no effect outside.
+   * Runs `work` in one SERIALIZABLE transaction, and stores nothing when it throws. After a serialisation failure or
+   * deadlock `work` runs again, {@link MAX_ATTEMPTS} times in all, so it must have no effect outside the transaction.
    */
   transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Resolves when the database responds, even while every connection is in use. */
@@ -27,8 +27,8 @@ export interface Database extends Queryable {
 
 export interface TransactionOptions {
   /**
-   * Ids of rows that many transactions write, such as accounts. Transactions with a common id wait for each other, on all
-   * backends, instead of starting again. Correctness does not depend on it.
+   * Ids of rows that many transactions write, such as accounts. Transactions with a common id wait for each other,
+   * across all backends, instead of starting again. Correctness does not depend on this.
    */
   readonly queueBy?: readonly string[]
 }

@@ -36,7 +36,7 @@ export async function migrate(database: Database): Promise<string[]> {
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {
-      // First the row: of two programs that start together, the second waits here and finds the step done.
+      // The row comes first: of two programs that start together, the second waits here, then finds the step done.
       const inserted = await transaction.query(
         'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
         [name],

@@ -13,7 +13,7 @@ import { type Database, type Queryable, type Row, retrySerialization } from './d
 /** The OID of int8, read as a bigint: a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
-/** The default, 128 MB, is filled at each start. */
+/** The engine fills its buffers at each start. Its default is 128 MB. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 
 /** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError */
@@ -49,7 +49,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
     startParams: [...PGlite.defaultStartParams, ...BUFFERS],
   })
-  // The engine copies its parsers at every statement: the 300 for arrays, never read, cost half of the CPU.
+  // The engine copies its parsers for each statement. The 300 parsers of arrays, unused here, took half of the CPU.
   engine.parsers = PARSERS
   return engine
 }
@@ -88,7 +88,7 @@ export class DirectoryInUseError extends Error {
 /**
  * Takes the directory for this process. Returns the function that releases it. @throws DirectoryInUseError
  *
- * SQLite takes a kernel lock, which Node lacks: it ends with the process and works between containers.
+ * Node cannot take a kernel lock, but SQLite does. The lock ends with the process and works between containers.
  */
 export function lockDirectory(directory: string): () => void {
   const path = join(directory, 'lock')

@@ -20,11 +20,11 @@ const STATEMENT_TIMEOUT_MS = 10_000
 const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
 const IDLE_MS = 10_000
-/** The longest wait in a queue: then its first counts as hanging. */
+/** The longest wait in a queue. After it, the first in the queue counts as hanging. */
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Lets the server end sessions of a backend that hangs or is gone: they hold locks. Milliseconds; keepalives in seconds. */
+/** Ends sessions of a backend that hangs or is gone, because they hold locks. Milliseconds; keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -33,7 +33,7 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
   tcp_keepalives_count: 3,
 }
 
-/** The key of a queue's lock. It contains the schema: one database may hold several installations. */
+/** The key of a queue's lock. It contains the schema, because one database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 /**
@@ -106,7 +106,7 @@ async function attempt<T>(
   // Without a listener, a connection that breaks between statements would end the process.
   client.on('error', onFault)
   try {
-    // The queue comes before BEGIN: the snapshot must be younger than the commits that were waited for.
+    // The queue comes before BEGIN, because the snapshot must be younger than the commits that this call waited for.
     for (const queue of queues) await queueUp(query, queue, queueTimeoutMs)
     await query('BEGIN ISOLATION LEVEL SERIALIZABLE')
     const result = await work({ query, script: async (sql) => void (await translated(client.query(sql))) })

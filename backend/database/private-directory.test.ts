@@ -18,7 +18,7 @@ import { endExposure, exposedUntil } from './private-directory.ts'
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777
 
-/** As an earlier version left it, whatever the umask is here. */
+/** Makes a directory as an earlier version left it, whatever the umask is. */
 function openDirectory(t: TestContext): string {
   const parent = mkdtempSync(join(tmpdir(), 'private-'))
   t.after(() => rmSync(parent, { recursive: true }))

@@ -1,13 +1,13 @@
 import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker: others could read keys until its modification time. It stays until these are replaced. */
+/** A marker file: others could read keys until its modification time. It stays until the keys are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
- * Ends other users' access to the embedded database in `directory`, which holds the private signing keys. The marker comes first,
- * so that exposed keys are replaced even after a crash. Returns true when others can still read it: the file system has no
- * permissions, or another user owns the directory.
+ * Ends other users' access to the embedded database in `directory`, which holds the private signing keys. It writes the
+ * marker first, so that exposed keys are replaced even after a crash. Returns true when others can still read the
+ * database: the file system has no permissions, or another user owns the directory.
  */
 export function endExposure(directory: string): boolean {
   const cluster = join(directory, 'cluster')
@@ -20,7 +20,7 @@ export function endExposure(directory: string): boolean {
     if ((fault as NodeJS.ErrnoException).code !== 'EPERM') throw fault
   }
   if (!isOpenToOthers(cluster)) return false
-  // Keys that stay readable would be replaced at each start for nothing.
+  // Otherwise keys that stay readable would be replaced at each start for nothing.
   forgetExposure(directory)
   return true
 }

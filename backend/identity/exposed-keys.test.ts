@@ -68,7 +68,7 @@ describe('signing keys that every user of the machine could read', () => {
     assert.equal(kids[0], old, 'the new key is published before it signs')
     await jwtVerify(token, createRemoteJWKSet(new URL(`${second}/.well-known/jwks.json`)))
     assert.equal(statSync(join(directory, 'data', 'cluster')).mode & 0o777, 0o700)
-    // What a third start would look at.
+    // A third start would ask this.
     assert.equal(endExposure(join(directory, 'data')), false)
     assert.equal(existsSync(join(directory, 'data', MARKER)), false)
   })

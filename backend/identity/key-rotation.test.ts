@@ -77,7 +77,7 @@ onEachDatabase('key rotation', (database) => {
     const signers = new Set<string>()
     for (let minute = 0; minute < 90; minute++) {
       if (minute === 7 || minute === 45) await rotateSigningKeys(database(), { now: clock() })
-      // The processes look for news at different times; the verifier last of all.
+      // The processes read the keys at different times, and the verifier last.
       for (const [index, keys] of issuing.entries()) if (minute % 2 === index) await keys.refresh()
       if ((nowMs - START_MS) % GATEWAY_REFRESH_MS === 0) {
         known = createLocalJWKSet(issuing[minute % 2]?.published as JSONWebKeySet)

@@ -6,22 +6,22 @@ import { exposedUntil, forgetExposure } from '../database/private-directory.ts'
 import { type SigningKeys, storeNewKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
-/** A new key is published this long before it signs: twice the 5 minutes in which the gateway reads keys again. */
+/** A new key is published this long before it signs: twice the 5 minutes after which the gateway reads keys again. */
 export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 
-/** An old key stays published this long: the life of a token, and 5 minutes for clocks that differ. */
+/** An old key stays published this long after it signs: the life of a token, and 5 minutes for differing clocks. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
-/** How often a process looks for keys of others and for a due rotation. */
+/** How often a process looks for keys of other processes and for a due rotation. */
 export const LOOK_EVERY_MS = 30_000
 export const ASKED_EVERY_MS = 1000
 
 const ROTATION_LOCK = 7_310_515
 
-/** The file by which `keys:rotate` asks the backend, because only one process can open an embedded database. */
+/** The file by which `keys:rotate` asks the backend to rotate: only one process can open an embedded database. */
 const REQUEST_FILE = 'rotate-keys.request'
 
-/** `pending`: a new key is published and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
+/** `pending`: a new key is published and does not sign yet. `early`: the newest key is younger than `olderThanMs`. */
 export type Rotation =
   | { readonly outcome: 'started' | 'pending'; readonly kid: string; readonly signsFrom: Date }
   | { readonly outcome: 'early' }
@@ -82,7 +82,7 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   await keys.refresh()
 }
 
-/** Asks the process that has the database in `dataDirectory` open for a rotation. */
+/** Requests a rotation from the process that uses the database in `dataDirectory`. */
 export function askForRotation(dataDirectory: string): void {
   writeFileSync(join(dataDirectory, REQUEST_FILE), '')
 }

@@ -37,7 +37,7 @@ export async function loadSigningKeys(database: Database, clock: () => Date): Pr
   return keys
 }
 
-/** The issuer's present keys. All processes change over together: the times are stored before a key signs. */
+/** The issuer's present keys. All processes change over together, because the times are stored before a key signs. */
 export class SigningKeys {
   readonly #database: Database
   readonly #clock: () => Date
@@ -53,7 +53,7 @@ export class SigningKeys {
     return this.#signer(this.#clock())
   }
 
-  /** Keys of tokens that may still be valid, and the next one. The present signer comes first. */
+  /** Keys of tokens that may still be valid, and the next key. The present signer comes first. */
   get privateKeys(): PrivateJwk[] {
     const now = this.#clock()
     const signer = this.#signer(now)
@@ -61,7 +61,7 @@ export class SigningKeys {
     return [signer, ...others].map(({ jwk }) => jwk)
   }
 
-  /** The key set (RFC 7517). It names each member, so that no other member of a stored key is published. */
+  /** The key set (RFC 7517). The code names each member, so that no other member of a stored key is published. */
   get published(): { readonly keys: PublishedKey[] } {
     const keys = this.privateKeys.map(({ kty, crv, x, y, kid, alg, use }) => ({
       kty,
@@ -100,7 +100,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key from the future counts too: a program with a fast clock made it, and both must sign with the same key.
+  // A key from the future counts too: a program with a fast clock made it, and both programs must sign with it.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known

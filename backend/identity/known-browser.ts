@@ -15,7 +15,7 @@ export function markBrowser(secret: Buffer, email: string): string {
   return `${id}.${sign(secret, id, email)}`
 }
 
-/** Returns the cookie's id; `undefined` when it is not ours or belongs to another address. */
+/** Returns the cookie's id; `undefined` when the cookie is not ours or belongs to another address. */
 export function knownBrowser(secret: Buffer, cookie: string | undefined, email: string): string | undefined {
   const [id = '', signature = '', ...rest] = (cookie ?? '').split('.')
   const expected = Buffer.from(sign(secret, id, email))

@@ -35,7 +35,7 @@ describe('passwords', () => {
       const { user, system } = process.cpuUsage(start)
       return user + system
     }
-    // The least of several in turn: what else this process or its machine is busy with only adds to one of them.
+    // The least time of several rounds counts, because other work of the machine only adds time.
     let [known, unknown] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
     for (let round = 0; round < 6; round++) {
       known = Math.min(known, await timed(stored))
@@ -60,5 +60,5 @@ describe('passwords', () => {
   })
 })
 
-/** Costs next to nothing to compare with. */
+/** A hash that costs next to nothing to compare with. */
 const CHEAP = `$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$${'A'.repeat(43)}`

@@ -11,11 +11,11 @@ const LANES = 1
 const SALT_BYTES = 16
 const HASH_BYTES = 32
 
-/** How many derivations run at a time and may wait. Each takes one of four threads of Node's pool, and 19 MiB. */
+/** How many derivations may run and wait. Each that runs takes one of four threads of Node's pool, and 19 MiB. */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
-/** Compared when there is no user or password. */
+/** The hash to compare with when there is no user or password. */
 const NOBODY = phc(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 let running = 0

@@ -12,7 +12,7 @@ const MAX_NAMED = 200
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []
-  // Excludes probes and the gateway's fetch of the keys: nobody reads their field.
+  // The gateway reads the field for requests that it forwarded, not for probes or for its fetch of the keys.
   const forwarded = new WeakSet<FastifyRequest>()
   app.addHook('onRequest', async (request) => {
     if (request.headers['x-forwarded-for'] !== undefined) forwarded.add(request)

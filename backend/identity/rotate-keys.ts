@@ -9,8 +9,8 @@ const WAIT_MS = 60_000
 const ASK_EVERY_MS = 200
 
 /**
- * `npm run keys:rotate` rotates the signing keys of the backend's database. Exit status 0, also when a rotation is under way;
- * else 1 with a line on standard error.
+ * `npm run keys:rotate` rotates the signing keys of the backend's database. The exit status is 0, also when a rotation
+ * is under way; after a fault it is 1, with a line on standard error.
  */
 process.umask(0o077)
 const environment = readEnvironment(process.env)

@@ -43,8 +43,8 @@ export function openSession(
 }
 
 /**
- * Exchanges a refresh token for the next one. Of concurrent exchanges exactly one is `rotated`. A grace period for lost responses
- * would hide a thief.
+ * Exchanges a refresh token for the next one. Of concurrent exchanges exactly one is `rotated`. There is no grace
+ * period for lost responses: it would hide a thief.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const tokenHash = sha256(token)

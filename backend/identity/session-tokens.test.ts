@@ -65,7 +65,7 @@ const CLAIMS = {
   exp: NOW_SECONDS + 600,
 }
 
-/** A token of jose, which shares no code with what is tested. */
+/** A token signed by jose, which shares no code with the tested program. */
 const signed = (claims: object, header: object = {}, key: KeyObject = PAIR.privateKey) =>
   new SignJWT({ ...CLAIMS, ...claims }).setProtectedHeader({ ...HEADER, ...header }).sign(key)
 

@@ -79,7 +79,7 @@ export function verifyAccessToken(
       clockTimestamp: secondsOf(clock()),
       complete: true,
     })
-    // The library does not check the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
+    // The library does not check the type, extensions (RFC 7515 section 4.1.11) or a missing `exp`.
     if (header.typ !== TYPE || header.crit !== undefined) return undefined
     return typeof payload === 'object' && payload.exp !== undefined ? payload : undefined
   } catch {

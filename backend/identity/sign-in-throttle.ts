@@ -19,8 +19,8 @@ export type Admission =
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt and counts it as failed until {@link noteSuccess}: simultaneous attempts must not all pass. After
- * {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. An attempt that has to wait is not counted.
+ * Admits one attempt and counts it as failed until {@link noteSuccess}: not all simultaneous attempts may pass. After
+ * {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. A waiting attempt does not count.
  *
  * @param key names account and origin; only its SHA-256 is stored
  */
@@ -63,7 +63,7 @@ export async function noteSuccess(database: Database, key: string, now: Date): P
   )
 }
 
-/** Takes back the attempt admitted at `now`. The wait stays when a later one was admitted meanwhile. */
+/** Takes back the attempt admitted at `now`. The wait stays when a later attempt was admitted meanwhile. */
 export async function takeBackAttempt(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
     `UPDATE sign_in_attempts

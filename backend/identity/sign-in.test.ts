@@ -151,7 +151,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await tries('192.0.2.1', 'right', 'browser')).outcome, 'throttled', 'it has its own')
   })
 
-  /** Guesses as the sign-in counts them, without the work of a password. */
+  /** Counts a guess as the sign-in does, without hashing a password. */
   const guess = async (account: string, origin: string) =>
     admitGuess(database(), await guessAt(database(), { account, origin }, service.now()), service.now())
   const succeed = async (account: string, origin: string) => {
@@ -167,7 +167,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     while (service.now().getTime() < endMs) {
       const admission = await guess('steady', '192.0.2.66')
       if (admission.outcome === 'wait') waitSeconds = admission.retryAfterSeconds
-      // Once the wait is as long as it gets, there is no need to ask how long it is.
+      // Once the wait has its greatest length, nothing asks for it again.
       if (admission.outcome === 'wait' || waitSeconds === 900) service.advance(waitSeconds * SECOND_MS)
     }
     assert.equal(await succeed('steady', '198.51.100.7'), 'go')

@@ -76,7 +76,7 @@ async function checkPassword(
 interface Guess {
   readonly account: string
   readonly key: string
-  /** Nobody has recently signed in to the account from there. */
+  /** Nobody has recently signed in to the account from this origin. */
   readonly stranger: boolean
 }
 

@@ -14,7 +14,7 @@ export interface KeyedRequest {
   readonly caller: string
   readonly path: string
   readonly key: string
-  /** The request's meaning; the same key with another one is refused. */
+  /** The request's meaning; the same key with another meaning is refused. */
   readonly fingerprint: string
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { shutDown } from './shut-down.ts'
 
-/** What happens, in its order. */
+/** Records what happens, in order. */
 function recorded(hanging: readonly string[]) {
   const events: string[] = []
   const part = (name: string) => ({

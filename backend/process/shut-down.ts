@@ -31,8 +31,8 @@ function closesWithin(ms: number, part: Closable): Promise<boolean> {
 }
 
 /**
- * Lets `close()` of the app end soon after its last response: Node closes only connections that are idle when it begins. Must be
- * called before other hooks are added, to see every request.
+ * Lets `close()` of the app end soon after its last response. Node alone closes only connections that are idle when
+ * `close()` begins. Call this before you add other hooks, so that it sees every request.
  */
 export function closeConnections(app: App): void {
   const open = new Set<ServerResponse>()

@@ -5,7 +5,7 @@ import { whenAvailable } from './when-available.ts'
 
 const away = () => new DatabaseUnavailableError(new Error('away'))
 
-/** Lets so many milliseconds pass, once the program waits for them. @returns what was there one millisecond before */
+/** Lets `ms` pass once the program waits. @returns what `look` gave one millisecond before the end */
 async function pass<T>({ mock: { timers } }: TestContext, ms: number, look: () => T): Promise<T> {
   await new Promise(setImmediate)
   timers.tick(ms - 1)

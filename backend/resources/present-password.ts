@@ -25,7 +25,7 @@ export async function requirePresentPassword(
   password: string | undefined,
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
-  // Not 400: another caller needs no password.
+  // The status is not 400, because another caller needs no password.
   if (password === undefined) {
     const errors = [{ field: 'currentPassword', reason: 'is required for this change' }]
     throw new Problem('password_required', { errors })

@@ -233,7 +233,7 @@ onEachDatabase('POST /api/transfer', (database) => {
       assert.equal(retried.headers['idempotency-replayed'], undefined)
     })
 
-    /** As if so much time had passed: the age of a response is by the clock of the database. */
+    /** Makes responses older, because their age is by the clock of the database. */
     const age = (interval: string) =>
       database().query(`UPDATE idempotency_keys SET created_at = created_at - interval '${interval}'`)
 

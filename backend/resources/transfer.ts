@@ -9,7 +9,7 @@ import type { App, Services } from '../services.ts'
 
 const PATH = '/api/transfer'
 
-/** Leaves out codes of ISO 4217 without amounts, such as metals. */
+/** The codes of ISO 4217 that have amounts; metals, for example, have none. */
 const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
   minorUnits === null ? [] : [{ code, minorUnits }],
 )
@@ -121,7 +121,7 @@ export function registerTransfer(app: App, { database, clock }: Services): void 
       reply
         .code(response.status as 201)
         .type(response.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
-        // Already text, so that a replay equals the first response in every byte.
+        // The body is text already, so that a replay equals the first response in every byte.
         .serializer((body: string) => body)
         .send(response.body as never)
     )

@@ -9,15 +9,15 @@ import './compile-once.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
 
 /**
- * Describes behaviour on the embedded database and on a PostgreSQL server. `describeBehaviour` is called for each with a function
- * that gives the migrated database while tests run. Without TEST_DATABASE_URL the second half is skipped by name.
+ * Describes behaviour on the embedded database and on PostgreSQL. `describeBehaviour` is called for each with a
+ * function that gives the migrated database while tests run. Without TEST_DATABASE_URL tests on PostgreSQL are skipped.
  */
 export function onEachDatabase(subject: string, describeBehaviour: (database: () => Database) => void): void {
   describe(`${subject}, on PGlite`, () => withDatabase(openTestPglite, describeBehaviour))
   onPostgres(subject, describeBehaviour)
 }
 
-/** The PostgreSQL half of {@link onEachDatabase}, for several connections. */
+/** The PostgreSQL half of {@link onEachDatabase}, for tests that need several connections. */
 export function onPostgres(subject: string, describeBehaviour: (database: () => Database) => void): void {
   const url = process.env.TEST_DATABASE_URL
   if (url === undefined) {
@@ -59,12 +59,12 @@ function withDatabase(
   })
 }
 
-/** Engines without a test. Starting one takes a second of CPU, making the tables 0.15 s. */
+/** Engines that no test uses now. Starting one takes a second of CPU, and making its tables 0.15 s. */
 const idleEngines: Database[] = []
 // An open engine sometimes keeps its process from ending.
 after(() => Promise.all(idleEngines.map((engine) => engine.close())))
 
-/** Removes all rows without the triggers, because those of the ledger refuse it. */
+/** Removes all rows while triggers are off, because the ledger's triggers refuse it. */
 const EMPTY_TABLES = `
 SET LOCAL session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -85,7 +85,7 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-/** The tests' queue timeout: nobody leaves a queue because the machine was slow. */
+/** The tests' queue timeout, so long that nobody leaves a queue because the machine is slow. */
 const PATIENT_MS = 60_000
 
 async function openTestPostgres(url: string): Promise<Database> {

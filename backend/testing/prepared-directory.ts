@@ -2,12 +2,12 @@ import { chmodSync, cpSync, existsSync, mkdtempSync, readdirSync, renameSync, rm
 import { join } from 'node:path'
 import { startBackendProcess } from './process.ts'
 
-/** OIDs of template databases: two thirds of the files, which nobody reads. */
+/** The OIDs of the template databases. They are two thirds of the files, and nobody reads them. */
 const TEMPLATES = ['1', '4']
 
 /**
- * Fills a new `directory` with the data of a backend's first start, which saves half of the CPU of a start. The first process of
- * a test run makes the data, others copy. Does nothing without `TEST_RUN_DIR`, which `npm test` sets.
+ * Fills a new `directory` with the data of a backend's first start, which saves half of the CPU of a start. The first
+ * process of a test run makes the data, and others copy it. Does nothing without `TEST_RUN_DIR`, which `npm test` sets.
  */
 export async function prepareBackendDirectory(directory: string): Promise<void> {
   const run = process.env.TEST_RUN_DIR
@@ -18,7 +18,7 @@ export async function prepareBackendDirectory(directory: string): Promise<void> 
   keepFromOthers(directory)
 }
 
-/** Node 26.0 copies directories with the mode of new ones; the backend would replace keys that others could read. */
+/** Node 26.0 gives copied directories the mode of new ones. The backend would replace keys that others can read. */
 function keepFromOthers(directory: string): void {
   chmodSync(directory, 0o700)
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 
-/** In a test run bundled into one file, which costs a third less to start. */
+/** The backend's program. `npm test` bundles it into one file, which costs a third less to start. */
 const MAIN = process.env.TEST_BACKEND || fileURLToPath(new URL('../main.ts', import.meta.url))
 
 export interface BackendProcess {
@@ -22,7 +22,7 @@ export function startBackendProcess(
   options: { readonly ipc?: boolean } = {},
 ): BackendProcess {
   const { PATH, TEST_RUN_DIR } = process.env
-  // Code compiled here is kept for other tests, also with coverage of the gateway.
+  // Code compiled here is kept for other tests, also while the gateway's coverage is measured.
   const NODE_COMPILE_CACHE =
     process.env.NODE_COMPILE_CACHE ?? (TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled'))
   const child = spawn(process.execPath, [MAIN], {

@@ -11,7 +11,7 @@ import { addUser } from '../user-store.ts'
 
 export const PUBLIC_URL = 'https://api.example.com'
 
-/** Put straight into the database. */
+/** A user that a test put straight into the database. */
 export interface TestUser {
   readonly id: string
   readonly accountId: string
@@ -40,7 +40,7 @@ export interface TestService {
 export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
   readonly url: string
   readonly headers?: Record<string, string>
-  /** A user, by default in a session with what every user holds. */
+  /** A user, by default in a session with the scopes that every user holds. */
   readonly as?: { readonly id: string }
   /** The OAuth client acting for the user; its token holds only `scope`. */
   readonly client?: string
@@ -107,7 +107,7 @@ export async function startTestService(
   }
 }
 
-/** A login may have opened it; not in the database. */
+/** An id in the form of a session that a login opened; no row has it. */
 const SOME_SESSION = '01890a5d-ac96-774b-bcce-b302099a8058'
 const SOME_GRANT = 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p'
 

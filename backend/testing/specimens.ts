@@ -1,4 +1,4 @@
-/** ICAO Doc 9303: part 4 (TD3), part 5 (TD1), part 6 (TD2). They expired on 15 April 2012. */
+/** Specimens of ICAO Doc 9303, part 4 (TD3), part 5 (TD1) and part 6 (TD2). They expired on 15 April 2012. */
 export const SPECIMENS = {
   TD1: ['I<UTOD231458907<<<<<<<<<<<<<<<', '7408122F1204159UTO<<<<<<<<<<<6', 'ERIKSSON<<ANNA<MARIA<<<<<<<<<<'],
   TD2: ['I<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<', 'D231458907UTO7408122F1204159<<<<<<<6'],
@@ -16,8 +16,8 @@ export interface DocumentData {
 }
 
 /**
- * Prints a document's zone with right check digits. Written apart from the program, so that a mistake in one does not hide one in
- * the other.
+ * Prints a document's zone with right check digits. It shares no code with the program, so that a mistake in the one
+ * does not hide a mistake in the other.
  */
 export function printMrz(kind: 'TD1' | 'TD2' | 'TD3', data: DocumentData): string[] {
   const fill = (text: string, length: number) => text.slice(0, length).padEnd(length, '<')

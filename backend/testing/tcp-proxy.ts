@@ -7,13 +7,13 @@ export interface TcpProxy {
   /** Breaks every connection and refuses new ones. */
   cut(): Promise<void>
   restore(): Promise<void>
-  /** Passes nothing on: a server that hangs, or a network that drops. */
+  /** Passes nothing on, like a server that hangs or a network that drops packets. */
   stall(): void
   /** Once a client sends this, the server gets it, but the connection breaks without its response. */
   loseResponseTo(sent: string): void
 }
 
-/** Leads to `host:port` on a free port; with `isCut` refuses everybody until it is restored. */
+/** Starts a proxy to `host:port` on a free port. With `isCut` it refuses everybody until `restore`. */
 export async function startTcpProxy(
   target: { readonly host: string; readonly port: number },
   { isCut = false }: { readonly isCut?: boolean } = {},

@@ -86,7 +86,7 @@ describe('readMrz', () => {
     ]
     for (const [kind, place, expected] of changes) {
       const [line, column] = place
-      // Never one of the same value modulo 10, which no check digit tells apart.
+      // The new character never has the same value modulo 10, because no check digit would notice it.
       const printed = SPECIMENS[kind][line]?.[column] ?? ''
       const character = printed === '<' ? '1' : String((Number.parseInt(printed, 36) + 1) % 10)
       assert.deepEqual(failing(altered(SPECIMENS[kind], place, character)), expected, `${kind} ${place}`)

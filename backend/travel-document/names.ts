@@ -91,7 +91,7 @@ function spellings(letter: string): readonly string[] {
   return /^[A-Z]+$/.test(base) ? [base] : []
 }
 
-/** True when a spelling equals the printed name, or begins with it when that may be cut. */
+/** True when a spelling equals the printed name, or begins with it when the name may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
   // Positions in the printed name that the letters so far can reach.
   let reached = new Set([0])

@@ -11,7 +11,7 @@ interface UserDetails {
 
 export type UserAccount = Account & UserDetails
 
-/** Returns `undefined` once the user is deleted, which ends all its grants. */
+/** Returns `undefined` once the user is deleted: this ends all grants of the user. */
 export async function findAccount(database: Queryable, id: string): Promise<UserAccount | undefined> {
   const [user] = await database.query<UserDetails & Row>(
     'SELECT role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',
@@ -23,8 +23,8 @@ export async function findAccount(database: Queryable, id: string): Promise<User
 const PREFIX = 'pwd:'
 
 /**
- * The `amr` (RFC 8176) that oidc-provider keeps for a sign-in. Its second entry names the password: after a change older sign-ins
- * do not count. No token contains it.
+ * The `amr` (RFC 8176) that oidc-provider keeps for a sign-in. Its second entry stands for the password, so that older
+ * sign-ins do not count after a change. No token contains the `amr`.
  */
 export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]

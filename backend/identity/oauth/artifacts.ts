@@ -25,8 +25,8 @@ type ArtifactRow = {
 }
 
 /**
- * Stores one kind of oidc-provider's objects. Their ids are secrets, so only the SHA-256 is stored. Expired rows are still
- * returned: the provider checks the time itself.
+ * Stores one kind of oidc-provider's objects. Their ids are secrets, so only the SHA-256 is stored. Expired rows are
+ * still returned, because the provider checks the time itself.
  */
 export function artifactStore(model: string, database: Database): Adapter {
   const findBy = async (column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> => {

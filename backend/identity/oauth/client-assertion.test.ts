@@ -35,7 +35,7 @@ onEachDatabase('An assertion of a client', (database) => {
   })
   after(() => oauth.service.app.close())
 
-  /** Pushes a request with an assertion that lasts until `exp`, by the system's clock as the provider goes by it. */
+  /** Pushes a request with an assertion that lasts until `exp`, by the system's clock, which the provider uses. */
   async function push(
     exp: number,
     jti: string = randomUUID(),

@@ -61,7 +61,7 @@ describe('loadClients', () => {
     assert.deepEqual(there, portal)
     const keyIn = (directory: string) => readFileSync(join(directory, 'bank-portal.private.jwk.json'), 'utf8')
     assert.equal(keyIn(other), keyIn(dataDirectory))
-    // Put in the place of another one whole: a process that is killed leaves no empty file.
+    // A whole new file replaces the old one, so that a killed process leaves no empty file.
     const path = join(other, 'bank-portal.private.jwk.json')
     writeFileSync(path, '{}')
     linkSync(path, join(other, 'before'))

@@ -29,7 +29,7 @@ export async function loadClients({
   if (!demo) return registered
   const taken = new Set(registered.map((client) => client.client_id))
   const portalKey = await demoKey(database, join(dataDirectory, PORTAL_KEY_FILE))
-  // A client in the file replaces ours of the same name.
+  // A client in the file replaces ours with the same id.
   return [...registered, ...demoClients(portalKey).filter((client) => !taken.has(client.client_id))]
 }
 

@@ -28,7 +28,7 @@ onEachDatabase('OAuth', (database) => {
   })
   after(() => oauth.service.app.close())
 
-  /** What the application is told, or the page that the browser stays on. */
+  /** Returns what the application is told, or the page on which the browser stays. */
   async function refusal(config: client.Configuration, parameters: Record<string, string | undefined>) {
     const { parameters: all } = await pkce()
     const merged = Object.entries({ ...all, ...parameters }).filter(([, value]) => value !== undefined)

@@ -33,10 +33,10 @@ interface Turn {
 type Step = (turn: Turn) => Promise<FastifyReply>
 
 /**
- * Serves the pages on which a person signs in and consents. The password form is posted to /api/login (sign-in-form.ts).
+ * Serves the pages on which a person signs in and consents. The password form goes to /api/login (sign-in-form.ts).
  *
- * A form is accepted from our own page only: its id must equal the one in the browser's cookie, and the browser must not say that
- * another site sent it.
+ * A form is accepted from our own page only: its id must equal the id in the browser's cookie, and the browser must not
+ * say that another site sent it.
  */
 export async function registerInteraction(
   app: App,
@@ -196,7 +196,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
     grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
-  // The sign-in has ended: nothing refers to the grant, which would be kept for a year.
+  // The sign-in has ended, so nothing refers to the grant, which would be kept for a year.
   if (returnTo === undefined) await grant.destroy()
   return leave(turn, returnTo)
 }

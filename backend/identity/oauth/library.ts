@@ -1,6 +1,6 @@
 import type OidcProvider from 'oidc-provider'
 
-/** oidc-provider without its warning about Node releases: standard error is for the log. */
+/** oidc-provider without its warning about Node releases, because standard error is for the log. */
 const print = console.warn
 console.warn = (...parts: unknown[]) => {
   if (!String(parts[0]).includes('Unsupported runtime')) print(...parts)

@@ -58,7 +58,7 @@ onEachDatabase('A new password', (database) => {
     )
     interrupted.after = { statement: /^\s*SELECT/, model: 'Interaction', happens: () => changePassword(user) }
     const consent = await thief.open(held.url)
-    // What that one request had begun may show its page, which nobody can confirm any more.
+    // The request under way may still show the consent page, but nobody can confirm it any more.
     if (/<h1>Allow/.test(consent.page)) {
       const landing = await thief.submit(consent, '/consent')
       assert.equal(landing.url.searchParams.get('code'), null)
@@ -91,7 +91,7 @@ onEachDatabase('A new password', (database) => {
       const user = await addUser()
       const browser = new FormBrowser(oauth.url)
       const consent = await signIn(browser, user)
-      // The step looks at the browser's session, and again at its end.
+      // The step reads the browser's session at its beginning and at its end.
       interrupted.after = { statement: /^\s*SELECT/, model: 'Session', happens: () => changePassword(user) }
       const landing = await browser.submit(consent, `/${step}`)
       assert.equal(landing.status, 400)
@@ -121,7 +121,7 @@ onEachDatabase('A new password', (database) => {
     url.searchParams.set('prompt', 'login')
     const page = await browser.open(url)
     const landing = await browser.submit(page, '/login', { email: second.email, password: PASSWORD })
-    // The library signs the first user out before.
+    // The library signs the first user out before it goes on.
     assert.match(landing.page, /op.logoutForm|<form[^>]*oauth\/logout/)
   })
 })

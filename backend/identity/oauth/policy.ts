@@ -6,7 +6,7 @@ import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
-/** The life of a public client's refresh token, replaced at each use. */
+/** The life of a public client's refresh token, which each use replaces. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
 /** The time that a browser stays signed in after its last visit. */
 const BROWSER_SECONDS = 30 * 60

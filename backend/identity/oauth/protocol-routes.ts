@@ -20,11 +20,11 @@ const POST_PATHS = [
   `${OAUTH_PATHS.end_session}/confirm`,
 ]
 
-/** The provider adds a hash to script-src, beside which 'none' is not allowed: the empty script's hash stands for it. */
+/** The provider adds a hash to script-src. A hash excludes 'none', so the empty script's hash replaces 'none'. */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
 
-/** Hands protocol requests to oidc-provider. Fastify knows their routes, so a stop waits for them. */
+/** Hands protocol requests to oidc-provider. Fastify knows their routes, so a stop waits for these requests. */
 export async function registerOAuthProtocol(
   app: App,
   services: Services,
@@ -35,8 +35,8 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has. But the htu of a DPoP proof, which only POSTs have, names the
-    // address it was sent to (RFC 9449 section 4.2).
+    // The issuer has one name, whatever Host the request has. But a DPoP proof, which only POSTs have, names in its htu
+    // the address that it was sent to (RFC 9449 section 4.2).
     const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
     const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)

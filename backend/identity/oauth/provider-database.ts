@@ -36,7 +36,7 @@ function toProviderFault(fault: unknown): never {
 
 type Change = (database: Queryable) => Promise<void>
 
-/** `issued`: store if the request got its tokens. `answered`: also if it was refused, but not if it failed. */
+/** `issued`: stored if the request got its tokens. `answered`: stored also if it was refused, but not if it failed. */
 type Condition = 'issued' | 'answered'
 
 class RequestChanges {
@@ -70,8 +70,8 @@ export class UsedTwice extends errors.InvalidGrant {
 }
 
 /**
- * Stores the changes of a request to these paths in one transaction, before the response. oidc-provider stores them one by one: a
- * client that repeats a half-failed request (503) would look like a thief.
+ * Stores the changes of a request to these paths in one transaction, before the response. By itself oidc-provider
+ * stores them one by one, and a client that repeats a half-stored request (503) would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time
  */
@@ -109,7 +109,7 @@ async function store(
   const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
   if (due.length > 0)
     await database.transaction(async (transaction) => {
-      // Enough, because each change checks the row it locks. SERIALIZABLE would make requests for one grant collide.
+      // This level is enough: each change checks the row it locks. SERIALIZABLE makes requests for a grant collide.
       await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
       for (const { change } of due) await change(transaction)
     })

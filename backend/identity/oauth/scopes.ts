@@ -6,7 +6,7 @@ const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
-/** All scopes of the API. No role holds `profile:write`, but everybody may grant it: sessions need none for their user's record. */
+/** All scopes of the API. No role holds `profile:write`, but every user may grant it; a session does not need it. */
 const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PROFILE_WRITE]
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]

@@ -21,10 +21,10 @@ import { metadata, OAUTH_PATHS, policyConfiguration } from './policy.ts'
 import { changeAtEnd, providerDatabase, storeTogether, whenStored } from './provider-database.ts'
 import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from './scopes.ts'
 
-/** The sign-in page; forms are posted to paths below it. */
+/** The path of the sign-in and consent pages. Only the sign-in form is not posted below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
-/** Gives the present provider for each request: an instance keeps the keys of its start. */
+/** Gives the present provider for each request, because an instance keeps the keys of its start. */
 export interface AuthorizationServer {
   instance(): Provider
 }

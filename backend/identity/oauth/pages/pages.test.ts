@@ -18,7 +18,7 @@ import { cookieOf } from './sign-in-form.ts'
 
 const VOID = new Set(['meta', 'input', 'br', 'link'])
 
-/** Well-formed: every element closed in order, every attribute quoted, every id once, every label for a field. */
+/** Asserts that elements close in order, attributes are quoted, ids are unique, and each label is for a field. */
 function assertValid(page: string): void {
   assert.match(page, /^<!DOCTYPE html>\n<html lang="en">/)
   const open: string[] = []
@@ -150,7 +150,7 @@ describe('the pages of the sign-in', () => {
     await owner.browser.submit(owner.page, '/login', fields)
     const guesser = await begin()
     let last = guesser.page
-    // The sixth has to wait, or on a slow machine, where the second is over by then, the one behind it.
+    // The sixth guess has to wait; on a slow machine, where its wait has passed, a later guess has to.
     for (let guess = 0; guess < 6 || (last.status === 422 && guess < 9); guess++) {
       last = await guesser.browser.submit(guesser.page, '/login', { ...fields, password: `guess ${guess}` })
     }
