@@ -31,6 +31,6 @@ it('the report of coverage counts the files of killed programs as none', (t) => 
     return spawnSync(process.execPath, args, { cwd: dir, env, encoding: 'utf8' }).stdout
   }
   assert.match(report('--require', PATCH), /own\.mjs +\| +100\.00/)
-  // Otherwise it would not be needed any more.
+  // If this fails, the patch is not needed any more.
   assert.match(report(), /Could not report code coverage/)
 })

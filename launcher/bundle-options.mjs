@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** Programs and threads of the gateway, bundled together by list. */
+/** Programs and threads of the gateway. The entries of a list are bundled together. */
 export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],

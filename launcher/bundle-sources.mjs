@@ -7,7 +7,7 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
-/** Packages of hundreds of files that few tests load. Others are bundled: each file costs 0.3 ms a process. */
+/** Packages of hundreds of files that few tests load. Other packages are bundled: a file costs each process 0.3 ms. */
 const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
 /** The database and the page of the API read files beside their modules. */
 const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']

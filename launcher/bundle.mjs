@@ -4,8 +4,8 @@ import { build } from 'esbuild'
 import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 
 /**
- * `node bundle.mjs DIRECTORY` bundles in place each program of the gateway compiled to DIRECTORY with the packages that it loads
- * at start. Separate modules cost 20 MB and half of the time of a start.
+ * `node bundle.mjs DIRECTORY` bundles, in place, each program of the gateway that was compiled to DIRECTORY, with the
+ * packages that it loads at start. Separate modules cost 20 MB and half of the time of a start.
  */
 const gateway = join(process.argv[2], 'gateway')
 for (const programs of PROGRAMS) {
@@ -23,7 +23,7 @@ for (const programs of PROGRAMS) {
     metafile: true,
   })
   for (const file of Object.keys(metafile.outputs)) {
-    // One character outside ASCII makes V8 keep two bytes for each: 2 MB more.
+    // One character outside ASCII makes V8 keep two bytes for each character: 2 MB more.
     if (/[\u0080-\uffff]/.test(readFileSync(file, 'utf8'))) throw new Error(`${file} is not ASCII`)
   }
 }

@@ -13,13 +13,13 @@ const PINNED = {
 const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
-/** `devEngines` names the programs' Node, `engines` npm's. `owner` is `countersign` in the gateway's package. */
+/** `devEngines` names our programs' Node; `engines` is for npm. `owner` is `countersign` in the gateway's package. */
 const { devEngines, name: owner } = require('../package.json')
 const WANTED = devEngines.runtime.version
 
 /**
- * Paths of usable Nodes, the best first: the one that package.json pins, then the one that runs this file. The pinned one is
- * searched as a package: npm 10 omits the link in `node_modules/.bin` when several optional packages share its name.
+ * Paths of usable Nodes, the best first: the pinned one of package.json, then the one that runs this file. The former
+ * is found as a package: npm 10 omits the link in `node_modules/.bin` when optional packages share its name.
  */
 export function findNodes() {
   const pinned = pinnedNode(PINNED[PLATFORM])

@@ -14,7 +14,7 @@ const SMALL_ENV = {
   MALLOC_MMAP_THRESHOLD_: '32768',
   MALLOC_TRIM_THRESHOLD_: '65536',
 }
-/** The system's loader ends a program that lacks a library with this code. */
+/** The exit code of a program that the system's loader ends because a library is missing. */
 const NOT_LOADED = 127
 const PARENT_CHECK_MS = 250
 
@@ -24,7 +24,7 @@ const PARENT_CHECK_MS = 250
  */
 export function launch(args) {
   let child
-  // Signals come first: npm may pass one on as soon as the program prints something.
+  // It listens to signals first, because npm may pass one on as soon as the program prints something.
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   child = spawnNode(args)
   if (child === undefined) {
@@ -39,7 +39,7 @@ export function launch(args) {
   })
 }
 
-/** Skips Nodes built for another C library. */
+/** Starts the first Node that can run here, and skips those for another C library. */
 function spawnNode(given) {
   const args = forProfile(given)
   for (const node of findNodes()) {
@@ -62,7 +62,7 @@ function environment(node, args) {
   const env = { ...(args[0] === SMALL[0] && SMALL_ENV), ...process.env }
   // Scripts then find the same `node` on the path.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
-  // The cache spares stripping types again, but makes coverage of its functions inexact.
+  // The cache spares stripping types again, but makes coverage of cached functions inexact.
   if (!args.includes('--experimental-test-coverage')) env.NODE_COMPILE_CACHE ??= COMPILED
   return env
 }
@@ -74,14 +74,14 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGTERM would make the program wait for a load balancer. But npx's shell ends at SIGTERM without passing it on.
+    // SIGTERM would make the program wait for a load balancer. But npx got a SIGTERM that its shell did not pass on.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }
 
 function endAs(code, signal) {
   if (signal === null) process.exit(code)
-  // If the signal does not end this process.
+  // This is for a signal that does not end this process.
   setTimeout(() => process.exit(128 + constants.signals[signal]))
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)

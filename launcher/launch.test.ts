@@ -250,7 +250,7 @@ describe('the launcher', () => {
   describe('under npm', {
     skip: process.platform !== 'linux' && 'needs /proc to tell the processes apart',
   }, () => {
-    // It ends by a signal or with the channel, and says which.
+    // The child ends by a signal or with the channel, and writes which of them.
     const CHILD = `
       import { appendFileSync } from 'node:fs'
       const end = (why) => { appendFileSync('end', why); process.exit(0) }
@@ -260,7 +260,7 @@ describe('the launcher', () => {
       setInterval(() => {}, 1000)
       console.log('pid', process.pid)`
 
-    /** npm, the processes below it down to the child, and how the child's end is waited for. */
+    /** Starts npm. Returns it, the processes below it down to the child, and how to wait for the child's end. */
     async function start(script: string) {
       return startNpm(project(), ['run', '--silent', script])
     }
@@ -269,7 +269,7 @@ describe('the launcher', () => {
       writeFileSync(join(dir, 'child.mjs'), CHILD)
       const npm = spawn('npm', args, {
         cwd: dir,
-        // What a shell of npm puts on the output is of no interest.
+        // What a shell of npm writes does not matter.
         stdio: ['ignore', 'pipe', 'ignore'],
         env: { ...ENV, PATH: `${dirname(process.execPath)}:${process.env.PATH}` },
         detached: true,
@@ -281,8 +281,8 @@ describe('the launcher', () => {
 
     it('every process of a server can be killed, and none is left', () => killEach('start', 3))
 
-    // Above a command that is followed by another there is a shell. Through it the end of npm is not seen: what runs
-    // there ends by itself.
+    // npm runs a command that another follows in a shell. Below a shell the end of npm is not seen: what runs there
+    // ends by itself.
     it('every process below npm can be killed when a shell stands between', () => killEach('both', 4, 1))
 
     async function killEach(script: string, length: number, from = 0): Promise<void> {
@@ -298,7 +298,7 @@ describe('the launcher', () => {
       const { npm, dir, ended } = await startNpm(project(), [
         'exec',
         '-c',
-        // A shell that stays between, as the one of `npx -- PROGRAM` does where it is dash.
+        // A shell stays between, as with `npx -- PROGRAM` where the shell is dash.
         'node launcher/main.mjs child.mjs; true',
       ])
       npm.kill('SIGTERM')
@@ -313,7 +313,7 @@ describe('the launcher', () => {
       assert.match(readFileSync(join(dir, 'end'), 'utf8'), /^SIGTERM /)
     })
 
-    /** All of them hold the pipe, so that its end is the end of the last one. */
+    /** Waits for the end of the pipe, which all these processes hold, so that it ends with the last of them. */
     async function outputClosed(npm: ChildProcess): Promise<void> {
       const timeout = AbortSignal.timeout(60_000)
       await once(npm.stdout as NonNullable<ChildProcess['stdout']>, 'close', { signal: timeout }).catch(
@@ -407,7 +407,7 @@ describe('package.json', () => {
     symlinkSync(join(HERE, '../node_modules'), join(dir, 'node_modules'))
     for (const folder of ['gateway', 'backend']) mkdirSync(join(dir, folder))
     for (const name of ['one', 'two', 'three']) {
-      // In two pieces, or it would be the place of this test.
+      // The text is in two pieces, because otherwise the bundler would write the place of this test into it.
       const place = ['!import.meta', `url.endsWith('/gateway/${name}.test.ts') && 'elsewhere'`].join('.')
       writeFileSync(
         join(dir, `gateway/${name}.test.ts`),

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { basename, delimiter, join, relative, resolve } from 'node:path'
 import { spec } from 'node:test/reporters'
 
-/** Programs in Go whose tests are left out silently where they are missing. */
+/** Programs in Go. Where one is missing, its tests are left out silently. */
 const GO_PROGRAMS = ['dashboard-reader', 'h2spec', 'sumdb-verifier', 'tessera-fsck']
 
 /** The reporter of `npm test`: Node's `spec`, the number of finished files, and at the end the skipped tests and how to run them. */
@@ -55,7 +55,7 @@ function* leftOutLines() {
     yield `Left out: tests with ${missing.join(', ')}. ".ci/go-programs FOLDER" builds them; add FOLDER to the path.\n`
 }
 
-/** The number of test files. A group imports one file in each line; its bundle has its name. */
+/** The number of test files. A group imports one test file in each line, and its bundle has the same name. */
 function filesIn(file) {
   if (!isGroup(file)) return 1
   const group = join(process.env.TEST_RUN_DIR, basename(file))

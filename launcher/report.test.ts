@@ -45,7 +45,7 @@ it('the report says how many files are done, and last what was skipped and how t
     said,
   )
 
-  // A group counts as the files that it imports. A whole run, which has groups, says what is left out without a skipped test.
+  // A group counts as the files that it imports. A whole run, which has groups, names what is left out.
   const shared = join(dir, 'shared')
   mkdirSync(shared)
   const group = join(shared, 'group.test.mjs')

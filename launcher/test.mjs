@@ -16,10 +16,10 @@ import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
- * Groups of test files or folders that share one process: a process costs 0.2 to 0.6 s of CPU, with an embedded database a second
- * more. Their tests leave nothing running, change nothing of the process, and have no hooks outside a suite, which would run for
- * other files too. A group takes at most 15 s of CPU. Groups begin in this order, roughly the longest first, to keep all cores
- * busy.
+ * Groups of test files or folders that share one process, because a process costs 0.2 to 0.6 s of CPU, and with an
+ * embedded database a second more. Their tests leave nothing running, change nothing of the process, and have no hooks
+ * outside a suite, which would run for other files too. A group takes at most 15 s of CPU. Groups begin in this order,
+ * roughly the longest first, to keep all cores busy.
  */
 const TOGETHER = {
   alerts: ['gateway/e2e/silent-alerts.test.ts'],
@@ -29,7 +29,7 @@ const TOGETHER = {
     'gateway/e2e/tracing.test.ts',
     'gateway/e2e/tunnel-life.test.ts',
   ],
-  // They share a service, and the last deletes Alice.
+  // These files share a service, and the last of them deletes Alice.
   'oauth-users': [
     'gateway/e2e/browser.test.ts',
     'gateway/e2e/oauth.test.ts',
@@ -275,7 +275,7 @@ const TOGETHER = {
     'gateway/stages',
   ],
 }
-/** The bound lies below the measured 95.0 to 96.5 %, because processes with and without the tests' loader add up differently. */
+/** The bound is below the measured 95.0 to 96.5 %: processes with and without the tests' loader count differently. */
 const MIN_LINES_PERCENT = 93
 const COVERAGE = [
   '--require=./launcher/broken-coverage.cjs',
@@ -287,9 +287,9 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/e2e/**',
   '--test-coverage-exclude=gateway/bench/**',
 ]
-/** Packaging needs 20 s of CPU in npm. Only `npm run test:coverage` runs it, and so does .ci/run. */
+/** Packaging needs 20 s of CPU in npm. Only `npm run test:coverage` and .ci/run do it. */
 const PACKAGING = ['gateway/e2e/image.test.ts']
-/** `npm run test:long` runs with `LONGER`: random tests in more runs, and every combination of faults. */
+/** Tests for `npm run test:long`: random tests, with `LONGER` times the runs, and every combination of faults. */
 const LONG = [
   'gateway/audit/commit/power-cut.test.ts',
   'gateway/audit/durability.test.ts',
@@ -359,7 +359,7 @@ const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
-/** Files wait two thirds of their time, so more run than there are cores; less so with coverage and in long runs. */
+/** Test files wait two thirds of their time, so more run than there are cores; fewer with coverage and in long runs. */
 const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
@@ -380,10 +380,10 @@ const bundled =
   isBundled &&
   (await bundleTests(join(runDir, 'tests'), files, process.env.TEST_GATEWAY).catch(() => undefined))
 launch([
-  // Test processes live for seconds: they seldom collect garbage, for 6 % less CPU.
+  // Test processes live for seconds. In these spaces they seldom collect garbage, which saves 6 % of CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
-  // tsx loads named files. It moves lines, so coverage of started programs could not be added to that of tests. Without its half
-  // for CommonJS, which looks at every such file, a process saves 0.02 to 0.1 s of CPU.
+  // tsx loads sources, but not with coverage: it moves lines, and the coverage of programs would not fit that of tests.
+  // The half of tsx for CommonJS is left out, because it looks at every such file, for 0.02 to 0.1 s of CPU.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
@@ -391,7 +391,7 @@ launch([
   ...(bundled || files),
 ])
 
-/** A folder in memory costs less CPU. Returns the usual one where none may hold programs. */
+/** A folder in memory costs less CPU. Returns the usual one where memory is short or may not hold programs. */
 function memoryFolder() {
   const folder = '/dev/shm'
   try {
@@ -411,7 +411,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Writes a file that imports the tests of a group or of one other file. With coverage, other files run as they are. */
+/** Writes a file per group or other test file, which imports the tests. With coverage, other files run as they are. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(
