@@ -107,7 +107,7 @@ it('asks operators for the token, and tells who has it nothing of names', () => 
   assert.match(String(challenge({ authorization: 'Bearer x' })?.headers), /error="invalid_token"/)
   assert.equal(statusOf(guarded, { host, ...BEARER }), 200)
   assert.equal(statusOf(guarded, { host, authorization: `bearer  ${TOKEN} ` }), 200)
-  // Prometheus scrapes by whatever name it finds; only pages need to be kept from made-up names, and none has the token.
+  // Prometheus uses whatever name it finds. Made-up names matter only for web pages, and none of these has the token.
   assert.equal(statusOf(guarded, { host: 'gateway.monitoring.svc:9090', ...BEARER }), 200)
   assert.equal(statusOf(guarded, { host }, 'page'), 200)
 })

@@ -50,7 +50,7 @@ export function createAdminServer({ routes, guard }: Parts): Server {
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()
-  /** Requests without a response by connection; the first is being served. */
+  /** Requests that have no response yet, by connection; the first is being served. */
   readonly #ahead = new WeakMap<Socket, (() => void)[]>()
 
   admit(socket: Socket): void {
@@ -121,8 +121,8 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i
 const CHALLENGE = 'Bearer realm="countersign admin"'
 
 /**
- * Refuses requests that a web page sends when an operator visits it: they use another name (DNS rebinding), or name their site
- * (Origin, Sec-Fetch-Site). They carry no credential, because there are no cookies.
+ * Refuses requests that a web page sends when an operator visits it. Such requests use another name (DNS rebinding), or
+ * name their site (Origin, Sec-Fetch-Site). They carry no credential, because there are no cookies.
  */
 export class AdminGuard {
   readonly #names: ReadonlySet<string>

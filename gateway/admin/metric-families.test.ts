@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import * as prom from 'prom-client'
 import { Counter, Gauge, Histogram } from './metric-families.ts'
 
-/** What a registry exposes of a metric, its lines in no order of their own. */
+/** What a registry exposes of a metric, with its lines sorted. */
 async function exposed(metric: object): Promise<string[]> {
   const registry = new prom.Registry()
   registry.registerMetric(metric as prom.Metric)

@@ -17,7 +17,7 @@ const METRICS = {
     'Records that are not yet in the file, or on the disk, as the durability promises.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
-  gateway_audit_seal_faults_total: counter('Times that sealing failed and is tried again.'),
+  gateway_audit_seal_faults_total: counter('Times that sealing failed; each time it is tried again.'),
   gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
     'Greatest possible age of the oldest record that no checkpoint covers yet; records of an earlier run count from the start. A second or two under load.',

@@ -58,7 +58,7 @@ it('alerts, dashboard, console and documents name no metric that does not exist'
     { cwd: ROOT },
   )
   const unknown = files.flatMap((file) =>
-    // The other is the name of a file.
+    // `gateway_admin_token` is the name of a file.
     [...read(file).matchAll(/(?<![\w:])gateway_(?!admin_token\b)[a-z_]+[a-z]\b(?!:)/g)]
       .map(([name]) => name)
       .filter((name) => !names.has(name) && !names.has(name.replace(/_(?:bucket|sum|count)$/, '')))

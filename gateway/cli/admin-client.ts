@@ -77,7 +77,7 @@ interface Place {
   readonly adminTokenFile?: string
 }
 
-/** Reads only the listener's address: the file may be in the middle of an edit. */
+/** Reads only what leads to the listener, because the file may be in the middle of an edit. */
 function readPlace(env: Environment): Place {
   try {
     const { adminHost, adminPort, adminTokenFile } = JSON.parse(

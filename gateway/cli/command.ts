@@ -40,14 +40,14 @@ export class CommandFault extends Error {}
 /** The command line is wrong, or a file that it names cannot be used: exit code 2. */
 export class UsageFault extends Error {}
 
-/** Each overrides its variable. */
+/** Each of these flags overrides its variable. */
 export const CONFIG_FLAGS = {
   config: { value: 'FILE', about: 'gateway.json; default $GATEWAY_CONFIG, or config/gateway.json' },
   limits: { value: 'FILE', about: 'limits.json; default $GATEWAY_LIMITS, or config/limits.json' },
   clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
 } as const satisfies Flags
 
-/** Faults of the command line itself go to standard error as text. */
+/** With `--json` too, faults of the command line itself go to standard error as text. */
 export const JSON_FLAG = { json: { about: 'as JSON' } } as const satisfies Flags
 
 export function environmentOf(flags: Given['flags']): Environment {
@@ -100,7 +100,7 @@ export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }
 
-/** Prints each check at once in text output. */
+/** Collects checks. In text output it prints each one at once. */
 export class Checks {
   readonly checks: object[] = []
   readonly #isQuiet: boolean

@@ -51,7 +51,7 @@ function* settingsDifferences(before: object, after: object): Iterable<string> {
   }
 }
 
-/** `~ timeouts.headersMs: 30000 → 20000` for each changed leaf. */
+/** Yields `~ timeouts.headersMs: 30000 → 20000` for each changed leaf. */
 function* differences(before: unknown, after: unknown, path: string): Iterable<string> {
   if (isDeepStrictEqual(before, after)) return
   if (!isObject(before) || !isObject(after)) {

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { countersign } from './program.test-support.ts'
 
-/** How each shell is asked what it offers after `$WORDS`, without a person at a keyboard. */
+/** How a test asks each shell what it offers after `$WORDS`. */
 const ASKED = {
   bash: [
     '-c',
@@ -50,7 +50,7 @@ async function askerOf(shell: keyof typeof ASKED, t: TestContext) {
     const env = { PATH: process.env.PATH, HOME: dir, SCRIPT: script, WORDS: words, CUR: cur }
     const { stdout, stderr } = spawnSync(shell, ASKED[shell], { encoding: 'utf8', env })
     assert.equal(stderr, '')
-    // Without --help, which is offered wherever flags and commands are offered together.
+    // Leaves out --help, which is offered wherever flags and commands are offered together.
     return stdout
       .split('\n')
       .filter((word) => word !== '' && word !== '--help')

@@ -83,7 +83,7 @@ function zshScript(all: readonly Next[]): string[] {
   ]
 }
 
-/** For other words than flags the shell knows file names. */
+/** Leaves words that are not flags to the shell, which completes file names. */
 function cases(all: readonly Next[], set: (words: Next['words']) => string): string[] {
   return all.map(({ before, words, flags }) => {
     const named = Object.entries(flags).map(([flag, { about }]) => [`--${flag}`, about] as const)
@@ -106,7 +106,7 @@ function fishScript(all: readonly Next[]): string[] {
   })
 }
 
-/** Quotes a text. Each shell writes a quote within in its own way. */
+/** Quotes a text. Each shell writes a quote within it in its own way. */
 function quoted(text: string, quote: string): string {
   return `'${text.replaceAll("'", quote)}'`
 }

@@ -116,7 +116,7 @@ function tracingVariables(env: Environment) {
   const replaced = sampler === undefined ? byKey : { ...byKey, ratio: sampler, parents: sampler }
   return {
     shown: [...names].flatMap((key) => (env[key] ? [{ key, value: env[key], from: key }] : [])),
-    /** A variable adds its attributes to `tracing.resource`. */
+    /** No variable replaces `tracing.resource`; one only adds attributes to it. */
     replaces: (key: string) => {
       const [, name = ''] = /^tracing\.(\w+)/.exec(key) ?? []
       return name !== 'resource' && replaced[name] !== undefined
@@ -125,7 +125,7 @@ function tracingVariables(env: Environment) {
 }
 
 function withoutSecret({ key, value }: Shown): unknown {
-  // The key before it marks a secret.
+  // `hidden` finds a secret by the key before it.
   const name = `${JSON.stringify(key.replace(/^.*\./, ''))}:`
   return JSON.parse(hidden(name + JSON.stringify(value), 0, []).slice(name.length))
 }

@@ -89,7 +89,7 @@ function directoryOf({ dataDir }: Settings): string {
   return join(dataDir, 'idempotency')
 }
 
-/** The data directory comes first: the store may be away. */
+/** The data directory comes first, because the store may be away. */
 async function* shownKeys(settings: Settings, asked: readonly AskedKey[]) {
   const { store } = settings
   const directory = directoryOf(settings)

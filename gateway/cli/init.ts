@@ -137,7 +137,7 @@ function jsonFile(value: object): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
-/** Writes all files or none, and missing schemas. @throws CommandFault when one exists */
+/** Writes all files or none, and missing schemas. @throws CommandFault when a file exists */
 function writeNew(directory: string, files: readonly (readonly [file: string, text: string])[]): void {
   const present = files.map(([file]) => file).filter((file) => existsSync(file))
   if (present.length > 0)
@@ -158,7 +158,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
 
 /** @param written gets the name as soon as the file exists */
 function writeOne(file: string, text: string | Buffer, written: string[]): void {
-  // Of two at once, one fails here and leaves the other's file.
+  // Of two commands at the same time, one fails here and leaves the other's file.
   const fd = openSync(file, 'wx')
   written.push(file)
   try {

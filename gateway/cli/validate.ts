@@ -254,7 +254,7 @@ function checkAuditKeys(found: Findings, { audit }: Settings): void {
   try {
     credentialsIn(credentials)
   } catch (error) {
-    // The gateway starts without credentials, and reads them each time.
+    // The gateway starts without credentials, and reads them each time it ships.
     const { message } = error as Error
     found.warnings.push(`audit.ship: nothing can be shipped: ${message}`)
   }

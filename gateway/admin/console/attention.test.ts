@@ -29,7 +29,7 @@ const rules = (parse(readFileSync(FILE, 'utf8')).groups as { rules: Rule[] }[]).
 )
 const ruleOf = (alert: string) => rules.find((rule) => rule.alert === alert)
 
-/** The lines at a moment, of metrics that a test sets. Each look counts since the look before, or since the start. */
+/** Gives the lines for metrics that a test sets. Each look counts since the look before, or since the start. */
 function watching({ fromStart = false } = {}) {
   const metrics = createMetrics({ version: '1' })
   const attention = new Attention()
@@ -390,7 +390,7 @@ test('wrong credentials are told when they are a fifth of many, and missing ones
       ],
     ],
   )
-  // Who is throttled had wrong credentials before.
+  // A throttled caller had wrong credentials before.
   const throttled = '100 % of them in the last minute, most of these only throttled'
   metrics.causes.set('gateway_auth_decisions_total bearer throttled', 'too many bad credentials')
   count('throttled', 200)

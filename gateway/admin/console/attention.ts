@@ -8,7 +8,7 @@ import type { AttentionLine } from './wire.ts'
 interface Condition {
   readonly alert: string
   readonly severity: AttentionLine['severity']
-  /** The rule's expression, without parts that need earlier samples. */
+  /** The expression of the Prometheus rule, without parts that need earlier samples. */
   readonly expression: string
   readonly metric: keyof Families
   readonly isOf: (labels: readonly string[]) => boolean
@@ -81,8 +81,8 @@ export const RESTARTED_MINUTES = 15
 export const UNKNOWN_MINUTES = 15
 
 /**
- * Alerts of config/prometheus/countersign.rules.yml that need no earlier samples: the worst first, causes before effects. `%` is
- * a series' label.
+ * Alerts of config/prometheus/countersign.rules.yml that need no earlier samples: the worst first, causes before
+ * effects. `%` stands for a series' labels.
  */
 export const CONDITIONS: readonly Condition[] = [
   rule('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
@@ -210,7 +210,7 @@ interface Seen {
   readonly isTold: boolean | undefined
   readonly sinceMs: number
   readonly lastMs: number
-  /** True when its cause's line was shown then. */
+  /** True when the line of its cause was shown at its last count. */
   readonly isExplained: boolean | undefined
 }
 
@@ -271,7 +271,7 @@ function* sharesAbove({ metrics, totals, past }: Look, share: Share): Iterable<F
     const bad = sumOf(isBad)
     const part = bad / sumOf(isCounted)
     if (bad <= above.perSecond || part <= above.share) continue
-    // Throttled callers had wrong credentials before: those are the cause.
+    // Throttled callers had wrong credentials before, and these are the cause.
     const rank = ({ outcome, rate }: (typeof rates)[number]) => (outcome === 'throttled' ? 0 : rate)
     const [worst] = rates
       .filter(({ outcome, rate }) => isBad(outcome) && rate > 0)

@@ -166,7 +166,7 @@ it('tells what keeps it from looking, and looks again', () => {
   assert.deepEqual(dataOf(console.events.at(-1)), { reason: 'Error: no numbers' })
   fails = false
   tick(1000)
-  // No metric at all: everything has a value nevertheless.
+  // Without any metric everything has a value nevertheless.
   const { state } = dataOf<Moment>(console.events.at(-1))
   assert.deepEqual(
     [state.routes.rows, state.upstreams, state.audit.pending, state.sharedStore],

@@ -34,7 +34,7 @@ export class ConsoleFeed {
   readonly #past: Totals[] = []
   #last: Totals | undefined
   readonly #attention = new Attention()
-  /** Set only while a console is open: it keeps the callers that it has looked at. */
+  /** Set only while a console is open, because it keeps the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
 

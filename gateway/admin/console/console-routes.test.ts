@@ -131,7 +131,7 @@ describe('the paths of the console', () => {
     response.on('close', () => {
       closed = true
     })
-    // More than the kernel's buffers hold.
+    // This is more than the kernel's buffers hold.
     const large = Buffer.alloc(1024 * 1024, ' ')
     while (response.writableLength <= 256 * 1024) response.write(large)
     while (!closed) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { AuditState } from './wire.ts'
 
-/** The page has types of a browser; its functions that make no elements run here too. */
+/** The page needs the types of a browser. Its functions that make no elements run here too. */
 const { sealFacts } = await import(String(new URL('./page/panels.js', import.meta.url)))
 const { latency, milliseconds, rate } = await import(String(new URL('./page/words.js', import.meta.url)))
 

@@ -47,7 +47,7 @@ it('computes quantiles as Prometheus does', () => {
   const spread = (...counts: number[]) => ({ boundsSeconds: [0.1, 0.2, Number.POSITIVE_INFINITY], counts })
   assert.equal(quantileMs(0.5, undefined, spread(10, 10, 10)), 50)
   assert.equal(quantileMs(0.75, undefined, spread(10, 20, 20))?.toFixed(6), '150.000000')
-  // Above the last bound nothing more is known than that.
+  // Above the last bound nothing more is known than the bound.
   assert.equal(quantileMs(0.99, undefined, spread(0, 0, 10)), 200)
   assert.equal(quantileMs(0.5, spread(10, 10, 10), spread(10, 20, 20))?.toFixed(6), '150.000000')
   assert.equal(quantileMs(0.5, undefined, { boundsSeconds: [], counts: [] }), null)

@@ -8,7 +8,7 @@ export interface Spread {
   readonly counts: readonly number[]
 }
 
-/** The metrics' counters at one moment, as the console adds them up. Others may have chosen label texts. */
+/** The metrics' counters at one moment, as the console adds them up. Label texts may come from outside. */
 export interface Totals {
   readonly atMs: number
   readonly statuses: ReadonlyMap<string, number>
@@ -146,8 +146,8 @@ function countOf(counts: ReadonlyMap<string, number>, matches: (name: string) =>
 }
 
 /**
- * The quantile between two moments, in milliseconds; null without observations. As in Prometheus: linear within a bucket, and the
- * last finite bound above it.
+ * The quantile between two moments, in milliseconds; null without observations. As in Prometheus, it is linear within a
+ * bucket, and never above the last finite bound.
  */
 export function quantileMs(quantile: number, before: Spread | undefined, after: Spread): number | null {
   const { boundsSeconds } = after

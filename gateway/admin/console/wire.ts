@@ -1,4 +1,4 @@
-/** What the gateway tells an open console, as JSON in server-sent events. Others may have chosen any text in it. */
+/** What the gateway tells an open console, as JSON in server-sent events. Any text in it may come from outside. */
 
 /** One moment of the plots. Rates are per second since the moment before. Latencies are null without requests. */
 export interface Point {
@@ -124,7 +124,7 @@ export interface LimitState {
 
 export interface IdempotencyState {
   readonly outcomes: readonly Count[]
-  /** In the data directory; undefined: in the shared store. */
+  /** How many keys the data directory holds; undefined when the shared store holds them. */
   readonly keys: number | undefined
   readonly bytes: number
   readonly maxKeys: number

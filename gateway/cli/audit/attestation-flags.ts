@@ -20,7 +20,7 @@ export const ATTESTATION_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
-      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness the witnesses must have signed it; default then: checkpoint.witnessed in the log',
+      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness the witnesses must have signed it, and the default is checkpoint.witnessed in the log',
   },
   witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
   quorum: { value: 'N', about: 'how many witnesses must have signed; default: all' },
@@ -31,7 +31,7 @@ export const ATTESTATION_FLAGS: Flags = {
   },
   'stamp-authority': {
     value: 'FILE',
-    about: 'PEM: whose time stamps to trust; all those in the log are verified',
+    about: 'PEM file of the authority whose time stamps to trust; all time stamps in the log are verified',
   },
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }

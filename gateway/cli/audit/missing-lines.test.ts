@@ -24,7 +24,7 @@ async function rotatedTrail(name: string): Promise<SealedTrail> {
   return trail
 }
 
-/** Renames the open file, so that no file has its name. */
+/** Renames the open file, so that no file has the trail's name. */
 function renameOpen({ file }: SealedTrail): void {
   renameSync(file, `${file}.20261130T000000000Z`)
 }
@@ -47,7 +47,7 @@ describe('a trail of which lines are missing', () => {
       assert.equal(status, 1, text)
       assert.match(text, /removed: .*stood before this one, and no AUDIT_PRUNE/)
     }
-    // What says that it is a part is judged as one, and says which.
+    // With --part, or as segments, a part is judged as a part, and the output says which.
     const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
     const part = await audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
     const few = await audit('verify', '--key', trail.vkey, ...named.slice(1))

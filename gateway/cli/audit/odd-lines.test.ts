@@ -8,7 +8,7 @@ import { ReadLines } from '../../evidence/verify/read-lines.ts'
 import { RecordOrder, Warnings } from '../../evidence/verify/record-order.ts'
 import { countersign } from '../program.test-support.ts'
 
-/** Any conversion of it to text or a number throws. */
+/** An object whose conversion to text or a number throws. */
 const ODD = { valueOf: 0, toString: 0 }
 const at = '2026-11-20T12:00:00.000Z'
 

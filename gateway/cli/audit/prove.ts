@@ -33,7 +33,7 @@ export const command: Command = {
   },
   about: [
     'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
-    'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks it; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
+    'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks the proof; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
     'With --message FILE it says instead which checks a message passes. That FILE has request line, headers, empty line and body, as sent. --response, --key and --json need --message.',
     ABOUT_FILES,
   ],

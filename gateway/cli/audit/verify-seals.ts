@@ -91,7 +91,7 @@ async function verify(
   // A gateway may have rotated meanwhile.
   const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
   const directory = flags.log ?? logDirectory(trail.auditFile)
-  // The audit file stands for the whole trail.
+  // The audit file stands for the whole trail, so --part does not count for it.
   const isPart = flags.part !== undefined && !trail.isWhole
   const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
@@ -141,7 +141,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
 }
 
-/** Refuses what a proof does not use: it would suggest a check that nobody made. */
+/** Refuses flags that a proof does not use, because they would suggest a check that nobody made. */
 function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
   const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,

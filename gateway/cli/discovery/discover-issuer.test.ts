@@ -11,7 +11,7 @@ import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
 import { command } from '../init.ts'
 import { discoverIssuer } from './discover-issuer.ts'
 
-/** A provider on this machine: what it answers, by path. @returns its origin */
+/** Starts a provider on this machine. @param documents what it answers, by path @returns its origin */
 async function provider(t: TestContext, documents: (origin: string) => Record<string, unknown>) {
   const server = createServer((req, res) => {
     const document = documents(origin)[req.url ?? '']

@@ -134,7 +134,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-/** A discovery document, with `jwksUri`, `endpoint` or both. */
+/** What a discovery document has: `jwksUri`, `endpoint` or both; or the cause why none was read. */
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined

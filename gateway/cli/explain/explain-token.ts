@@ -42,7 +42,7 @@ class Told extends Checks {
   }
 }
 
-/** Returns whether the gateway accepts the token. */
+/** Returns true when the gateway accepts the token. */
 async function judge(text: string, settings: Settings, told: Told): Promise<boolean> {
   const sources = { ...settings, upstreamSecret: undefined }
   const issuers = trustedIssuers(settings, {
@@ -79,7 +79,7 @@ function isAsked(issuer: TrustedIssuer, text: string, issuers: readonly TrustedI
   return issuers.every((one) => one.issuer !== named)
 }
 
-/** Asks each issuer: a request's row decides which one the gateway asks. */
+/** Asks each issuer, because a request's row decides which one the gateway asks. */
 async function askAbout(text: string, asked: readonly TrustedIssuer[], told: Told): Promise<boolean> {
   for (const { issuer, introspector } of asked) {
     const verification = await introspector?.verify(text, { address: '', closed: false })

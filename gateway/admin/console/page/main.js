@@ -46,7 +46,7 @@ form.addEventListener('submit', (event) => {
   event.preventDefault()
   const token = tokenField.value.trim()
   tokenField.value = ''
-  // A header field cannot carry others: the request would fail like a lost connection.
+  // A header field cannot carry other characters: the request would fail like a lost connection.
   if (!/^[\x21-\x7e]+$/.test(token)) {
     setText(byId('sign-in-fault'), 'A token has visible ASCII characters only.')
     return

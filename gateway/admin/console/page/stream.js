@@ -1,6 +1,6 @@
 /** @import { History, Moment } from '../wire.ts' */
 
-/** The tab's storage name of the token. A cookie would go to every port of the host. */
+/** The token's name in the storage of the tab. A cookie would go to every port of the host. */
 export const TOKEN = 'countersign-admin-token'
 const WAITS_MS = [500, 1000, 2000, 5000]
 /** A longer silence means a lost connection: the gateway sends something each second. */

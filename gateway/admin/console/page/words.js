@@ -11,7 +11,7 @@ export function milliseconds(ms) {
   return `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`
 }
 
-/** Marked beyond the bound of CountersignUpstreamSlow. @param {number | null} ms @returns {Value} */
+/** Marks a latency above the bound of CountersignUpstreamSlow. @param {number | null} ms @returns {Value} */
 export function latency(ms) {
   return { text: milliseconds(ms), is: ms !== null && ms > 1000 ? 'number warn' : 'number' }
 }
