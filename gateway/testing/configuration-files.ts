@@ -12,7 +12,7 @@ export interface Configuration {
 
 const ANY_BEARER = { routes: [{ path: '/*', auth: ['bearer'] }] }
 
-/** Writes what is no file yet into `dir`. Returns the environment of a gateway that reads it. */
+/** Writes into `dir` what is not given as a path. Returns the environment of a gateway that reads it. */
 export function writeConfiguration(
   dir: string,
   { config = ANY_BEARER, limits = [], clients = [] }: Configuration,
@@ -33,7 +33,7 @@ export function writeConfiguration(
   }
 }
 
-/** Keeps all of a gateway in `dir`, on free ports, without seals. */
+/** Keeps all files of a gateway in `dir`, on free ports, without seals. */
 export function placesIn(dir: string): Record<string, string> {
   return {
     GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),

@@ -54,7 +54,7 @@ export interface TestGateway {
   webhook(webhook: Webhook): Record<string, string>
   /** The audit records so far; with an id those of one request. */
   audit(requestId?: string): AuditRecord[]
-  /** Ends it as SIGTERM would, without the grace. @throws Error with its log, when it ends with a fault */
+  /** Ends the gateway by SIGTERM, without the grace. @throws Error with its log, when it ends with a fault */
   stop(): Promise<void>
 }
 
@@ -64,7 +64,7 @@ const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
   .find(existsSync) as string
 const DEFAULT_ISSUER = 'http://localhost:8080'
 
-/** Starts a gateway and waits until it serves. @throws Error with what a gateway said that cannot start */
+/** Starts a gateway and waits until it serves. @throws Error with the gateway's words when it cannot start */
 export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   try {
@@ -114,7 +114,7 @@ async function startIn(dir: string, options: GatewayOptions): Promise<TestGatewa
   }
 }
 
-/** Loaded only here: the package does not depend on what issues certificates. */
+/** Loads test-authority.ts only here, because the package does not depend on what issues certificates. */
 async function makeAuthority(dir: string): Promise<AuthorityFiles> {
   const { makeAuthorityFiles } = await import('./test-authority.ts').catch((error) => {
     if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
@@ -169,7 +169,7 @@ function claimsOf({ subject, client, scope = [], session, lifetimeSeconds = 600,
   const isMachine = subject === undefined && client !== undefined
   return {
     sub: subject ?? client ?? 'user-1',
-    // A user's own session has this name.
+    // The `client_id` of a user's own session.
     client_id: client ?? 'session',
     sid: isMachine ? undefined : (session ?? crypto.randomUUID()),
     // RFC 6749 has no empty scope.

@@ -3,7 +3,7 @@ import { type CryptoKey, exportJWK, generateKeyPair, type JWK, type JWTPayload, 
 export const ISSUER = 'http://localhost:8080'
 export const AUDIENCE = `${ISSUER}/api`
 
-/** Trusted when the gateway fetches its `jwks`. */
+/** An issuer that a gateway trusts when it fetches `jwks`. */
 export interface TestIssuer {
   readonly jwks: { readonly keys: readonly JWK[] }
   /** A good access token; `claims` replace or add. */

@@ -9,7 +9,7 @@ const LATER: Posted = { delivered: false, mayRetry: true, retryAfterMs: undefine
 const NEVER = new Promise<void>(() => {})
 const ENVELOPE = { head: '[', tail: ']' }
 
-/** An exporter whose receiver responds as the test says; then it takes everything. */
+/** An exporter whose receiver gives these responses, and then takes everything. */
 function exporter(responses: (Posted | Promise<Posted>)[] = [], options: Partial<ExporterOptions> = {}) {
   const bodies: string[] = []
   const told: string[] = []
@@ -120,7 +120,7 @@ describe('SpanExporter', () => {
     const { made, told } = exporter([new Promise(() => {})], { maxQueue: 512, delayMs: 60_000 })
     const long = 'x'.repeat(20_000)
     for (let i = 0; i < 100; i++) made.add(long, 1)
-    // Two buffers of 256 KiB that wait and one under way, each with room for the worst encoding.
+    // Two buffers of 256 KiB wait and one is under way; each has room for the worst encoding.
     const kept = 100 - told.filter((line) => line === 'dropped 1 queue_full').length
     assert.ok(kept > 0 && kept <= 3 * 13, String(kept))
     made.add('x'.repeat(300_000), 1)

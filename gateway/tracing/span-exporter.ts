@@ -22,13 +22,13 @@ export interface ExportReports {
 
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 30_000
-/** Drops a batch after this time: the receiver may fail because of it. */
+/** Drops a batch after this time, because the batch itself may make the receiver fail. */
 const GIVE_UP_MS = 5 * 60_000
 
 /** Sends spans in batches, one at a time, with retries where they may help. When the bounded queue is full, spans are dropped. */
 export class SpanExporter {
   readonly #options: ExporterOptions
-  /** The last is being filled. */
+  /** The last batch is being filled. */
   readonly #batches: SpanBatch[] = []
   readonly #maxBatches: number
   #waiting = 0
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** False when the queue is full: no span's text need be made. */
+  /** False when the queue is full; then nobody need write a span's text. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }
@@ -131,7 +131,7 @@ export class SpanExporter {
         return
       }
       reports.fault(posted.cause)
-      // Random, so that several gateways do not retry together. `Retry-After: 0` does not shorten it.
+      // The wait is random, so that several gateways do not retry together. `Retry-After: 0` does not shorten it.
       const waitMs = Math.max(posted.retryAfterMs ?? 0, delayMs * (0.5 + Math.random()))
       delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
       const isLast = this.#closing || performance.now() + waitMs > giveUpMs
@@ -161,7 +161,7 @@ export interface Envelope {
 /** The most spans of a batch, as in OpenTelemetry's exporters. A small queue has batches of half its size. */
 const MAX_BATCH_SPANS = 512
 const BATCH_BYTES = 256 * 1024
-/** The usual spans that a buffer holds. Longer spans fill the queue earlier. */
+/** How many spans of the usual length a buffer holds. Longer spans fill the queue earlier. */
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 

@@ -40,7 +40,7 @@ export function createPost({ endpoint, headers, ca, compression, timeoutMs }: Re
       return outcomeOf(await send({ ...request, body: zipped ? await zip(body) : body }))
     } catch (error) {
       const { message, statusCode } = error as SendFault
-      // A response broken off after its status counts by it.
+      // A response that breaks off after its status counts by this status.
       if (statusCode !== undefined) return outcomeOf({ statusCode, headers: {}, body: Buffer.alloc(0) })
       return { delivered: false, mayRetry: true, retryAfterMs: undefined, cause: message }
     }

@@ -47,7 +47,7 @@ const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNAVAILABLE',
   'DATA_LOSS',
 ])
-/** Bits of `Span.flags`: whether the parent's process is known, and whether it is another. */
+/** Bits of `Span.flags`: the second says whether the parent is of another process, the first that this is known. */
 const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024
@@ -118,7 +118,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   const { name, attributes: ofMethod } = methodOf(exchange.method, end.knownMethods)
   const origin = origins.getOrInsertComputed(attempt.upstream, originOf)
   const error = errorOf(trace, attempt, exchange, end)
-  // The refusing gateway itself ended the attempt.
+  // A gateway that refuses has ended the attempt itself.
   const isAnswered =
     attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
@@ -140,7 +140,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   })
 }
 
-/** An attempt's error; undefined when its response was passed on and is none. */
+/** An attempt's error; undefined when its response was passed on and is no error. */
 function errorOf(
   trace: Trace,
   attempt: Attempt,

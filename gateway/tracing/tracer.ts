@@ -85,7 +85,7 @@ export class Tracer {
 function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTrustedProxy: boolean): boolean {
   if (parents === 'all' || (parents === 'trusted' && viaTrustedProxy))
     return (flagsIn(traceparent) & SAMPLED) !== 0
-  // Not by the trace id: the caller could choose one that is always taken.
+  // The trace id does not decide, because the caller could choose one that is always taken.
   return Math.random() < ratio
 }
 
