@@ -31,7 +31,7 @@ import { compileSchema, fieldFaults, readJsonBodies } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longer than the gateway's, so that the backend never closes a connection that a request is about to use. */
+/** Longer than the gateway keeps connections, so that the backend never closes one that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
 /** The form of the gateway's request ids. An id of another form is replaced, because ids go into the log. */

@@ -8,7 +8,7 @@ export const PROGRAMS = [
   ['runtime/reload/parse-thread'],
   ['runtime/run-gateway'],
 ]
-/** Packages loaded late or never. */
+/** Packages that are loaded late or never. */
 const PACKAGES = [
   '@aws-sdk/client-s3',
   '@aws-sdk/lib-storage',

@@ -37,7 +37,7 @@ export async function bundleSources(directory) {
   return finish(directory)
 }
 
-/** Modules that start threads test their own extension to find bundled threads. Others find files beside the sources. */
+/** Modules that start threads find bundled ones by their own extension. Other modules find files beside the sources. */
 function placeBeside(directory) {
   return (path, source) => {
     const file = source.includes("import.meta.url.endsWith('.ts')")

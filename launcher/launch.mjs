@@ -24,7 +24,7 @@ const PARENT_CHECK_MS = 250
  */
 export function launch(args) {
   let child
-  // It listens to signals first, because npm may pass one on as soon as the program prints something.
+  // Listens to signals first, because npm may pass one on as soon as the program prints something.
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   child = spawnNode(args)
   if (child === undefined) {
@@ -67,7 +67,7 @@ function environment(node, args) {
   return env
 }
 
-/** Ends the program when npm was killed. Only under npm: a program started by hand may outlive its shell. */
+/** Ends the program when npm was killed. Does nothing without npm: a program started by hand may outlive its shell. */
 function endWithNpm(child) {
   if (process.env.npm_lifecycle_event === undefined) return
   const parent = process.ppid

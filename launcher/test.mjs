@@ -428,7 +428,7 @@ function allTests() {
   return withCoverage ? [...groups, ...others] : groups
 }
 
-/** A test file gives its own path. */
+/** Lists the tests below a folder. A test file gives its own path. */
 function testsIn(folder) {
   if (folder.endsWith('.test.ts')) return [folder]
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {

@@ -24,7 +24,7 @@ const IDLE_MS = 10_000
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Ends sessions of a backend that hangs or is gone, because they hold locks. Milliseconds; keepalives in seconds. */
+/** Makes the server end a dead backend's sessions, because they hold locks. In milliseconds; keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,

@@ -19,8 +19,8 @@ export type Admission =
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt and counts it as failed until {@link noteSuccess}: not all simultaneous attempts may pass. After
- * {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. A waiting attempt does not count.
+ * Admits one attempt. It counts as failed until {@link noteSuccess}, so that simultaneous attempts do not all pass.
+ * After {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. A waiting attempt does not count.
  *
  * @param key names account and origin; only its SHA-256 is stored
  */

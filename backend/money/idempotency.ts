@@ -18,7 +18,7 @@ export interface KeyedRequest {
   readonly fingerprint: string
 }
 
-/** A structured-field string (RFC 8941 section 3.3.3), or without quotes, as many clients send it. */
+/** A key: a structured-field string (RFC 8941 section 3.3.3), or the text without quotes, as many clients send it. */
 export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
 const KEY = new RegExp(KEY_PATTERN)
 

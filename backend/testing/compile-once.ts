@@ -1,8 +1,8 @@
 import { setFlagsFromString } from 'node:v8'
 
 /**
- * Makes V8 compile WebAssembly once, and not a second time for speed, so that PGlite starts with two thirds of the CPU.
- * The options are set late and taken back, because V8 uses compiled code only with the options it was compiled with.
+ * Makes V8 compile WebAssembly only once, so that PGlite starts with two thirds of the CPU. The options are set late
+ * and taken back, because V8 uses compiled code only with the options it was compiled with.
  */
 const OPTIONS = ['wasm-tier-up', 'wasm-dynamic-tiering']
 const { WebAssembly: own } = globalThis as unknown as {

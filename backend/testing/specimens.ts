@@ -16,8 +16,8 @@ export interface DocumentData {
 }
 
 /**
- * Prints a document's zone with right check digits. It shares no code with the program, so that a mistake in the one
- * does not hide a mistake in the other.
+ * Prints a document's zone with right check digits. It shares no code with the program, so that no mistake hides
+ * another.
  */
 export function printMrz(kind: 'TD1' | 'TD2' | 'TD3', data: DocumentData): string[] {
   const fill = (text: string, length: number) => text.slice(0, length).padEnd(length, '<')

@@ -29,7 +29,7 @@ export function isInForce(expiry: Date, today: Date): boolean {
   return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
 }
 
-/** Midnight UTC; `undefined` for a day that does not exist (`Date` would take the next). */
+/** Midnight UTC; `undefined` for a day that does not exist (`Date` would take a later day). */
 function calendarDay(year: number, month: number, day: number): Date | undefined {
   const date = new Date(Date.UTC(year, month - 1, day))
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date : undefined

@@ -66,7 +66,7 @@ function matchesInOrder(words: readonly Word[], holder: Holder, isFamilyFirst: b
   return next >= given.length || (holder.isCut && next === holder.given.length)
 }
 
-/** The words of a name, as spellings of each letter; `undefined` when one is not Latin. */
+/** The words of a name, as spellings of each letter; `undefined` when a letter is not Latin. */
 function wordsOf(name: string): Word[] | undefined {
   const words: Word[] = []
   // Section 4.6: apostrophes are left out, hyphens become a filler.
@@ -100,7 +100,7 @@ function spells(word: Word, printed: string, isCut: boolean): boolean {
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // Also true at the end of the printed name.
+        // This also holds at the end of the printed name.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

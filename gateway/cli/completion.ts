@@ -83,7 +83,7 @@ function zshScript(all: readonly Next[]): string[] {
   ]
 }
 
-/** Leaves words that are not flags to the shell, which completes file names. */
+/** Words other than flags are left to the shell, which completes file names. */
 function cases(all: readonly Next[], set: (words: Next['words']) => string): string[] {
   return all.map(({ before, words, flags }) => {
     const named = Object.entries(flags).map(([flag, { about }]) => [`--${flag}`, about] as const)

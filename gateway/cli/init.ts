@@ -158,7 +158,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
 
 /** @param written gets the name as soon as the file exists */
 function writeOne(file: string, text: string | Buffer, written: string[]): void {
-  // Of two commands at the same time, one fails here and leaves the other's file.
+  // When two commands run at once, one fails here and leaves the other's file.
   const fd = openSync(file, 'wx')
   written.push(file)
   try {

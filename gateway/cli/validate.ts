@@ -199,7 +199,7 @@ function checkGateway(found: Findings, configFile: string, file: GatewayFile): v
   if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 
-/** Judges by content, not name. For a file that is not JSON all parsers report the same. */
+/** Judges by content, not name. For a file that is not JSON all parsers report the same fault. */
 function isTable(kind: 'clients' | 'limits', text: string): boolean {
   try {
     const { $schema, routes, [kind]: rows } = JSON.parse(withoutMark(text))

@@ -7,7 +7,7 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: strin
 export interface RunningProcess {
   readonly child: ChildProcess
   readonly lines: readonly LogLine[]
-  /** Lines on standard error that are not JSON. */
+  /** Standard output, and lines on standard error that are not JSON. */
   plain(): string
   /** The first matching log line, past or future; rejects when the program ends before. */
   line(matches: (line: LogLine) => boolean): Promise<LogLine>

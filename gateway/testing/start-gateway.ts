@@ -21,7 +21,7 @@ export interface GatewayOptions extends Configuration {
   readonly upstream?: string
   /** Further variables, for example secrets that clients.json names. */
   readonly env?: Readonly<Record<string, string>>
-  /** Starts an HTTPS listener too, which trusts `certificate`. Default: false. */
+  /** Starts an HTTPS listener too, which trusts what `certificate` makes. Default: false. */
   readonly https?: boolean
 }
 

@@ -16,7 +16,6 @@ export interface ClientCertificate {
   readonly ca: string
 }
 
-/** One gateway's authority. */
 export interface AuthorityFiles {
   /** Makes a gateway's HTTPS listener trust the authority. */
   readonly env: Readonly<Record<string, string>>

@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** False when the queue is full; then nobody need write a span's text. */
+  /** False when the queue is full: a span's text would be dropped. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }

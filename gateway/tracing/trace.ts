@@ -6,7 +6,7 @@ import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/tr
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
 export const SAMPLED = 1
-/** Trace Context level 2: who makes an id sets this flag when the id's low 56 bits are random, and all pass it on. */
+/** Trace Context level 2: an id's maker sets this flag when the id's low 56 bits are random, and others pass it on. */
 const RANDOM = 2
 
 /** One try to send the request upstream, in steady time. */

@@ -21,7 +21,7 @@ import { metadata, OAUTH_PATHS, policyConfiguration } from './policy.ts'
 import { changeAtEnd, providerDatabase, storeTogether, whenStored } from './provider-database.ts'
 import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from './scopes.ts'
 
-/** The path of the sign-in and consent pages. Only the sign-in form is not posted below it. */
+/** The path of the sign-in and consent pages. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
 /** Gives the present provider for each request, because an instance keeps the keys of its start. */
@@ -29,7 +29,7 @@ export interface AuthorizationServer {
   instance(): Provider
 }
 
-/** Creates the authorization server. Throws when the metadata of a client is not valid. */
+/** Throws when the metadata of a client is not valid. */
 export async function createAuthorizationServer(
   services: Services,
   logger: FastifyBaseLogger,

@@ -246,7 +246,7 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
     const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
     for (const { values, value } of bad) {
       const series = [metric, ...values].join(' ')
-      // Of two passed bounds only the worse is shown.
+      // Only the worse of two passed bounds is shown.
       if (told.has(series)) continue
       told.add(series)
       const text = says.replace('%', () => values.join(' '))

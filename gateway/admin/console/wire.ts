@@ -124,7 +124,7 @@ export interface LimitState {
 
 export interface IdempotencyState {
   readonly outcomes: readonly Count[]
-  /** How many keys the data directory holds; undefined when the shared store holds them. */
+  /** Keys in the data directory; undefined when the shared store has them. */
   readonly keys: number | undefined
   readonly bytes: number
   readonly maxKeys: number

@@ -107,7 +107,7 @@ async function verify(
         onRead: progress.show,
       }),
     )
-    // Of many time stamps only the first and the last are shown.
+    // Only the first and the last of many time stamps are shown.
     const first = witnesses === undefined && flags.checkpoint === undefined ? 1 : 2
     const attested = [...new Set([...verdict.attested.slice(0, first), ...verdict.attested.slice(-1)])]
     return { ...verdict, attested, findings: [...verdict.findings, ...findings] }

@@ -172,7 +172,7 @@ export function errorPage(
   })
 }
 
-/** The page that asks whether to sign out. `form` is the provider's, with its anti-forgery token. */
+/** `form` is the provider's, with its anti-forgery token. */
 export function signOutPage(
   issuer: string,
   question: { readonly form: string; readonly leadsTo?: string | undefined },

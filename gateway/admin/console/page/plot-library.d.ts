@@ -1,6 +1,6 @@
 import type UPlot from 'uplot'
 
 declare global {
-  /** From /console/uPlot.js, no module. */
+  /** The global of /console/uPlot.js, which is no module. */
   const uPlot: typeof UPlot
 }
