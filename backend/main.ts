@@ -15,7 +15,7 @@ import {
   LOOK_EVERY_MS,
 } from './identity/key-rotation.ts'
 import { loadSigningKeys } from './identity/keys.ts'
-import { loadClients } from './identity/oauth/clients.ts'
+import { loadClients, removePortalKey } from './identity/oauth/clients.ts'
 import { loadServerSecrets } from './identity/secrets.ts'
 import { backendLog } from './process/backend-log.ts'
 import { shutDown } from './process/shut-down.ts'
@@ -86,8 +86,9 @@ async function prepare(settings: Environment) {
     const keys = await loadSigningKeys(database, clock)
     const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
     if (exposedUntil(dataDirectory) !== undefined) {
-      // Clients then need new nonces and cookies; nothing else changes.
+      // Clients then need new nonces and cookies, and the demo client its new key.
       await database.query('DELETE FROM server_secrets')
+      await removePortalKey(dataDirectory)
       await keepKeys(upkeep)
     }
     const secrets = await loadServerSecrets(database)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -56,6 +56,8 @@ describe('signing keys that every user of the machine could read', () => {
     assert.equal(warnings(), 0)
     const token = await tokenOf(first)
     const old = String(decodeProtectedHeader(token).kid)
+    const portalKeyFile = join(directory, 'data', 'bank-portal.private.jwk.json')
+    const portalKey = readFileSync(portalKeyFile, 'utf8')
     assert.deepEqual(await publishedKids(first), [old])
     backend?.child.kill('SIGTERM')
     await backend?.ended
@@ -66,6 +68,12 @@ describe('signing keys that every user of the machine could read', () => {
     const kids = await publishedKids(second)
     assert.equal(kids.length, 2)
     assert.equal(kids[0], old, 'the new key is published before it signs')
+    assert.notEqual(
+      readFileSync(portalKeyFile, 'utf8'),
+      portalKey,
+      'the key of the demo client is replaced too',
+    )
+    assert.equal(statSync(portalKeyFile).mode & 0o777, 0o600)
     await jwtVerify(token, createRemoteJWKSet(new URL(`${second}/.well-known/jwks.json`)))
     assert.equal(statSync(join(directory, 'data', 'cluster')).mode & 0o777, 0o700)
     // A third start would ask this.

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, type webcrypto } from 'node:crypto'
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ClientMetadata } from 'oidc-provider'
 import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
@@ -90,6 +90,11 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   }
   const { kty = 'EC', crv = '', x = '', y = '' } = JSON.parse(key) as webcrypto.JsonWebKey
   return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
+}
+
+/** Removes the demo client's private key, so that the next {@link loadClients} makes a new one. */
+export async function removePortalKey(dataDirectory: string): Promise<void> {
+  await rm(join(dataDirectory, PORTAL_KEY_FILE), { force: true })
 }
 
 async function readKey(file: string): Promise<string | undefined> {
