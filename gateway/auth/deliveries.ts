@@ -18,7 +18,7 @@ export class Deliveries {
     this.#guard = guard
   }
 
-  /** Begins a delivery. Without a fault, `end` must follow. */
+  /** Begins a delivery. A caller that gets no fault must call `end` later. */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'

@@ -41,7 +41,7 @@ const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
-/** Statuses by which an endpoint may refuse one question, such as a very long one. It works, so it gets no pause. */
+/** Statuses that may concern one question alone, such as a very long one. The endpoint works, so it gets no pause. */
 const REFUSES_ONE: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 
 export function refusesOne(statusCode: number): boolean {
@@ -49,8 +49,8 @@ export function refusesOne(statusCode: number): boolean {
 }
 
 /**
- * Asks an endpoint questions that requests wait for. Networks share it fairly. After five failures in a row it gets a pause of at most
- * 30 s. If only one network has had failures, the others may ask until one of theirs fails too.
+ * Asks an endpoint questions that requests wait for. Networks share it fairly. After five failures in a row it gets a
+ * pause of at most 30 s. If only one network has had failures, the others may ask until a question of theirs fails.
  */
 export class Questions<Answer> {
   readonly #options: QuestionsOptions<Answer>
@@ -124,7 +124,7 @@ export class Questions<Answer> {
 
   async #ask({ ask }: Question<Answer>, network: string): Promise<Answer> {
     const { timeoutMs, steadyClock } = this.#options
-    // While one question tries whether the endpoint is back, no other is asked.
+    // While one question tries whether the endpoint is back, the pause goes on.
     const isTrial = this.#failuresInRow >= FAILURES_TO_OPEN
     if (isTrial) this.#pausedUntilMs = steadyClock() + timeoutMs
     const { answer, isThere } = await ask()

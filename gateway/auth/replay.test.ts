@@ -361,7 +361,7 @@ test('a sender that floods the memory is refused alone, and has its share again 
       assert.equal(memory.take(`${sender}-${count}`, sender), count < 84 ? undefined : 'crowded')
   assert.equal(memory.take('late', 'newcomer'), undefined)
   time.nowMs += LIFETIME_MS
-  // What has expired fills nobody's share, though it is swept only as new ones come.
+  // Expired messages fill nobody's share, though they are swept only when new ones come.
   for (let count = 0; count < 750; count++) assert.equal(memory.take(`later-${count}`, 'flooding'), undefined)
   assert.equal(memory.take('one more', 'flooding'), 'crowded')
   assert.equal(memory.size, 750)

@@ -6,7 +6,7 @@ import type { KeyForm } from '../storage/key-files.ts'
 interface ReplayMemoryOptions {
   /** At least the time for which a message can be accepted. */
   readonly lifetimeMs: number
-  /** Further messages are refused. Each takes about 180 bytes of memory. */
+  /** An entry takes about 180 bytes of memory. Further messages are refused. */
   readonly maxEntries?: number
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */
@@ -19,13 +19,13 @@ interface ReplayStore {
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
-  /** Known messages stay refused while the process lives. */
+  /** Called when the files fail. Known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
   /** Called when others have deleted the files: they are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** Why a message is refused. `crowded`: its sender has more than its share of a nearly full memory. `away`: no store responds. */
+/** Why a message is refused. `crowded`: a sender over its share of a nearly full memory. `away`: no store responds. */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
 /** A memory of this gateway, or one that several gateways share. */
@@ -42,7 +42,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** Part of the memory that each sender may always use: its count may include messages of other senders. */
+/** Part of the memory that each sender may always use, because its count may include messages of others. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {

@@ -34,7 +34,7 @@ interface Place {
   readonly file: string
   readonly faults: string[]
   readonly time: { nowMs: number }
-  /** A gateway starts here. */
+  /** Plays the start of a gateway. */
   open(): Revocations
 }
 
@@ -348,7 +348,7 @@ for (const stop of ['maintained', 'killed'] as const) {
       const open = () =>
         new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: (cause) => faults.push(cause) })
       const revocations = open()
-      // The page that the file has begun would take some more.
+      // Fills the page that the file has begun, which would otherwise take some more.
       for (let count = 0; count < 50; count++) revocations.revoke(`filler-${count}`)
       disk.fill()
       const ended = Array.from({ length: 150 }, (_, count) => `session-${count}`)
@@ -399,7 +399,7 @@ for (const order of ['before', 'after'] as const) {
     const replaced = open()
     const next = open()
     disk.fill()
-    // The page that the file has begun takes some more.
+    // The page that the file has begun still takes some more.
     for (let count = 0; replaced.isWritable; count++) replaced.revoke(`filler-${count}`)
     assert.equal(replaced.revoke('session'), true)
     if (order === 'after') next.maintain()

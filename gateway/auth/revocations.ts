@@ -18,7 +18,7 @@ interface RevocationsOptions {
   /** The clock by which tokens expire; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   readonly lifetimeMs?: number | undefined
-  /** Revoked sessions stay revoked in memory. */
+  /** Called when the files fail. Revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this gateway is the only one. */
@@ -28,7 +28,7 @@ interface RevocationsOptions {
 const MINUTE_MS = 60_000
 export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
 
-/** How long a token of these issuers can be accepted, also when clocks differ. */
+/** How long a token of these issuers can be accepted, even when clocks differ. */
 export function revocationLifetimeMs(
   issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
 ): number {

@@ -5,7 +5,7 @@ import { AuthThrottle, mayBeGuess, type ThrottleOptions } from './throttle.ts'
 
 const MINUTE_MS = 60_000
 
-/** Over the counters that the limits count with: three failures in a minute. */
+/** A throttle over the counters of the limits. It allows three failures in a minute. */
 function throttleOf({ maxBlocked = 100 }: Partial<ThrottleOptions> = {}) {
   const room = new KeyBudget()
   const record = {

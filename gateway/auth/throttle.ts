@@ -26,10 +26,10 @@ export interface ThrottleOptions {
 
 const MAX_BLOCKED = 65_536
 
-/** Blocks a caller with too many failures until the oldest expires. A success resets nothing: a guesser may own one good credential. */
+/** Blocks callers after too many failures. A success resets nothing: a guesser may own one good credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends. Undefined before the first block, to save 2 MB. */
+  /** When the oldest failure of each blocked caller expires. Undefined before the first block, to save 2 MB. */
   #blocked: LRUCache<string, number> | undefined
 
   constructor(options: ThrottleOptions) {

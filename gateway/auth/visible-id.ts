@@ -9,7 +9,7 @@ export function isId(value: unknown): value is string {
   return typeof value === 'string' && ANY_TEXT.test(value)
 }
 
-/** Percent-encodes an id (RFC 3986 section 2.1), so that it is safe in headers and lines. No two ids become the same. */
+/** Percent-encodes an id (RFC 3986 section 2.1), to be safe in headers and lines. No two ids become the same. */
 export function visibleId(id: string): string {
   return id.replace(/[^\x21-\x24\x26-\x7e]+/g, encodeURIComponent)
 }

@@ -40,7 +40,7 @@ function keyOf(secret: string): KeyObject {
   return createSecretKey(Buffer.from(secret.slice('whsec_'.length), 'base64'))
 }
 
-/** The vector with parts of it replaced, through both steps. */
+/** Checks the vector, with some parts replaced, in both steps. */
 function check(changes: Delivery = {}): WebhookFault | undefined {
   const { id, timestamp, signature, body, secrets, nowMs } = {
     ...VECTOR,
@@ -57,7 +57,7 @@ function reason(changes: Delivery): string {
   return check(changes)?.reason ?? 'accepted'
 }
 
-/** Signed by hand, for what the library would not sign. */
+/** Signs what the library would not sign. */
 function sign(changes: { id?: string; timestamp?: string; body?: string; hash?: string }): Buffer {
   const { id, timestamp, body } = { ...VECTOR, ...changes }
   return createHmac(changes.hash ?? 'sha256', keyOf(VECTOR.secret))
@@ -104,7 +104,7 @@ describe('a webhook of the standardwebhooks library', () => {
       .update(Buffer.concat([Buffer.from(`${VECTOR.id}.${VECTOR.timestamp}.`), body]))
       .digest()
     assert.equal(check({ body, signature: v1(digest) }), undefined)
-    // What a decoder would make of all invalid bytes is one text: it must not be what is signed.
+    // A decoder would make one text of all invalid bytes. The bytes are signed, not that text.
     assert.equal(reason({ body: Buffer.from([0xfe, 0x00, 0xc3, 0x28]), signature: v1(digest) }), 'mismatch')
   })
 })

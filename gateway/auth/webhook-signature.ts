@@ -27,7 +27,7 @@ export interface WebhookFault {
   readonly cause: string
 }
 
-/** How long a timestamp stays within the tolerance, plus one second: the fraction of our clock is cut off. */
+/** How long a timestamp stays within the tolerance, plus one second, because the fraction of our clock is cut off. */
 export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
 export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not valid'
 
@@ -48,7 +48,7 @@ export function readWebhookHeaders(
   if (sent === undefined && scheme.timestampHeader !== undefined)
     return fault('missing', `no ${scheme.timestampHeader}`)
   if (signature === undefined) return fault('missing', `no ${signatureHeader}`)
-  // An id must not hold a text that separates the signed parts: some of the id could then pass for the body.
+  // An id must not hold a text that separates the signed parts, because a part of the id could then pass for the body.
   if (named !== undefined && (!ID.test(id) || idBorders?.some((border) => id.includes(border)) === true))
     return fault('malformed', `${scheme.idHeader} ${quote(id)}`)
   const entries = separator === undefined ? [signature] : signature.split(separator, MAX_ENTRIES + 1)
@@ -106,7 +106,7 @@ export function verifyWebhook(
   return genuine ? undefined : fault('mismatch', 'no signature fits a secret of the key').fault
 }
 
-/** Key of one attempt: a retry has a new time (Standard Webhooks, "Webhook metadata"). Signatures are left out, because anyone can add some. */
+/** Key of one attempt: a retry has a new time (Standard Webhooks). Signatures are left out: anyone can add some. */
 export function replayKey(keyName: string, { id, timestamp }: WebhookMessage): string {
   return `${keyName}\0${id}\0${timestamp}`
 }

@@ -38,7 +38,7 @@ export class Decider {
   readonly #send: Send
   readonly #steadyClock: () => number
   readonly #questions: Questions<Decision>
-  /** By the hash of the question, each until a time of the steady clock. */
+  /** By the hash of the question. `untilMs` is on the steady clock. */
   readonly #known: LRUCache<string, { readonly decision: Decision; readonly untilMs: number }>
   #asked = 0
   #isReported = false
@@ -98,7 +98,7 @@ export class Decider {
   }
 }
 
-/** An X-Request-ID must be that of the question (section 10.1.3). @throws Error for a response without a decision */
+/** Reads a decision. Its X-Request-ID, if any, must be that of the question (section 10.1.3). @throws Error */
 function readDecision({ statusCode, headers, body }: IncomingResponse, requestId: string): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
   if ([headers['x-request-id'] ?? []].flat().some((id) => id !== requestId))

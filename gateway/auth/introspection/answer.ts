@@ -12,7 +12,7 @@ import { isSessionId } from '../visible-id.ts'
 
 /** Media type (RFC 9701 section 5), without `application/`. */
 const SIGNED = 'token-introspection+jwt'
-/** Limit for `iat` of a signed answer, in addition to the clock tolerance of the issuer. */
+/** How far `iat` of a signed answer may be from our clock, besides the clock tolerance of the issuer. */
 const FRESH_MS = 60_000
 /** Values of `token_type` (RFC 6750, RFC 9449). Other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
@@ -94,7 +94,7 @@ function mediaType({ headers }: IncomingResponse): string {
   return bareMediaType(String(headers['content-type'] ?? ''))
 }
 
-/** Null stands for a missing member. */
+/** A member that is null counts as missing. */
 function activeOrNot(answer: unknown): JsonObject {
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
     throw new Error('the answer is no JSON object')

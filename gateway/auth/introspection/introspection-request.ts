@@ -8,7 +8,7 @@ const ASSERTION_SECONDS = 60
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
 /**
- * Makes the function that asks about a token (RFC 7662 section 2.1). It reads the files of its credentials for each question.
+ * Makes a function that asks about a token (RFC 7662 section 2.1). It reads the files of credentials for each token.
  * @returns a function that throws SendFault, or an Error of node:fs or node:crypto
  */
 export function introspectionRequest(
@@ -58,7 +58,7 @@ function basic(id: string, secret: string): string {
   return `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`
 }
 
-/** Makes a JWT for the issuer (RFC 7523 section 3). It has no `kid`: issuers name keys themselves. */
+/** Makes a JWT for the issuer (RFC 7523 section 3). It has no `kid`, because each issuer names the keys itself. */
 function assertion(
   pem: string,
   { clientId, issuer }: { readonly clientId: string; readonly issuer: string },

@@ -30,7 +30,7 @@ export interface IntrospectorOptions {
   readonly clock: () => number
   readonly steadyClock?: () => number
   readonly count: (outcome: IntrospectionOutcome) => void
-  /** Reports once why the endpoint cannot be asked, until it answers again. */
+  /** Reports why the endpoint cannot be asked: once, until it answers again. */
   readonly onFault: (cause: string) => void
   readonly ask?: ReturnType<typeof introspectionRequest>
 }

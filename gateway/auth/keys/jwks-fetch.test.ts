@@ -49,7 +49,7 @@ test('a document of exactly 256 KiB is read and one byte more is refused', async
 })
 
 test('the body of an answer that is refused for its status is broken off', async (t) => {
-  // The timeout, which would break it off later, does not come.
+  // The timeout, which would break the fetch off later, does not come.
   stubTimeout(t)
   const closed = Promise.withResolvers<unknown>()
   const { uri } = await serve(t, (_request, response) => {
@@ -97,7 +97,7 @@ test('a fetch is given up when its caller gives up', async (t) => {
   await fetching
 })
 
-/** AbortSignal.timeout by hand, so that no test waits for five seconds. */
+/** Replaces AbortSignal.timeout, so that no test waits for five seconds. */
 function stubTimeout(t: TestContext): { ms: number; elapse: () => void } {
   const controller = new AbortController()
   const timeout = { ms: 0, elapse: () => controller.abort(new DOMException('timed out', 'TimeoutError')) }

@@ -315,7 +315,7 @@ test('a fetch that fails is reported again each 5 minutes, a key that is left ou
   }
 })
 
-/** Timers by hand; `pass` also lets what they started come to rest. */
+/** Mocked timers; `pass` also waits until what they started has ended. */
 function handTimers(t: TestContext): { pass: (ms: number) => Promise<void> } {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const turn = () => new Promise<void>((resolve) => setImmediate(resolve))

@@ -5,7 +5,7 @@ import { isSameKey, kidOf, readKey, type VerificationKey } from './verification-
 
 interface KeySetOptions {
   readonly uri: string
-  /** @throws when that fails or the signal aborts */
+  /** @throws when the fetch fails or the signal aborts */
   readonly fetch?: (uri: string, signal: AbortSignal) => Promise<unknown>
   readonly clock: () => number
   /** Monotonic, so that a change of the wall clock does not expire keys. */
@@ -50,7 +50,7 @@ export class KeySet {
   #timer: NodeJS.Timeout | undefined
   #started = false
   #document: unknown
-  /** Number of the present `start`. The loop of an earlier one ends. */
+  /** Each `retire` raises it. The loop of an earlier round ends. */
   #round = 0
 
   constructor(options: KeySetOptions) {
@@ -215,7 +215,7 @@ export class KeySet {
   }
 }
 
-/** Reads the usable keys and names the others in `faults`. Keys that share a `kid` are unusable (FAPI 2.0 section 5.4.3). @throws Error */
+/** Reads usable keys and names others in `faults`. No two may share a `kid` (FAPI 2.0 section 5.4.3). @throws Error */
 export function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')

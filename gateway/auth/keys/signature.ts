@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/** A key of another kind fits no signature: OpenSSL would take a null hash for the usual one of RSA. */
+/** A key of another kind verifies nothing. For a null hash, OpenSSL would use RSA's default hash. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false
@@ -46,7 +46,7 @@ export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureC
   const { modulusLength } = key.asymmetricKeyDetails ?? {}
   const bytes = modulusLength && Math.ceil(modulusLength / 8)
   return ({ signed, signature }) => {
-    // OpenSSL accepts a PSS signature without leading zeros, so a replay would look new (RFC 8017 section 8.1.2, step 1).
+    // OpenSSL accepts a PSS signature without leading zeros: a replay could look new (RFC 8017 section 8.1.2, step 1).
     if (bytes !== undefined && signature.length !== bytes) return false
     try {
       return verify(hash, Buffer.from(signed, 'latin1'), input, signature)

@@ -20,7 +20,7 @@ function without(jwk: JWK, ...names: string[]): JWK {
   return Object.fromEntries(Object.entries(jwk).filter(([name]) => !names.includes(name)))
 }
 
-/** 2048 bits that leave the remainder of 65537 to the power of 5 by every small prime, as that generator's moduli do. */
+/** 2048 bits whose remainder by every small prime is that of 65537 to the power of 5, as with ROCA's moduli. */
 function rocaModulus(): string {
   let primes = 2n
   for (let candidate = 3n; candidate <= 167n; candidate += 2n) {

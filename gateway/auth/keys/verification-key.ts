@@ -54,7 +54,7 @@ function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | u
   }
 }
 
-/** The `kid` of a JWK, of any type; without one, its thumbprint (RFC 7638). */
+/** The `kid` of a JWK, whatever its type; without a `kid`, the thumbprint of the JWK (RFC 7638). */
 export function kidOf(jwk: unknown): unknown {
   if (typeof jwk !== 'object' || jwk === null) return undefined
   const members = jwk as JsonObject
@@ -140,7 +140,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/** A modulus of ROCA's generator is a power of 65537 modulo each small prime. One sound modulus in 2^28 is refused too. */
+/** A modulus of ROCA is a power of 65537 modulo each small prime. One sound modulus in 2^28 is refused, too. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -35,8 +35,8 @@ function readCases(text: string): Case[] {
 }
 
 /**
- * What the gateway asks of a token, but for its claims: the payloads of the set are none, so `{}` stands for them where
- * only the header is read, and the signature is that of the case.
+ * Checks a token as the gateway does, but not its claims: the payloads of the set are no claims, so `{}` stands for
+ * them where only the header is read. The signature is that of the case.
  *
  * @returns why it is refused, or undefined
  */
@@ -50,7 +50,7 @@ function refusalOf(jws: string, jwk: JsonObject): string | undefined {
   const { alg, kid } = parsed.header
   if (!ALGORITHMS.includes(alg)) return 'algorithm'
   if (REFUSED_HEADER_MEMBERS.some((name) => Object.hasOwn(parsed.header, name))) return 'header'
-  // The set has keys and tokens without a kid; both need one here, so the two are taken for each other's.
+  // The set has keys and tokens without a kid; both need one here, so they get the same.
   const { key, fault } = readKey({ ...jwk, kid: jwk.kid ?? 'the-one' })
   if (key === undefined) return fault
   if (kid !== undefined && kid !== key.kid) return 'kid'
@@ -83,7 +83,7 @@ describe('the Wycheproof set of JSON web signatures', () => {
   it('has valid cases of our algorithms, none but an empty one refused', () => {
     const ours = CASES.filter((one) => one.valid && isOfOurs(one))
     const refused = ours.filter((one) => !isAccepted(one)).map(({ name }) => name)
-    // RFC 7519 section 7.2: a JWT's payload is a JSON object, and nothing is none.
+    // RFC 7519 section 7.2: a JWT's payload is a JSON object, which an empty payload is not.
     assert.deepEqual(refused, ['259 rs256: emptyPayload', '272 ps256: emptyPayload'])
     assert.ok(ours.length >= 5, `${ours.length} cases`)
   })

@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { isThumbprint } from '../keys/thumbprint.ts'
 import { quote } from '../tokens/quote.ts'
 
-/** The caller must prove possession of each that is set. */
+/** The caller must prove possession of each key whose thumbprint is set. */
 export interface Binding {
   /** RFC 9449 section 6.1. */
   readonly jkt: string | undefined
@@ -26,7 +26,7 @@ export function readBinding(cnf: unknown): Binding | string | undefined {
   return Object.freeze({ jkt, thumbprint })
 }
 
-/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented taken from the connection, never from a header */
+/** Compares thumbprints in constant time (RFC 8705 section 3). @param presented of the connection, never of a header */
 export function isBoundToCertificate(claim: string, presented: string | undefined): boolean {
   if (!isThumbprint(claim) || !isThumbprint(presented)) return false
   return timingSafeEqual(Buffer.from(claim), Buffer.from(presented))

@@ -46,7 +46,7 @@ for (const [htu, expected] of [
   test(`htu ${JSON.stringify(htu)} is read as ${expected ?? 'none'}`, () => assert.equal(read(htu), expected))
 }
 
-/** `fc.webUrl` takes a second to be made. */
+/** Used because `fc.webUrl` takes a second to make. */
 const URLS = fc
   .tuple(
     fc.constantFrom('http', 'https', 'HTTPS'),

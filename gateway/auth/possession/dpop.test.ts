@@ -30,7 +30,7 @@ function verifierOf(changes: Partial<ProofVerifierOptions> = {}) {
   return proofVerifierOf(changes)
 }
 
-/** What a verifier without memory of anything says of the proof. */
+/** The verdict on the proof by a verifier that remembers nothing. */
 function verdictOf(proof: string | undefined, changes: Partial<ProvenRequest> = {}): ProofFault | undefined {
   return judge(verifierOf().verifier, proof, { ...REQUEST, ...changes })
 }
@@ -41,7 +41,7 @@ function assertInvalid(fault: ProofFault | undefined, cause: RegExp): void {
   assert.equal(fault.description, 'The DPoP proof is invalid')
 }
 
-/** Rightly signed over exactly the text that is given. */
+/** A proof with a right signature over exactly this text. */
 function rawProof(header: string, payload: string): string {
   return signText(`${encode(header)}.${encode(payload)}`, CLIENT)
 }

@@ -35,7 +35,7 @@ export interface ProvenRequest {
   readonly jkt: string
 }
 
-/** `htu` may have any path: it is only compared with the checked path of the request. */
+/** `htu` may have any path, because it is only compared with the checked path of the request. */
 const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const CACHE_SIZE = 10_000
 /** FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1. */
@@ -50,7 +50,7 @@ type CheckedProof = ParsedProof & { readonly jkt: string }
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  /** By the thumbprint of the key, which determines the algorithm. */
+  /** By the thumbprint of the key. The key determines the algorithm. */
   readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */
@@ -107,7 +107,7 @@ export class ProofVerifier {
   ): string | undefined {
     if (htm !== method) return `htm ${quote(htm)} is not ${method}`
     if (!this.#isOurs(htu, path)) {
-      // The query is left out: it may hold secrets.
+      // The query is left out, because it may hold secrets.
       const shown = quote(htu.replace(/[?#].*/s, ''))
       return `htu ${shown} is not ${path} under a URL of "dpop.publicUrls": ${this.#options.publicUrls.join(', ')}`
     }
@@ -177,7 +177,7 @@ function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }
 
-/** A nonce is accepted for twice as long. */
+/** How long a nonce is given out. It is accepted for at most twice as long. */
 export const NONCE_STEP_MS = 60_000
 
 /** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. */
@@ -186,7 +186,7 @@ export class Nonces {
   readonly #clock: () => number
   #step = Number.NaN
   #usedSecret: Uint8Array | undefined
-  /** Nonces of the last, this and the next minute: the clock of another gateway may be ahead. */
+  /** Nonces of the last, this and the next minute, because the clock of another gateway may be ahead. */
   #accepted: readonly string[] = []
 
   /** @param secret at least 32 bytes that nobody can guess, the same at the gateways of one address; it may change */

@@ -15,7 +15,7 @@ function shown(certificate: string) {
   return { authorized: true, reason: undefined, thumbprintBase64url: sha256(certificate) }
 }
 
-/** What is said of a bearer token alone, but for what the case changes. */
+/** The verdict on a bearer token alone, except for what the case changes. */
 function prove(binding: Binding | undefined, changes: Partial<Presentation> = {}) {
   const { method, path } = REQUEST
   const nothing = { proof: undefined, certificate: undefined }

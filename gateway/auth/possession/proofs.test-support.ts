@@ -16,7 +16,7 @@ export const PUBLIC_URL = 'https://api.example'
 export const TOKEN = 'access.token.of-the-client'
 export const CLIENT = signingKey('ES256').privateKey
 
-/** The thumbprint of what a client publishes of its key. */
+/** The thumbprint of the public part of a client's key. */
 export function jktOf(key: KeyObject): string {
   return jwkThumbprint(publicJwk(key) as Members) ?? ''
 }
@@ -37,7 +37,7 @@ interface ProofParts {
   readonly alg?: string
 }
 
-/** A proof as jose signs it: a client that is independent of what verifies here. */
+/** A proof that jose signs. jose shares no code with the verifier. */
 export function proofOf({ header, claims, key = CLIENT, alg = 'ES256' }: ProofParts = {}): Promise<string> {
   const payload = {
     jti: randomUUID(),
@@ -52,7 +52,7 @@ export function proofOf({ header, claims, key = CLIENT, alg = 'ES256' }: ProofPa
     .sign(key)
 }
 
-/** With a clock that stands still until it is set, and a memory of its own. */
+/** A verifier whose clock stands still until it is set, with a memory of its own. */
 export function proofVerifierOf(given: Partial<ProofVerifierOptions> = {}) {
   const time = { nowMs: NOW_MS }
   const clock = () => time.nowMs
@@ -66,7 +66,7 @@ export function proofVerifierOf(given: Partial<ProofVerifierOptions> = {}) {
   return { verifier, time, clock }
 }
 
-/** What a verifier says whose memory is not shared, so that it need not wait. */
+/** The verdict of a verifier that need not wait, because its memory is not shared. */
 export function judge(
   verifier: ProofVerifier,
   ...[proof, request]: Parameters<ProofVerifier['verify']>

@@ -15,7 +15,7 @@ const LONG = { fromDays: -3650, untilDays: 3650, rsaBits: 2048 }
 const SEAL = await makeAuthority({ subject: 'CN=TPP Seal,O=TPP,C=DE', ...LONG })
 const OTHER_SEAL = await makeAuthority({ subject: 'CN=Other,O=Other,C=DE', ...LONG })
 
-/** What is used of each authority, read once. */
+/** Certificate and key of each authority, read once. */
 const read = new WeakMap<Authority, { certificate: X509Certificate; key: KeyObject }>()
 
 function readOf(seal: Authority) {
@@ -152,14 +152,14 @@ test('only rsa-sha256 by the key of the client is accepted', () => {
 test('the certificate must be the one that the client publishes, of this key and of this time', async () => {
   const certificate = (seal: Authority) => ({ 'TPP-Signature-Certificate': derOf(seal) })
   assert.match(faultOf({ fields: certificate(OTHER_SEAL) }), /^mismatch: TPP-Signature-Certificate is not/)
-  // Another one, that the client has made for its own key: it could claim what it likes.
+  // The client has made another certificate for its own key. Such a certificate could claim anything.
   const made = await makeAuthority({ subject: 'CN=TPP,O=Central Bank', ...LONG, keys: SEAL.keys })
   assert.match(faultOf({ fields: certificate(made) }), /^mismatch: TPP-Signature-Certificate is not/)
   const missing = messageOf()
   missing.fields = missing.fields.filter(([name]) => name !== 'TPP-Signature-Certificate')
   assert.match(judge(missing, [TPP]).fault ?? '', /^malformed/)
   assert.match(faultOf({ fields: { 'TPP-Signature-Certificate': `${derOf(SEAL)}!` } }), /^mismatch/)
-  // The JWK has none, another's, or something else.
+  // The JWK has no certificate, that of another key, or something else.
   for (const x5c of [undefined, [], 'a', [1], ['AA=='], [derOf(OTHER_SEAL)], { 0: derOf(SEAL) }])
     assert.match(faultOf({}, [{ ...TPP, jwks: [jwkOf(SEAL, { x5c })] }]), /no certificate of its own/)
   for (const days of [{ untilDays: 1 }, { fromDays: 3600 }]) {
@@ -233,7 +233,7 @@ test('a Signature that is not well-formed is refused, and that of RFC 9421 is an
 const COVERED = 'digest x-request-id date (request-target) psu-id'
 const goodMessage = () => messageOf({ headers: COVERED, fields: { 'PSU-ID': 'anna', 'X-Other': 'a' } })
 
-/** Changes of which each makes another message. The numbers choose the place. */
+/** Changes, each of which makes another message. The numbers choose the place. */
 const CHANGES: readonly ((message: Message, at: number, other: number) => void)[] = [
   (message, at, other) => {
     message.body = replaced(message.body, at, other)
@@ -250,7 +250,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => void)[
   (message, at) => {
     message.method = ['PUT', 'PATCH', 'DELETE'][at % 3] as string
   },
-  // All but X-Other are signed, or say how.
+  // All fields but X-Other are signed, or say how they are signed.
   (message, at, other) => changeField(message, at, (value) => replaced(value, other, at)),
   (message, at) => {
     const field = message.fields[at % 3] as Message['fields'][number]
@@ -295,7 +295,7 @@ function canonical(message: Message): string {
   return JSON.stringify(message).replace(/headers=\\".*?\\"/, (names) => names.toLowerCase())
 }
 
-/** Another character at a place. */
+/** Replaces one character. */
 function replaced(text: string, at: number, other: number): string {
   const place = at % text.length
   return text.slice(0, place) + String.fromCharCode(0x21 + (other % 94)) + text.slice(place + 1)

@@ -13,7 +13,7 @@ import {
 } from './presented-signatures.ts'
 import { combinedValue } from './signature-fields.ts'
 
-/** Quoted without escapes, or a number (draft-cavage-http-signatures-12 section 2.1). */
+/** A parameter: its value is quoted without escapes, or a number (draft-cavage-http-signatures-12 section 2.1). */
 const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y
 /** The guidelines do not demand `date`, but without it a signature would be good for ever. */
 const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
@@ -25,7 +25,7 @@ const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512
 const NO_BODY = Buffer.alloc(0)
 const ARMOUR = /-----(?:BEGIN|END) CERTIFICATE-----|\s/g
 
-/** Signature and Digest of NextGenPSD2 (Implementation Guidelines 1.3, section 12), after draft-cavage-http-signatures. */
+/** Signature and Digest of NextGenPSD2 (Guidelines 1.3, section 12), after draft-cavage-http-signatures. */
 export const BERLIN_GROUP: SignatureForm = {
   headers: ['signature'],
   status: 401,
@@ -112,7 +112,7 @@ function lineOf({ method, target, fields }: UnverifiedRequest, name: string): st
   return value === undefined ? undefined : `${name}: ${value}`
 }
 
-/** Compares the certificate with the one published with the key. Its issuer is not checked. */
+/** Compares the certificate that was sent with the one in `x5c` of the key. The issuer is not checked. */
 function faultOfCertificate(
   fields: UnverifiedRequest['fields'],
   { keyid }: CavageSignature,
@@ -141,7 +141,7 @@ function faultOfDigest(digest: string, body: Buffer): SignatureFault | undefined
   return plain('digest_mismatch', 'Digest must be SHA-256 or SHA-512 of the body, one of them alone')
 }
 
-/** Signs a response as clients sign requests: the guidelines describe no other way. Undefined: there is no RSA key. */
+/** Signs a response as clients sign requests: the guidelines have no other way. Undefined: there is no RSA key. */
 export function signBerlinResponse(
   signer: MessageSigner,
   { body = NO_BODY, requestId }: UnsignedResponse,

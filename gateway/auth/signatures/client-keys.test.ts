@@ -7,7 +7,7 @@ import { ClientKeys, clientKeyFaults } from './client-keys.ts'
 const KEY = freshKey('one')
 const OTHER = freshKey('two')
 
-/** clients.json with one client, whose keys are at this place, and the files. */
+/** The table of a clients.json with one client. @param keys the place of its keys */
 function tableOf(keys: object, files: Readonly<Record<string, unknown>> = {}) {
   const text = JSON.stringify({ clients: [{ id: 'bank', signature: { profile: 'fapi-2', ...keys } }] })
   const readFile = (file: string) => JSON.stringify(files[file])
@@ -69,7 +69,7 @@ test('a name that nobody has fetches the keys of eight clients at most, once in 
   assert.equal(keys.ownersOf('one').length, 8)
   nowMs += 10_000
   await keys.refresh()
-  // Clients that had none were the oldest.
+  // Clients without keys were asked longest ago.
   assert.equal(keys.ownersOf('one').length, 10)
   assert.equal(requests(), 16)
   assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))
@@ -130,7 +130,7 @@ test('a key that two clients publish has a rival until one of them gives it up, 
   assert.equal(rivalOf('one'), undefined)
   await keys.refresh()
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
-  // Who hands a file in has not shown either that the key is theirs.
+  // A client that hands in a file has not proved either that the key is its own.
   replace({ jwksFile: 'a' })
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
   replace({ jwksUri: own.uri })

@@ -42,12 +42,12 @@ export class ClientKeys {
     return this.#all.length === 1 ? this.#all[0] : undefined
   }
 
-  /** RFC 9421 alone where no client signs. */
+  /** Forms in which clients sign; RFC 9421 alone if no client signs. */
   get forms(): readonly SignatureForm[] {
     return this.#forms
   }
 
-  /** Finds owners in the order in which they are tried: first the one whose thumbprint is the name, then by `rank`. */
+  /** Finds owners in the order of trial: first the owner of the key with this thumbprint, then by `rank`. */
   ownersOf(kid: string): readonly KeyOwner[] {
     const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
       const signer = this.#signers.get(client)
@@ -65,7 +65,7 @@ export class ClientKeys {
     return undefined
   }
 
-  /** Names may be invented, so it fetches at most once in 10 s, for the 8 clients fetched longest ago. Never rejects. */
+  /** Fetches keys of the 8 clients asked longest ago, at most once in 10 s: names may be invented. Never rejects. */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()
     if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)
@@ -77,7 +77,7 @@ export class ClientKeys {
     return this.#refreshing
   }
 
-  /** Puts another table in force. A client keeps its keys if their address stays. */
+  /** Puts another table in force. A client keeps its fetched keys if their address stays. */
   replace(signers: ClientTable['signers']): void {
     const before = this.#signers
     this.#signers = new Map(

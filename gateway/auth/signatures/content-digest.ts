@@ -6,7 +6,7 @@ import type { OrFault } from '../tokens/verification.ts'
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
 /**
- * Compares Content-Digest (RFC 9530 section 2) with the body as transferred. It must have a right digest by `HASHES`, and no wrong one.
+ * Compares Content-Digest (RFC 9530) with the body as sent. It needs a right digest of `HASHES`, and no wrong one.
  * @returns `digest`: the member sha-256, else sha-512, in canonical form
  */
 export function compareDigest(field: string, body: Buffer): OrFault<{ readonly digest: string }, string> {

@@ -25,7 +25,7 @@ const signerOf = (algorithm: Algorithm) =>
 const ED = signerOf('ed25519')
 const NOW_MS = 1_800_000_000_000
 
-/** Verifies a request with the code for those of clients, by the published keys. */
+/** Verifies a request by the published keys, with the code for requests of clients. */
 function isVerified(
   signer: MessageSigner,
   request: SignedRequest,
@@ -70,7 +70,7 @@ const fieldLists = fc.array(
 test('a request to a service is verified as it was sent, and not with another method, target, caller or body', () => {
   const requests = fc.record({
     method: fc.constantFrom('GET', 'POST'),
-    // `fc.webPath` takes a second to be made.
+    // Used because `fc.webPath` takes a second to make.
     path: fc
       .array(fc.constantFrom('a', 'Z9', '/', '%20', '%C3%A9', '~', '.', ':@', '?x=', '&'), { maxLength: 8 })
       .map((parts) => `/${parts.join('')}`),

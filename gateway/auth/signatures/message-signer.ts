@@ -49,7 +49,7 @@ export class MessageSigner {
   readonly publicKey: KeyObject
   /** As JOSE names it. */
   readonly algorithm: Algorithm
-  /** The key and those of `alsoPublish`. */
+  /** The public key and the keys of `alsoPublish`. */
   readonly jwks: Buffer
   readonly #registered: string
   readonly #key: KeyObject

@@ -122,7 +122,7 @@ test('a signature over less than the profile wants is refused, whatever it is', 
     'uncovered: The signature must cover "content-digest", because the request has a body',
   )
   assert.match(signed([]) ?? '', /^uncovered/)
-  // One member of the digest, or the path alone, is not the whole.
+  // One member of the digest, or the path alone, is not enough.
   const [method, , authorization] = COMPONENTS
   assert.match(signed([method, ['"@path"', '/pay//now'], authorization]) ?? '', /cover "@target-uri"/)
   const digest = /:.*:/.exec(digestOf(BODY))?.[0] ?? ''
@@ -187,13 +187,13 @@ test('the key of another client, also under one name, makes nobody this client',
   assert.match(refusalOf(by('bank-key'), { signers: both }) ?? '', /^mismatch/)
   assert.match(refusalOf(by('other-key'), { signers: [BANK] }) ?? '', /^unknown_key/)
   assert.equal(refusalOf(by('other-key'), { signers: both }), undefined)
-  // Mallory publishes a key of her own by the name of the bank's: she is still herself.
+  // Mallory publishes a key of her own under the name of the bank's key. She is still taken for Mallory.
   const squatter = signerOf('mallory', [{ ...OTHER.jwk, kid: 'bank-key' }])
   assert.equal(judge(by('bank-key'), [BANK, squatter]).client, 'mallory')
-  // She publishes the bank's own key: what the bank signs is nobody's then.
+  // She publishes the bank's own key. Then a signature of the bank proves nobody.
   const thief = signerOf('mallory', [ES256.jwk])
   assert.match(refusalOf(goodMessage(), { signers: [thief, BANK] }) ?? '', /publish the same key/)
-  // Also by another name, which a form that does not sign the name would let her put in.
+  // She may publish it under another name, and some forms do not sign the name.
   const renamed = signerOf('mallory', [{ ...ES256.jwk, kid: 'my-key' }])
   assert.match(refusalOf(goodMessage(), { signers: [renamed, BANK] }) ?? '', /publish the same key/)
 })
@@ -225,7 +225,7 @@ test('an ECDSA signature with its second half negated is the same to replays', (
   assert.equal(one, other)
 })
 
-/** Changes of which each makes another message. The numbers choose the place. */
+/** Changes, each of which makes another message. The numbers choose the place. */
 const CHANGES: readonly ((message: Message, at: number, other: number) => Terms | undefined)[] = [
   (message, at) => set(message, { method: ['GET', 'PUT', 'post', 'POST ', 'DELETE'][at % 5] as string }),
   (message, at, other) => set(message, { target: replaced(message.target, at, other) }),
@@ -236,7 +236,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => Terms 
   (message, at, other) => set(message, { body: replaced(message.body, at, other) }),
   (message) => set(message, { body: `${message.body} ` }),
   (message) => set(message, { body: '' }),
-  // A covered field: changed, doubled, taken away, with other white space, or in another order.
+  // A covered field is changed, doubled or taken away, or has other white space or another order.
   (message, at, other) => changeField(message, at, (value) => replaced(value, other, at)),
   (message, at) => {
     const field = message.fields[at % 5]
@@ -247,7 +247,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => Terms 
   (message, at) => changeField(message, at, (value) => ` ${value}`),
   (message) => void message.fields.splice(3, 2, ['X-Note', 'two'], ['X-Note', 'one']),
   (message) => void message.fields.splice(3, 2, ['X-Note', 'one,two']),
-  // What is signed.
+  // Other components or parameters are signed.
   (message, at) => changeInput(message, (components) => components.splice(at % components.length, 1)),
   (message, at) =>
     changeInput(message, (components) => components.splice(at % 6, 0, components[at % 6] as string)),
@@ -286,7 +286,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => Terms 
     input[1] = input[1].replace(from, to)
     return undefined
   }),
-  // Who signs, and when.
+  // The signature, the signer or the time is another.
   (message, at, other) => {
     const signature = message.fields.at(-1) as Message['fields'][number]
     const bytes = Buffer.from(signature[1].slice(5, -1), 'base64')
@@ -370,17 +370,17 @@ test('a name that keys of many clients have costs eight verifications, and those
     refusalOf(goodMessage(), { signers: [...others(8), BANK] }) ?? '',
     /^mismatch: Too many clients/,
   )
-  // Clients that sign in another form cost none.
+  // Clients that sign in another form cost no verification.
   const uk = others(20, 'bank-key', profileOf({ profile: 'uk-jws', iss: 'a' }))
   assert.equal(judge(goodMessage(), [...others(7), ...uk, BANK]).client, 'bank')
-  // A key that is named by its thumbprint cannot be kept out.
+  // A key that is named by its thumbprint is always tried.
   const kid = await calculateJwkThumbprint(ES256.jwk)
   const params = PARAMS.replace('bank-key', kid)
   const message = goodMessage(signMessage(COMPONENTS, { key: ES256.privateKey, algorithm: 'ES256', params }))
   assert.equal(judge(message, [...others(20, kid), signerOf('bank', [{ ...ES256.jwk, kid }])]).client, 'bank')
 })
 
-/** Keys and messages that httpsign-recording.go made with a library of others. */
+/** Keys and messages that httpsign-recording.go made with another library. */
 const RECORDED: {
   readonly keys: { readonly keys: readonly object[] }
   readonly messages: readonly {

@@ -125,7 +125,7 @@ function judge(
   return { reason: 'mismatch', cause }
 }
 
-/** Components that must be covered, except the digest of the body: the body is not there yet. */
+/** Components that must be covered, except the digest of the body, because the body is not there yet. */
 function required(
   profile: MessageProfile,
   { fields, keyHeader }: Pick<UnverifiedRequest, 'fields' | 'keyHeader'>,

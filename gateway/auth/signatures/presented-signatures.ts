@@ -65,9 +65,9 @@ export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
 export interface VerifiedHead {
   /** Differs between any two messages of one client. */
   readonly unique: string
-  /** Never throws. @param nowMs checked again: during a slow body, the memory may have forgotten this signature */
+  /** Never throws. @param nowMs the age is checked again: the memory may forget a signature during a slow body */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
-  /** Facts for the audit trail, once there is no fault. Undefined: the trail does not hold this form. */
+  /** Facts for the audit trail, once there is no fault. Undefined: the trail does not record this form. */
   readonly signed?: (body: Buffer) => SignedBy
 }
 
@@ -76,7 +76,7 @@ export interface SignedBy {
   readonly key: KeyObject
 }
 
-/** A good signature, with what its base needs beside the message. The record has its members in this order. */
+/** A good signature, with what its base needs beside the message. The record has these members in this order. */
 export interface SignatureFacts {
   /** Label (RFC 9421), or the header of a detached JWS. */
   readonly label: string
@@ -109,7 +109,7 @@ export interface SignatureFault {
     | 'unknown_key'
     | 'mismatch'
     | 'digest_mismatch'
-  /** A sentence for the client, without a full stop. Undefined: the client learns only that the signature is not valid. */
+  /** A sentence for the client, without a full stop. Undefined: the client learns only that its signature is bad. */
   readonly detail?: string
   /** For the log. */
   readonly cause: string
@@ -134,7 +134,7 @@ interface Presented {
   readonly nowMs: number
 }
 
-/** Tries every signature, because some may be meant for others. Never throws. */
+/** Tries every signature, because some may be meant for other receivers. Never throws. */
 export function verifyMessage(
   presented: Presented,
 ): OrFault<{ readonly verified: readonly VerifiedSignature[] }, SignatureFault> {

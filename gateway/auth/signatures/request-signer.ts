@@ -42,7 +42,7 @@ export function signRequest(
     else components.push([`"${name}";bs`, byteSequences(fields, name)])
   }
   if (body !== undefined) {
-    // A digest of the client has been compared with the body.
+    // The client's digest, if any, has been compared with the body.
     const sent = combinedValue(fields, 'content-digest')
     const digest = sent ?? digestOf(body)
     if (sent === undefined) added.push(new Field('Content-Digest', digest))

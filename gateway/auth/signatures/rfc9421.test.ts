@@ -59,7 +59,7 @@ function signed(message: Message, input: string, signature: string): Message {
   return { ...message, fields }
 }
 
-/** Lines of the base, but for the last, and the verdict. */
+/** The verdict, and all lines of the base but the last. */
 function verify(
   message: Message,
   algorithm: keyof typeof JWKS,
@@ -265,7 +265,7 @@ test('sections 2.1 and 2.2: components have the values of the examples', () => {
 
 test('a query parameter is encoded by the percent-encode set of application/x-www-form-urlencoded, a space as %20', () => {
   const every = Array.from({ length: 0x80 }, (_, code) => String.fromCharCode(code)).join('')
-  // The URL Standard sections 1.3 and 5.2: what `URLSearchParams` leaves, and a space is no plus.
+  // URL Standard sections 1.3 and 5.2: as `URLSearchParams` encodes, but with %20 for a space.
   const encode = (text: string) =>
     new URLSearchParams({ '': text }).toString().slice(1).replaceAll('+', '%20')
   for (const [name, value] of [

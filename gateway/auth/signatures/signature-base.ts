@@ -78,14 +78,14 @@ function componentValue(
       throw new NoValue('is not valid in a request')
     return derivedValue(message, name, parameters.get('name')?.value)
   }
-  // Names of fields are in lower case, so that no component can be there twice.
+  // Names of fields must be in lower case, so that no component can be there twice.
   if (name !== name.toLowerCase()) throw new NoValue('is not in lower case')
   const value = combinedValue(message.fields, name)
   if (value === undefined) throw new NoValue('is not in the message')
   return fieldValue(message, name, value, parameters)
 }
 
-/** Parsed fields and queries. A signature may name 64 members of one long field: parsing it 64 times takes a second. */
+/** Parsed fields and queries. A signature may name 64 members of a long field: to parse it 64 times takes a second. */
 const READ = new WeakMap<object, Map<string, unknown>>()
 
 function readOnce<T>(message: object, name: string, read: () => T): T {

@@ -21,7 +21,7 @@ export const digestOf = (body: string | Buffer) =>
   `sha-256=:${createHash('sha256').update(body).digest('base64')}:`
 
 /**
- * Signs a message apart from the code that verifies it.
+ * Signs a message without the code that verifies it.
  *
  * @param components names, as written in Signature-Input, with their values
  */
@@ -76,7 +76,7 @@ interface Judgement {
   readonly fault?: string | undefined
 }
 
-/** Kept from the last request: thousands of requests of the same clients follow each other. */
+/** Kept from the last request, because thousands of requests of the same clients follow each other. */
 let last: { readonly clients: readonly TestClient[]; readonly nowMs: number; readonly keys: ClientKeys }
 
 function keysOf(clients: readonly TestClient[], nowMs: number): ClientKeys {
@@ -95,7 +95,7 @@ function keysOf(clients: readonly TestClient[], nowMs: number): ClientKeys {
   return keys
 }
 
-/** Judges a request of one of the clients as the stage does on a row with `idempotency`. @param bodyMs when its body is there */
+/** Judges a client's request as the stage does on a row with `idempotency`. @param bodyMs when its body has come */
 export function judge(
   { method, target, authority, body, fields }: Message,
   clients: readonly TestClient[],

@@ -54,7 +54,7 @@ async function joseSigned(header: Record<string, unknown>, body = BODY): Promise
   return `${encoded}..${signature}`
 }
 
-/** Signed rightly, whatever it says. */
+/** A right signature, whatever the header says. */
 function signedAs(changes: Record<string, unknown>, payload = encode(BODY), key = RSA.privateKey): string {
   const header = encode(JSON.stringify({ ...HEADER, ...changes }))
   return `${header}..${signBytes(`${header}.${payload}`, key, 'PS256').toString('base64url')}`
@@ -131,7 +131,7 @@ test('b64 false and the payload in base64url are never taken for each other', ()
   assert.equal(faultOf(signedAs(unencoded, raw)), 'accepted')
   assert.match(faultOf(signedAs(unencoded)), /^mismatch/)
   assert.match(faultOf(signedAs({}, raw)), /^mismatch/)
-  // The text of the payload as the body.
+  // The body is the text of the encoded payload.
   const jws = signedAs(unencoded, encode(BODY))
   assert.match(judge(messageOf(jws), [BANK]).fault ?? '', /^mismatch/)
 })
@@ -159,7 +159,7 @@ test('no other algorithm and no other key signs for the client', () => {
     'accepted',
   )
   assert.match(faultOf(signedAs({}).replace(/[^.]*$/, '')), /not base64url/)
-  // The trail has the header.
+  // The header is bounded, because the trail records it.
   const long = encode(JSON.stringify(HEADER) + ' '.repeat(3072))
   const signed = signBytes(`${long}.${encode(BODY)}`, RSA.privateKey, 'PS256').toString('base64url')
   assert.match(faultOf(`${long}..${signed}`), /has more than 4096 characters/)
@@ -189,7 +189,7 @@ test('a signature that comes again is known again', () => {
 const JWS = signedAs({})
 const UNENCODED = signedAs({ b64: false, crit: ['b64', ...CRITICAL] }, Buffer.from(BODY).toString('latin1'))
 
-/** Changes of which each makes another message. The numbers choose the place. */
+/** Changes, each of which makes another message. The numbers choose the place. */
 const CHANGES: readonly ((message: Message, at: number, other: number) => void)[] = [
   (message, at, other) => {
     message.body = replaced(message.body, at, other)
@@ -247,7 +247,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => void)[
   (message) => void message.fields.splice(1, 1),
 ]
 
-/** Another character at a place. */
+/** Replaces one character. */
 function replaced(text: string, at: number, other: number): string {
   const place = at % text.length
   const next = String.fromCharCode(0x21 + (other % 94))

@@ -18,7 +18,7 @@ const CLAIMS = 'http://openbanking.org.uk/'
 const [IAT, ISS, TAN] = [`${CLAIMS}iat`, `${CLAIMS}iss`, `${CLAIMS}tan`] as const
 const MEMBERS: ReadonlySet<string> = new Set(['alg', 'typ', 'cty', 'kid', 'crit', 'b64', IAT, ISS, TAN])
 
-/** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), also with the `b64` of v3.1.3. */
+/** Detached JWS of UK Open Banking (Read/Write Data API v4.0, "Message Signing"), also with the `b64` of v3.1.3. */
 export const UK_JWS: SignatureForm = {
   headers: [HEADER],
   status: 400,

@@ -61,7 +61,7 @@ const BEARER = 'Bearer realm="api"'
 const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
-/** Two `WWW-Authenticate` fields (RFC 9449 section 7.2), names and values in turn. @param refused undefined: no credentials */
+/** `WWW-Authenticate` twice (RFC 9449 section 7.2), names and values in turn. @param refused undefined: no token */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)
   const bearer = refused?.scheme === 'dpop' ? [] : attributes
@@ -95,7 +95,7 @@ export function ownText(ascii: string): string {
 const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
 const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
 
-/** Finds an access token in a query (RFC 6750 section 2.3), however its name is encoded. @param query with its question mark */
+/** Finds an access token in a query (RFC 6750 section 2.3), however its name is encoded. @param query with its `?` */
 export function hasTokenParameter(query: string): boolean {
   if (PLAIN.test(query)) return true
   if (!query.includes('%')) return false

@@ -72,7 +72,7 @@ test('a user called session is a user', () => {
 test('a user and a machine of the same id never share a key', () => {
   fc.assert(
     fc.property(fc.stringMatching(/^[\x21-\x7e]{1,20}$/), (id) => {
-      // One of our own sessions.
+      // This name means one of our own sessions.
       fc.pre(id !== 'session')
       for (const [user, machine] of [
         [id, id],
@@ -415,7 +415,7 @@ test('how and when the user was authenticated is told, with the tolerance of the
   assert.deepEqual(told({ acr: 'sca', auth_time: NOW_SECONDS - 60 }, 0), ['sca', NOW_MS - 60_000])
   assert.deepEqual(told({ auth_time: NOW_SECONDS - 60 }, 5000), [undefined, NOW_MS - 55_000])
   assert.deepEqual(told({ auth_time: NOW_SECONDS + 10 }), [undefined, NOW_MS + 20_000])
-  // Milliseconds by mistake, or a time that has not come, would be recent for ever.
+  // Milliseconds by mistake, or a time in the future, would be recent for ever.
   for (const auth_time of [NOW_MS, NOW_SECONDS + 11, '1', null, Number.POSITIVE_INFINITY])
     assert.deepEqual(told({ acr: 1, auth_time }), [undefined, undefined], String(auth_time))
 })

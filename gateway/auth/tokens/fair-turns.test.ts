@@ -20,7 +20,7 @@ function from(address: string) {
   return { address, closed: false }
 }
 
-/** The next turn of the event loop. Called after `ask`, so that it comes after the turn of what waits. */
+/** The next turn of the event loop. Called after `ask`, so that waiting work has its turn first. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

@@ -13,7 +13,7 @@ interface Waiting {
 
 const MOST_MS = 2
 
-/** Bounds the time for new tokens in a turn of the event loop: a flood must not delay known tokens. Networks take turns. */
+/** Bounds the time for new tokens in a turn of the event loop: no flood may delay known tokens. Networks take turns. */
 export class FairTurns {
   readonly #clock: () => number
   readonly #waiting = new Map<string, Waiting[]>()

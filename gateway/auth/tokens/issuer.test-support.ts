@@ -12,7 +12,7 @@ export const NOW_SECONDS = NOW_MS / 1000
 
 export interface SigningKey {
   readonly privateKey: KeyObject
-  /** What the issuer publishes of it. */
+  /** Its public part, as the issuer publishes it. */
   readonly jwk: JWK
 }
 
@@ -62,7 +62,7 @@ export function goodClaims(changes: Members = {}): Members {
   }
 }
 
-/** A token as jose signs it: an issuer that is independent of what verifies here. */
+/** A token that jose signs. jose shares no code with the verifier. */
 export function joseToken(
   alg: Algorithm | 'Ed25519',
   claims: Members = goodClaims(),
@@ -86,12 +86,12 @@ interface RawToken {
   /** Replaces members of a good header; undefined leaves one out. */
   readonly header?: Members
   readonly claims?: Members
-  /** The encoded parts, from the encoded parts: for spellings that no JSON gives. */
+  /** Rewrites an encoded part, for spellings that no JSON gives. */
   readonly respell?: (part: 'header' | 'payload', encoded: string) => string
   readonly key?: KeyObject
 }
 
-/** An ES256 token that is rightly signed over exactly the text it has, whatever that text is. */
+/** An ES256 token with a right signature over its text, whatever the text is. */
 export function es256Token({ header = {}, claims = goodClaims(), respell, key = ec }: RawToken = {}): string {
   const spell = respell ?? ((_part, encoded) => encoded)
   const members = { alg: 'ES256', typ: 'at+jwt', kid: 'ES256', ...header }

@@ -83,7 +83,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** A target of an upstream gets the upstream secret; if it fails, the other targets are asked. @throws the first fault */
+/** Sends the upstream secret to a target of an upstream. If the target fails, asks the others. @throws its fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
@@ -101,7 +101,7 @@ async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources):
   throw first
 }
 
-/** Undefined for a Unix socket and HTTP/2: keys are never fetched over them. */
+/** Undefined for a Unix socket and HTTP/2, over which keys are never fetched. */
 function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }

@@ -9,7 +9,7 @@ export interface Jws extends Signed {
   readonly payload: JsonObject
 }
 
-/** Reads a compact JWS (RFC 7515 section 7.1) with a JSON object as payload. A text says what is wrong. Never throws. */
+/** Reads a compact JWS (RFC 7515 section 7.1) of a JSON object. A text says what is wrong. Never throws. */
 export function parseJws(text: string, readHeader = decodeObject): Jws | string {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')

@@ -250,7 +250,7 @@ const USER = {
   auth_time: NOW_SECONDS - 70,
 }
 
-/** ID tokens of each provider at their most dangerous: for the audience of the API, because it is one client with the app. */
+/** The most dangerous ID tokens of each provider: their audience is the API, which is one client with the app. */
 export const ID_TOKENS: readonly ProviderToken[] = [
   {
     what: 'Entra v2',

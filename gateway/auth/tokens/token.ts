@@ -19,7 +19,7 @@ const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspe
 const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
-// Members that bring keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
+// Members for keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 type TokenParsing = OrFault<{ readonly token: ParsedToken }>

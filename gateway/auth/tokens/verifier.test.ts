@@ -229,7 +229,7 @@ test('a token without a signature is never accepted', async (t) => {
 
 test('an algorithm other than the one the key is pinned to is invalid, though the signature be good', async (t) => {
   const { verifier } = await harnessOf(t)
-  // PS256 and RS256 are signed with the same RSA key here, published under either name for one of them only.
+  // PS256 and RS256 have the same RSA key here. Each of its two names is published for one algorithm only.
   for (const [alg, kid] of [
     ['PS256', 'RS256'],
     ['RS256', 'PS256'],
@@ -637,7 +637,7 @@ test('a verifier that takes the place of another keeps its tokens, but of issuer
     assertSync(new TokenVerifier({ ...options, issuers: [narrower] }, verifier).verify(token, CALLER)).fault,
   )
   const none = new TokenVerifier({ ...options, issuers: [] }, verifier)
-  // A request that began before may still add a token to the one that was replaced.
+  // A request that began earlier may still add a token to the replaced verifier.
   assertSync(verifier.verify(await joseToken('PS256'), CALLER))
   assert.ok(assertSync(none.verify(token, CALLER)).fault)
   assert.ok(assertSync(none.verify(await joseToken('PS256'), CALLER)).fault)

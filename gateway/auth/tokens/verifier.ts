@@ -98,7 +98,7 @@ export class TokenVerifier {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }
 
-  /** False for a JWT that is verified here, or of another trusted issuer: it is shown to no issuer but its own. */
+  /** False for a JWT that is verified here or is of another trusted issuer: no issuer but its own may see it. */
   #isAsked(introspector: Introspector, token: string): boolean {
     const named = this.#issuers.get(issuerNamed(token))
     return named === undefined || (named.introspector === introspector && isAskedForAll(named))
