@@ -41,7 +41,7 @@ describe('a subject', () => {
   })
 
   it('with a backslash in a value has it escaped', { skip: skipWithout('openssl') }, () => {
-    // The generator of the other tests has no way to write one.
+    // The generator of the other tests cannot write a backslash.
     const args = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -subj'.split(
       ' ',
     )

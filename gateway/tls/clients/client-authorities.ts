@@ -27,7 +27,7 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
     if (!authority.ca) {
       findings.fault({ file, path, reason: `is not of a certificate authority (${name})` })
     } else if (!authorities.some((issuer) => isIssuer(issuer, authority))) {
-      // Node's server does not accept partial chains: it would refuse every client of this authority.
+      // Node's server accepts no partial chains, so it would refuse every client of this authority.
       const reason = `is of an intermediate authority (${name}): the file must also hold its issuers, up to the root`
       findings.fault({ file, path, reason })
     }
@@ -69,7 +69,7 @@ function readList(der: Buffer): RevocationList | string {
   }
 }
 
-/** Once there is any list, OpenSSL refuses every certificate whose authority has none. */
+/** Finds authorities without a list: once there is any list, OpenSSL refuses their certificates. */
 function checkSigners(lists: readonly RevocationList[], { file, findings, authorities }: ListCheck): void {
   const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
   for (const [index, row] of ties.entries()) {

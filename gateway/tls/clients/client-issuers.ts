@@ -6,14 +6,14 @@ import { subjectOf } from './certificate-names.ts'
 import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
- * True when the authorities do not form one line, in which each is issued by the one above it. Then several could issue the same name,
- * and a name alone does not identify a client. Certificates with the same key are one authority.
+ * True unless the authorities form one line, in which each is issued by the one above it. Without such a line, several
+ * could issue the same name, and a name alone identifies no client. Certificates with the same key are one authority.
  */
 export function areIndependent(certificates: readonly X509Certificate[]): boolean {
   const keyOf = ({ publicKey }: X509Certificate) =>
     publicKey.export({ type: 'spki', format: 'der' }).toString('base64')
   const authorities = [...Map.groupBy(certificates, keyOf).values()]
-  // In one line, no two have the same number of authorities above them.
+  // In one line, no two authorities have the same number of others above them.
   const depths = new Set(authorities.map((authority) => issuersOf(authority, authorities).size))
   return depths.size < authorities.length
 }

@@ -53,7 +53,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
       authorities: [issuer],
     }
   }
-  /** As `openssl ocsp` answers what was asked. */
+  /** Answers as `openssl ocsp` does. */
   const speaking =
     (wish: Parameters<OcspAuthority['respondTo']>[1] = {}): RequestListener =>
     async (req, res) => {
@@ -74,7 +74,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
         return createSender({ url, timeoutMs: state.timeoutMs })(request)
       },
     })
-    /** What becomes of a request: waits as one does. */
+    /** The verdict for a request, which waits as requests do. */
     const verdict = async (peer: PeerCertificate) => {
       await ocsp.whenKnown(peer)
       const { authorized, reason, isUnchecked = false } = ocsp.judge(peer)

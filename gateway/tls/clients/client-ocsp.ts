@@ -51,7 +51,7 @@ const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
 const MAX_SILENCES = 3
 
-/** Asks whether client certificates were revoked (RFC 6960): only the leaf, at the responder that it names, without a nonce. */
+/** Asks if a client's leaf certificate was revoked (RFC 6960), at the responder that it names, without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
   /** Answers by thumbprint, the oldest first. */
@@ -63,7 +63,7 @@ export class ClientOcsp {
     this.#options = options
   }
 
-  /** Undefined when nobody need wait. */
+  /** Undefined: there is nothing to wait for. */
   whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
     if (peer?.authorized !== true) return undefined
     const known = this.#known.get(peer.thumbprintHex)
@@ -106,7 +106,7 @@ export class ClientOcsp {
     return asking
   }
 
-  /** After a failure, a good answer counts to its end, and a refusal until the next answer. */
+  /** After a failed question, an earlier good answer counts to its end, and a refusal until the next answer. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
     const { thisUpdateMs: sinceMs = nowMs } = answer

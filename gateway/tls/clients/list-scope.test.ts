@@ -77,7 +77,7 @@ describe('a partitioned revocation list', () => {
     for (const certificate of certificates) {
       const { authorized, reason = '' } = await verdictOn(server, fixture.ca, { certificate })
       found.push(authorized === true ? true : reason)
-      // OpenSSL has judged before us, and we judge alike.
+      // OpenSSL has judged first, and the gateway judges alike.
       const leaf = new X509Certificate(certificate.certPem)
       const path = trustedPath({ leaf, intermediates: [] }, trust, Date.now())
       assert.equal(typeof path === 'object', authorized, `${reason}, but ${String(path)}`)
@@ -144,7 +144,7 @@ describe('a partitioned revocation list', () => {
     )
     assert.ok(trust)
     assert.equal(Math.round((trustGoodUntilMs(trust).lists - Date.now()) / DAY_MS), 5)
-    // Only the first intermediate that clients send has lists: nothing else tells of its scopes.
+    // Only an intermediate that clients send has lists, so only the lists tell which scopes it has.
     const { lists } = trust
     const alone = { authorities: [new X509Certificate(root.certPem)], lists }
     assert.equal(Math.round((trustGoodUntilMs(alone).lists - Date.now()) / DAY_MS), 5)

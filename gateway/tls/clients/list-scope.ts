@@ -4,9 +4,9 @@ import { type Der, membersIn, TAG } from '../../asn1/der.ts'
 
 /** The part of an authority's certificates that a partitioned revocation list covers (RFC 5280 section 5.2.5). */
 export interface ListScope {
-  /** The extension in hex; lists of one scope replace one another. */
+  /** The extension in hex; lists of the same scope replace one another. */
   readonly key: string
-  /** DER in hex. A certificate must name one of them. Undefined: it need not name any. */
+  /** DER in hex. A certificate must name one of these points. Undefined: it need not name any. */
   readonly points: ReadonlySet<string> | undefined
   readonly only: 'users' | 'authorities' | undefined
 }
@@ -41,7 +41,7 @@ export function covers({ scope }: { readonly scope: ListScope | undefined }, cer
   )
 }
 
-/** Points of each certificate, read once: there may be a thousand lists. */
+/** Points of each certificate, read once because there may be a thousand lists. */
 const POINTS = new WeakMap<X509Certificate, readonly string[]>()
 
 /** No points when they are not well-formed. */
@@ -57,7 +57,7 @@ function readPoints(certificate: X509Certificate): string[] {
   }
 }
 
-/** No names when the point has one relative to its issuer. */
+/** Names of a point; none if its name is relative to the issuer. */
 function namesIn(point: Der): string[] {
   const [name] = point.members()
   return name?.tag === TAG.explicit0 ? name.members().map(({ bytes }) => bytes.toString('hex')) : []

@@ -22,7 +22,7 @@ import {
 
 const DAY_MS = 86_400_000
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
-/** A client that shows what a careful one would not. */
+/** Lets a client show a certificate that a careful client would not show. */
 const LAX = 'DEFAULT@SECLEVEL=0'
 
 const fixture = await makeFixture()
@@ -38,7 +38,7 @@ function client(wish: Partial<CertificateOptions> = {}): Promise<Issued> {
   })
 }
 
-/** With an empty revocation list of the root, or the one that is given. */
+/** Material with the given revocation list; default: an empty list of the root. */
 async function materialWith(clientCrl?: string, clientCa = ca.certPem) {
   return materialOf(textsOf(fixture, { clientCa, clientCrl: clientCrl ?? (await makeRevocationList(ca)) }))
 }
@@ -214,7 +214,7 @@ describe('an open connection', () => {
       resumed: false,
     })
     assert.deepEqual(await fine.ask(), { authorized: true, resumed: false })
-    // Back in force, a list without it does not raise the dead: the client connects again.
+    // A list without the certificate does not undo the refusal: the client must connect again.
     server.swap(await materialWith())
     const again = await bad.ask()
     assert.deepEqual([again.authorized, again.mayPassAnew], [false, true])

@@ -4,10 +4,10 @@ import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
 export interface PeerCertificate {
-  /** When false, nothing below may be trusted. */
+  /** When false, no name below may be trusted. */
   readonly authorized: boolean
   readonly reason: string | undefined
-  /** Another connection may find the certificate good; this connection never will. */
+  /** A new connection may accept the certificate; this connection never will. */
   readonly mayPassAnew?: true
   /** Refused only because `tls.clientOcsp` is hard and the responder gives no good answer. */
   readonly isUnchecked?: true
@@ -65,8 +65,8 @@ interface CachedPeer {
 const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The verdict on a client certificate is renewed when authorities or lists were reloaded, or when one on the path has expired. A refusal
- * is final for the connection, except one for a list that went out of date later.
+ * The verdict on a client certificate is renewed after a reload of authorities or lists, or when a certificate or list
+ * on the path has expired. A refusal is final for the connection, unless a list went out of date after the handshake.
  */
 export function peerOf(
   socket: TLSSocket,

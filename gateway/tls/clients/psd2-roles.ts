@@ -17,7 +17,7 @@ const ROLES: ReadonlyMap<string, string> = new Map([
 /** nCAName and nCAId, name and id of the competent authority, have at most 256 characters. */
 const MAX_TEXT_BYTES = 4 * 256
 
-/** Reads the roles (ETSI TS 119 495 section 5.1). Ignores unknown ones. A text says why there are none. Never throws. */
+/** Reads the known roles (ETSI TS 119 495 section 5.1). A text says why there are none. Never throws. */
 export function psd2RolesOf(certificate: { readonly raw: Buffer }): readonly string[] | string {
   try {
     const statements = extensionOf(certificate, QC_STATEMENTS)

@@ -90,7 +90,7 @@ describe('a revocation list', () => {
     assert.ok(soundly(der))
     for (let length = 0; length < der.length; length++)
       assert.throws(() => readRevocationList(der.subarray(0, length)))
-    // All but the algorithm's copy outside of what is signed, whose parameters nobody reads.
+    // The unsigned copy of the algorithm is left out, because nobody reads its parameters.
     const signed = 4 + (der[1] === 0x82 ? der.readUInt16BE(6) : (der[4] ?? 0))
     fc.assert(
       fc.property(fc.nat(signed - 1), fc.integer({ min: 1, max: 255 }), (at, change) => {
@@ -107,7 +107,7 @@ describe('a revocation list', () => {
   it('signed with an unsupported algorithm gives no verdict on its signature', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })
     const der = derOf(await makeRevocationList(ca))
-    // The OID of ecdsa-with-SHA256, once inside and once outside of what is signed: now ecdsa-with-SHA1.
+    // The OID of ecdsa-with-SHA256 occurs inside and outside the signed part. It becomes ecdsa-with-SHA1.
     const hex = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
     assert.equal(readRevocationList(Buffer.from(hex, 'hex')).checkSignature(keyOf(ca)), 'unknown algorithm')
   })

@@ -27,7 +27,7 @@ const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 export class UnusableList extends Error {}
 
 /**
- * Parses one list. OpenSSL uses lists in handshakes, the gateway for open connections. @throws Error when it is not a list
+ * Parses one list. OpenSSL uses lists in handshakes, the gateway for open connections. @throws Error when it is no list
  * @throws UnusableList when it is a delta list, or has an unknown scope or critical extension
  */
 export function readRevocationList(der: Buffer): RevocationList {

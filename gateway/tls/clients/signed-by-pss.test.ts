@@ -19,7 +19,7 @@ function derOf(pem: string): Buffer {
   return blocks[0].der
 }
 
-/** A self-signed authority in `ca.pem` and `key.pem` of a folder of its own, and lists that openssl signs for it by `sigopts`. */
+/** A self-signed authority in `ca.pem` and `key.pem` of its own folder, and lists that openssl signs by `sigopts`. */
 function pssAuthority(key: string) {
   const folder = mkdtempSync(join(tmpdir(), 'crl-'))
   const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
@@ -85,7 +85,7 @@ describe('a revocation list that openssl has signed with RSASSA-PSS', {
     const short = derOf(ca.list('sha224', ''))
     const reason = 'the hash 2.16.840.1.101.3.4.2.4 is not known'
     assert.throws(() => readRevocationList(short), because(reason))
-    // Other parameters than those that it was signed with.
+    // The parameters are not those of the signature.
     const bytes = derOf(ca.list('sha256', '-sigopt rsa_pss_saltlen:32'))
     bytes[bytes.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4] = 31
     assert.equal(readRevocationList(bytes).checkSignature(ca.publicKey()), 'bad')

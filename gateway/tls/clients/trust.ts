@@ -6,7 +6,7 @@ import { listsOf, type RevocationList, tieOf } from './revocation-list.ts'
 export interface ClientTrust {
   readonly authorities: readonly X509Certificate[]
   readonly lists: readonly RevocationList[]
-  /** There are independent authorities, so that it matters which one issued a certificate. */
+  /** True for independent authorities: then it matters which one issued a certificate. */
   readonly independent: boolean
 }
 
@@ -57,7 +57,7 @@ export function trustedPath(
     const { proved, named } = listsOf(issuer, covering)
     const ours = listInForce(proved, nowMs)
     const ofName = listInForce(named, nowMs)
-    // Which of the two OpenSSL takes is not known here, so each may revoke.
+    // It is not known here which of the two lists OpenSSL uses, so each may revoke.
     for (const counting of [ours, ofName])
       if (counting?.list.serials.has(certificate.serialNumber)) return 'it was revoked'
     const path = pathOf(issuer)
@@ -74,7 +74,7 @@ export function trustedPath(
   }
 }
 
-/** When the first authority expires, and when the first scope has no list in date; Infinity: never. */
+/** When the first authority expires, and when the first scope has no valid list any more; Infinity: never. */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
   const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
   const bySigner = [...Map.groupBy(ofSent, ({ issuer }) => issuer).values()]
@@ -95,7 +95,7 @@ function firstScopeEndMs(lists: readonly RevocationList[]): number {
   return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))
 }
 
-/** The only temporary fault, unless the handshake found it: once the list is renewed, the certificate is accepted again. */
+/** The only temporary fault, unless the handshake found it: with a renewed list, the certificate is accepted again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
 const NEVER = Number.POSITIVE_INFINITY
@@ -105,7 +105,7 @@ interface ListInForce {
   readonly goodUntilMs: number
 }
 
-/** Chooses as OpenSSL does: the valid list that was issued last; if none is valid, the last of all. */
+/** Chooses as OpenSSL does: the valid list that was issued last; if none is valid, the last list. */
 function listInForce(lists: readonly RevocationList[], nowMs: number): ListInForce | undefined {
   const valid = lists.filter((list) => list.thisUpdateMs <= nowMs && nowMs <= endMsOf(list))
   const [list] = (valid.length > 0 ? valid : lists).toSorted((a, b) => b.thisUpdateMs - a.thisUpdateMs)

@@ -17,7 +17,7 @@ function folderOf(t: TestContext): string {
 }
 
 function run(...args: string[]) {
-  // Without the tests' loader: its coverage could not be added to theirs.
+  // The child runs without the tests' loader, so its coverage could not be added to theirs.
   const env = { ...process.env, NODE_V8_COVERAGE: '' }
   return spawnSync(process.execPath, [PROGRAM, 'certs', 'demo', ...args], { encoding: 'utf8', env })
 }

@@ -27,7 +27,7 @@ export async function makeDemoCertificates(
   return { present, instructions: instructions(directory, client) }
 }
 
-/** Keeps no key of the authority: nobody can issue more certificates. */
+/** Keeps no key of the authority, so that nobody can issue more certificates. */
 async function makeFiles(): Promise<{
   readonly files: ReadonlyMap<string, string>
   readonly client: Issued

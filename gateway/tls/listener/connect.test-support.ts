@@ -27,7 +27,7 @@ interface TlsFixture {
   readonly server: Issued
 }
 
-/** An authority, and a server's certificate of it for localhost. */
+/** An authority, and its certificate for a server at localhost. */
 export async function makeFixture(): Promise<TlsFixture> {
   const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
   return { ca, server: await makeServer(ca) }
@@ -42,14 +42,14 @@ export function makeServer(ca: Authority, rsaBits?: number): Promise<Issued> {
   return makeCertificate(rsaBits === undefined ? wish : { ...wish, rsaBits })
 }
 
-/** Makes a revocation list look as if signed with ecdsa-with-SHA1 instead of SHA-256, which the gateway does not check. */
+/** Makes a revocation list look signed with ecdsa-with-SHA1, which the gateway does not check. */
 export function uncheckedList(pem: string): string {
   const der = Buffer.from(pem.replaceAll(/-----.*-----|\s/g, ''), 'base64')
   const changed = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
   return `-----BEGIN X509 CRL-----\n${Buffer.from(changed, 'hex').toString('base64')}\n-----END X509 CRL-----\n`
 }
 
-/** Texts without client authorities, but for what `more` gives. */
+/** Texts without client authorities, unless `more` has some. */
 export function textsOf({ server }: TlsFixture, more: Partial<TlsTexts> = {}): TlsTexts {
   return { cert: server.certPem, key: server.keyPem, clientCa: undefined, clientCrl: undefined, ...more }
 }
@@ -61,7 +61,7 @@ export function materialOf(texts: TlsTexts, nowMs = Date.now()): TlsMaterial {
   return value
 }
 
-/** A server as the gateway makes it, that answers what it thinks of its caller. */
+/** A server as the gateway makes it, which answers with its verdict on the caller. */
 export class TestServer {
   readonly server: Server
   material: TlsMaterial
@@ -100,7 +100,7 @@ export class TestServer {
     return { server: this }
   }
 
-  /** What the reloader's swap does in the gateway. */
+  /** Does what the reloader's swap does in the gateway. */
   swap(material: TlsMaterial): void {
     this.server.setSecureContext(material.secure)
     this.material = material
@@ -162,7 +162,7 @@ export class TestClient {
   }
 }
 
-/** What a server thinks of a client that asks once. `certificate`: with those it sends along. */
+/** The verdict of a server on a client that asks once and sends `certificate` and `chain`. */
 export async function verdictOn(
   server: TestServer,
   ca: Authority,

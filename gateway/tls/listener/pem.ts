@@ -15,7 +15,7 @@ export function readPem(file: string): readonly PemBlock[] | string {
   const blocks: PemBlock[] = []
   let begun = 0
   let open: { readonly label: string; readonly at: number } | undefined
-  // Read line by line: a long revocation list would overflow the stack of a regular expression.
+  // Read line by line, because a long revocation list would overflow the stack of a regular expression.
   for (const [at, line] of lines.entries()) {
     if (!line.includes('-----')) continue
     if (line.startsWith('-----BEGIN ')) begun += 1

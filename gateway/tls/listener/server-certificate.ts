@@ -3,7 +3,7 @@ import type { Fault } from '../../config/faults.ts'
 import { type Dated, faultAt, timeFault } from '../../config/rules/certificate-times.ts'
 import { type PemBlock, readPem } from './pem.ts'
 
-/** A certificate that is not valid now is no fault: the clock may be wrong. */
+/** A certificate that is not valid now is no fault, because the clock may be wrong. */
 export function timeWarning({ file, path, reason }: Fault): string {
   return `${file}: ${path} ${reason}`
 }
@@ -100,7 +100,7 @@ function keyFault({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: Ke
   return `must be on the curve P-256, P-384 or P-521, but is on ${details?.namedCurve}`
 }
 
-/** A key that does not fit is a fault, all else a warning. */
+/** A key that does not fit is a fault, everything else a warning. */
 export function checkServerCertificate(
   chain: readonly [X509Certificate, ...X509Certificate[]],
   check: {

@@ -26,7 +26,7 @@ describe('the keys of session tickets', () => {
     const today = keys.at(TODAY, 'c')
     const tomorrow = keys.dayKey(TODAY + DAY_MS)
     const later = keys.at(TODAY + 5 * DAY_MS, 'c')
-    // Who gets the key of tomorrow.
+    // The heir gets only the key of tomorrow.
     const heir = new TicketKeys(tomorrow)
     assert.equal(heir.dayKey(TODAY).day, tomorrow.day)
     assert.notDeepEqual(heir.at(TODAY, 'c'), today)
@@ -46,7 +46,7 @@ describe('the keys of session tickets', () => {
     const all = [...before, today, tomorrow].map((key) => key.toString('hex'))
     assert.equal(new Set(all).size, 4)
     assert.equal(keys!.dayKey(TODAY + DAY_MS).day, TODAY / DAY_MS + 1)
-    // Another thread that saw the same.
+    // Another process saw the same times.
     for (const nowMs of [TODAY + 3 * DAY_MS, TODAY]) other!.dayKey(nowMs)
     assert.deepEqual(other!.at(TODAY, 'c'), today)
   })

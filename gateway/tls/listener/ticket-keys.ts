@@ -27,7 +27,7 @@ export function firstDayKey(secret: string): DayKey {
   return { day: FIRST_DAY, key: key.toString('hex') }
 }
 
-/** The keys of TLS session tickets, one a UTC day. Each is a hash of the one before, which is forgotten: forward secrecy. */
+/** Keys of session tickets, one a UTC day. Each is a hash of the one before, which is forgotten (forward secrecy). */
 export class TicketKeys {
   readonly #first: DayKey | undefined
   #day: number

@@ -29,7 +29,7 @@ function faultsOf(more: Partial<TlsTexts>, nowMs = Date.now()): string[] {
 }
 
 function keyPem(kind: 'rsa' | 'ec' | 'ed25519', options: object): string {
-  // The overloads of the types do not take a union.
+  // No overload in the types of Node takes a union.
   const { privateKey } = generateKeyPairSync(kind as 'ec', options as { namedCurve: string })
   return privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
 }

@@ -65,7 +65,7 @@ const CIPHERS = [
 
 /** A post-quantum hybrid first, then the groups of RFC 9325 section 4.2.1. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
-/** Life of a session after its full handshake, but not beyond its day. A resumption gives no new ticket. */
+/** Life of a session after its full handshake. It also ends with its UTC day. A resumption gives no new ticket. */
 const SESSION_SECONDS = 7200
 
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {

@@ -274,7 +274,7 @@ describe('a reload', () => {
 })
 
 describe('a reload of what is out of its time', () => {
-  /** Certificate and key of the server, of another time. */
+  /** Certificate and key of the server, valid at another time. */
   const servers = (days: { readonly fromDays: number; readonly untilDays: number }) =>
     makeCertificate({ subject: 'CN=localhost', issuer: fixture.ca, ...days })
   const EXPIRED = { fromDays: -3, untilDays: -1 }

@@ -30,19 +30,19 @@ export type CertificateStatus = 'good' | 'revoked' | 'unknown'
 
 interface Wish {
   readonly status?: CertificateStatus
-  /** Whose certificate and key sign, by the names of their files; default: the authority itself. */
+  /** Name of the files of the certificate and key that sign; default: those of the authority. */
   readonly signer?: string
-  /** Until the response expires; 0: it does not say when. */
+  /** Time until the response expires; 0: it does not say when. */
   readonly minutes?: number
   /** File of the certificate that is asked for. */
   readonly name?: string
-  /** Words for `openssl ocsp`, of the request. */
+  /** Words for `openssl ocsp` about the request. */
   readonly more?: string
-  /** Words for `openssl ocsp`, of how the response is signed. */
+  /** Words for `openssl ocsp` about the signature of the response. */
   readonly signing?: string
 }
 
-/** An authority that openssl makes and speaks for, with certificates of servers. */
+/** An authority with certificates of servers. openssl makes it and answers for it. */
 export class OcspAuthority {
   readonly #folder: string
 
@@ -58,7 +58,7 @@ export class OcspAuthority {
     return join(this.#folder, 'ca.pem')
   }
 
-  /** @returns the texts of a certificate with that of its issuer, and of its key. */
+  /** @returns one text with a certificate and its issuer, and one with its key */
   issue(
     name: string,
     serial: number,
@@ -80,12 +80,12 @@ export class OcspAuthority {
     return { leaf: read(`${name}.pem`), issuer: read('ca.pem') }
   }
 
-  /** What `openssl ocsp` says of a certificate, in DER. */
+  /** The response of `openssl ocsp` about a certificate, in DER. */
   respond({ more = '', ...wish }: Wish = {}): Buffer {
     return this.#answer(`-issuer ca.pem ${more} -cert ${wish.name ?? 'server'}.pem -no_nonce`, wish)
   }
 
-  /** What it says to a request. */
+  /** Its response to a request. */
   respondTo(request: Buffer, wish: Wish = {}): Buffer {
     writeFileSync(join(this.#folder, 'request.der'), request)
     return this.#answer('-reqin request.der', wish)

@@ -66,7 +66,7 @@ describe('a response of OCSP', { skip: skipWithout('openssl') }, () => {
   })
 
   it('is refused whatever bit of what is signed is changed, and when it is cut off, too long or nothing', () => {
-    // What comes after is a certificate that is not needed here.
+    // After `end` comes only a certificate that is not needed here.
     const end = good.indexOf(certificate.issuer.raw)
     assert.ok(end > 200)
     for (let at = 0; at < end; at++) {
@@ -88,7 +88,7 @@ describe('a response of OCSP', { skip: skipWithout('openssl') }, () => {
         for (const salt of ['digest', 'max', '0', '20']) {
           const response = signer.respond({ signing: pssBy(hash, `rsa_pss_saltlen:${salt}`) })
           checkOcspResponse(response, { leaf, issuer }, Date.now())
-          // Within the signature, which stands before the certificate.
+          // This byte is in the signature, which stands before the certificate.
           const at = response.indexOf(issuer.raw) - 20
           response[at] = (response[at] as number) ^ 1
           assert.throws(
@@ -112,7 +112,7 @@ describe('a response of OCSP', { skip: skipWithout('openssl') }, () => {
       const response = rsa.respond({ signing: pssBy(hash, words) })
       assert.throws(() => checkOcspResponse(response, rsa.certificate(), Date.now()), { message })
     }
-    // The salt is not what the parameters say: 31 bytes where 32 were taken.
+    // The parameters say that the salt has 31 bytes, but it has 32.
     const response = rsa.respond({ signing: pssBy('sha256', 'rsa_pss_saltlen:32') })
     const at = response.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4
     response[at] = 31

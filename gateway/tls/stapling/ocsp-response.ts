@@ -40,8 +40,8 @@ const STATUS: ReadonlyMap<number, string> = new Map([
 ])
 
 /**
- * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now. @throws Revoked @throws Unknown @throws Error
- * @param lifeMs how long a response without nextUpdate holds
+ * Checks that an OCSPResponse (RFC 6960) calls the certificate good now. @throws Revoked @throws Unknown @throws Error
+ * @param lifeMs how long a response without nextUpdate is valid
  */
 export function checkOcspResponse(
   response: Buffer,

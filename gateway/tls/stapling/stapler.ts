@@ -20,8 +20,8 @@ interface StaplerOptions {
 }
 
 /**
- * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good one while it is valid, unless
- * the authority has revoked the certificate.
+ * Sends the offered OCSP response when it is good for the certificate in force. Else keeps the last good one while it
+ * is valid, unless the authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions
@@ -110,7 +110,7 @@ export function issuedCertificate([leaf, ...others]: Chain): IssuedCertificate |
 /** id-pe-tlsfeature (RFC 7633), whose only use is to demand a response of OCSP. */
 const TLS_FEATURE = Buffer.from('06082b06010505070118', 'hex')
 
-/** Must-Staple: clients must refuse the certificate without a response. */
+/** True for Must-Staple: clients must refuse the certificate without a response. */
 export function mustStaple({ raw }: X509Certificate): boolean {
   return raw.includes(TLS_FEATURE)
 }
