@@ -5,8 +5,8 @@ import { missingScope } from '../principal.ts'
 import { limitOf } from './limit.ts'
 
 /**
- * Asks the shared store to count the request while the audit record is written. When a stage before `limit` may still refuse the request
- * or make it wait, `limit` asks instead.
+ * Asks the shared store to count the request while the audit record is written. In the cases below, `limit` asks
+ * instead, because a stage before it may refuse the request or make it wait.
  */
 export function askStore(gateway: Gateway, exchange: Exchange): undefined {
   const { limiter } = gateway

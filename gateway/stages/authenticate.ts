@@ -39,8 +39,8 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 })
 
 /**
- * A presented credential must be valid, also where `none` is accepted. A credential in the request takes precedence over the
- * connection's certificate.
+ * A presented credential must be valid, even where `none` is accepted. A credential in the request takes precedence
+ * over the connection's certificate.
  */
 export function authenticate(
   gateway: Gateway,

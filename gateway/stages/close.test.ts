@@ -6,7 +6,7 @@ import { record } from './record.ts'
 import { makeExchange, makeGateway } from './stage.test-support.ts'
 import { takePermit } from './take-permit.ts'
 
-/** An exchange that is recorded and has its place. */
+/** An exchange that is recorded, counts as in flight and holds a permit. */
 function underWay(writable = true) {
   const made = makeGateway()
   const { exchange, res } = makeExchange({ writable })

@@ -6,7 +6,7 @@ import type { KeyedExchange } from '../idempotency/keyed-exchange.ts'
 import { recordAtEnd, withSignature } from './record.ts'
 import { releasePermit } from './take-permit.ts'
 
-/** Ends an exchange once, before the last byte of a response is written: every response that a client has seen is in the trail. */
+/** Ends an exchange once, before the last byte of a response: every response that a client sees is in the trail. */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
   exchange.closed = true
@@ -29,7 +29,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.trace !== undefined) gateway.tracer?.finish(exchange.trace, exchange, statusCode)
 }
 
-/** Holds the response back until its record and the outcome of its idempotency key are written: a crash would lose them. */
+/** Holds the response until its record and the outcome of its idempotency key are written: a crash could lose them. */
 function holdBack(
   { trail }: Gateway,
   { req, res }: Exchange,

@@ -35,7 +35,7 @@ function ask(
     : settle(gateway, exchange, decision)
 }
 
-/** Parameters of the path. Undefined where one ends within an octet, or has `;`, at which some services end the value. */
+/** Parameters of the path. Undefined if one ends within an octet, or has `;`, where some services end the value. */
 function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   const segments = segmentsOf(path)
   const written = terms.parameters.map((place) => textOf(place, segments))

@@ -26,7 +26,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const { common, fields } = upstreamFields(gateway, exchange)
   // An HTTP/1.1 service cannot answer gRPC calls.
   const isCall = route.client.speaksHttp2 && isGrpc(req)
-  // A call has this status until its response says another.
+  // A call has this status until its response names another.
   if (isCall) exchange.grpcStatus = UNKNOWN
   const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
   const target = targetOf(exchange)
@@ -69,7 +69,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   exchange.forwarding = forwarding
 }
 
-/** A stream unless the length was announced, so that the body is sent in chunks. */
+/** A stream if no length was announced, so that the body is sent in chunks. */
 function bufferedBodyOf({ bufferedBody, headers }: Exchange): Readable | Buffer | null {
   if (bufferedBody === undefined) return null
   return bufferedBody.length === headers.contentLength ? bufferedBody : bodyOf(bufferedBody)

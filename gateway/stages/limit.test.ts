@@ -20,7 +20,6 @@ interface Case {
   readonly take?: Partial<Take>
   readonly method?: string
   readonly path?: string
-  /** The plan of the client of the request. */
   readonly plan?: string
 }
 
@@ -183,7 +182,7 @@ describe('limit', () => {
   })
 })
 
-/** With a shared store that has not decided yet. */
+/** A gateway with a shared store that has not decided yet. */
 function asking(row: Partial<LimitRow> = {}) {
   const table = new LimitTable([{ ...ROW, ...row }])
   const asked: PendingTake[] = []

@@ -6,7 +6,7 @@ import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
-/** One of the token's `authorization_details` (RFC 9396), which the user approved, must fit all compared members of the body. */
+/** One of the token's `authorization_details` (RFC 9396) must fit the compared members of the body. */
 export function matchDetails(
   gateway: Gateway,
   exchange: Exchange,

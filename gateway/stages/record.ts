@@ -8,7 +8,7 @@ import type { Gateway } from '../gateway.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 import { recordedTraceId } from '../tracing/trace.ts'
 
-/** Bounds for requests without a route: `limit` never counts them. */
+/** Bounds for requests without a route, which `limit` never counts. */
 const UNROUTED_PATH_CHARS = 256
 const UNROUTED_USER_AGENT_CHARS = 128
 
@@ -35,7 +35,7 @@ export class PendingRecord implements PendingRefusal {
   }
 }
 
-/** Writes API_REQUEST and waits until it is as durable as configured; without it the request is refused. */
+/** Writes API_REQUEST and waits until it is as durable as configured. If that fails, the request is refused. */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)
   if (outcome instanceof Error) return unavailable(outcome)
@@ -78,7 +78,7 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
 }
 
 /**
- * Adds a signature to a record. Writes its key first, once in each file of the trail, so that each file can be verified alone.
+ * Adds a signature to a record. First writes its key, once in each file of the trail, so that each is verifiable alone.
  * @param client undefined: the gateway has signed
  */
 export function withSignature(

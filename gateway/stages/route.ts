@@ -22,8 +22,8 @@ export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
 type RoutingGateway = Pick<Gateway, 'routes'> & Parameters<typeof checkLeniency>[0]
 
 /**
- * Finds the row for an exchange. A path that differs from a more specific row only in letter case or a closing slash is refused: an
- * upstream may take both for the same.
+ * Finds the row for an exchange. A path that differs from a more specific row only in letter case or a closing slash is
+ * refused, because an upstream may take both for the same.
  */
 export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusal | undefined {
   const entry = gateway.routes.find(exchange.path)

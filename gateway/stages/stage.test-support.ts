@@ -26,7 +26,7 @@ interface HandMadeRequest {
   readonly upgrade?: 'websocket'
   /** True when the whole request has come. */
   readonly complete?: boolean
-  /** False when the connection takes nothing more. */
+  /** False when nothing more can be written to the connection. */
   readonly writable?: boolean
 }
 
@@ -90,7 +90,7 @@ class RecordedResponse {
     this.keepAlive = false
   }
 
-  /** The connection is gone, or the response is whole. */
+  /** Plays the end of the connection or of the response. */
   close(): void {
     for (const listener of this.#onClose) listener()
   }
@@ -127,7 +127,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
   return { arrival: { req, res, upgrade } as object as ReceivedRequest, res, completeBody: completed.resolve }
 }
 
-/** An exchange as `open` leaves it. `-` and `''` where a later stage has to write. */
+/** An exchange as `open` leaves it. Fields that a later stage writes are `-` or `''`. */
 export function makeExchange(request: HandMadeRequest = {}) {
   const made = makeArrival(request)
   const exchange = new Exchange({
@@ -199,7 +199,7 @@ export function makePrincipal(principal: Partial<Principal> = {}): Principal {
   }
 }
 
-/** A trail in memory. A `fault` or a `commit` is what the next records get. */
+/** A trail in memory. The next records get its `fault` or `commit`, if set. */
 class RecordedTrail {
   readonly lines: string[] = []
   fault: Error | undefined = undefined
@@ -247,11 +247,11 @@ interface HandMadeParts extends Omit<Partial<Gateway>, 'settings' | 'load' | 'ro
   readonly settings?: Partial<Settings>
   readonly load?: Partial<Load>
   readonly routes?: readonly ServedRoute[]
-  /** Places for exchanges that use the upstream. */
+  /** Permits for the upstream. */
   readonly maxInFlight?: number
 }
 
-/** A gateway that lets everything through and writes down what it is told. */
+/** A gateway that lets everything through and keeps what stages tell it. */
 export function makeGateway({
   settings,
   load,

@@ -70,13 +70,13 @@ function valuesOf(
 /** Refuses JSON that services may not read as UTF-8. @param fields as the service gets them */
 export function refuseEncoding(contentType: string, fields: readonly Field[]): Refusal | undefined {
   if (!isInUtf8(contentType)) return CHARSET
-  // Checks each such field: a service may read another one than the first.
+  // Checks each such field, because a service may read another than the first.
   return fields.some(({ lower, value }) => lower === 'content-encoding' && value.toLowerCase() !== 'identity')
     ? ENCODED
     : undefined
 }
 
-/** True when no charset but UTF-8 is named. Some services obey a charset: one text in UTF-8 may be several members in UTF-7. */
+/** True when no charset but UTF-8 is named. A service may obey another, in which one member looks like several. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))

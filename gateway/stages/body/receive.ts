@@ -10,9 +10,9 @@ import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 const MAX_BYTES = 16 * 1024
 
 /**
- * Waits for a short body before the request takes a permit or is counted, so that a slow client holds only its connection. Over HTTP/2
- * waits a moment for the end of an empty GET: many services refuse a GET with a body. Reads any body that a signature of the gateway
- * covers.
+ * Waits for a short body before the request takes a permit or is counted, so that a slow client holds only its
+ * connection. Over HTTP/2 it waits a moment for the end of an empty GET, because many services refuse a GET with a
+ * body. Reads any body that a signature of the gateway covers.
  */
 export function receive(
   gateway: Gateway,

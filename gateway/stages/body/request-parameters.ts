@@ -56,7 +56,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
 }
 
-/** A text that may also mean a number or boolean passes when the text or that meaning fits. */
+/** A text that may also mean a number or boolean passes when the text or its other meaning fits. */
 function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit | undefined {
   const value = meant(text, types)
   const misfit = fits(value)

@@ -154,7 +154,7 @@ describe('validate', () => {
       looked('application/json;a=1;b=1', ['application/json;a=1', 'application/json;b=1']),
       UNSUPPORTED,
     )
-    // One alone stands for its type, whatever its parameters are.
+    // A type that is described once matches, whatever the parameters are.
     for (const contentType of ['application/json', 'application/json;v=1;v=2'])
       assert.equal(looked(contentType, ['application/json; charset=utf-8', 'text/plain']), 0)
   })

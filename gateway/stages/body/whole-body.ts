@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
-/** A body this small that came at once needs no room: the rest of its request takes more memory. */
+/** A body this small that came at once needs no room, because the rest of its request takes more memory. */
 const SMALL_BYTES = 1024
 /** Bound for a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
@@ -49,7 +49,7 @@ export function readWholeBody(
     else exchange.orphan.onEnd = release
   })
   if (whole !== undefined) return bodyRoom.take(waiting, whole.length) ? whole : OVERLOADED
-  // The client may wait for this before it sends the body, which is needed now.
+  // The client may wait for the 100 before it sends the body, which is needed now.
   if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
   return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {

@@ -4,7 +4,7 @@ import { REFUSALS, type RefusalCode, refusal } from '../../refusals.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from '../stage.test-support.ts'
 import { overlook } from './overlook.ts'
 
-/** The outcome for a request whose caller was taken for somebody before its refusal. */
+/** The outcome for a request whose caller had a principal before the refusal. */
 function overlooked(code: RefusalCode) {
   const { gateway, measured } = makeGateway()
   const { exchange } = makeExchange()

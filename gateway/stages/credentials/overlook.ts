@@ -3,7 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import type { Refusal, RefusalCode } from '../../refusals.ts'
 import { logOverlooked } from '../response/log-refusal.ts'
 
-/** Codes that shadow mode overlooks. A body that cannot be read or kept is refused in any mode: it cannot be forwarded. */
+/** Codes that shadow mode overlooks. A body that cannot be read or kept is refused, because it cannot be forwarded. */
 const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
   'token_in_query',
   'invalid_credentials',
@@ -26,7 +26,7 @@ const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
   'revocation_unavailable',
 ])
 
-/** Reports a refusal instead of refusing. A credential that would be refused proves nothing, so its caller gets no principal. */
+/** Reports a refusal instead of refusing. A caller whose credential would be refused gets no principal. */
 export function overlook(
   gateway: Gateway,
   exchange: Exchange,

@@ -40,7 +40,6 @@ interface Terms {
   readonly memory?: ReplayMemory
   readonly thief?: boolean
   readonly isProved?: boolean
-  /** The header with the idempotency key. */
   readonly keyHeader?: string
   readonly turns?: FairTurns
 }
@@ -266,7 +265,7 @@ test('Host must be that of a public address, as HTTP compares it, but not behind
   assert.equal(await codeOf({ headers: { Host: '10.0.0.1:8080' }, viaProxy: true }), undefined)
   const publicUrls = ['https://other.example', 'https://api.example/']
   assert.equal(await codeOf({ publicUrls }), undefined)
-  // The authority of the target takes the place of Host, which may be signed alone.
+  // The authority of the target replaces Host, but the client may have signed only Host.
   assert.equal(await codeOf({ publicUrls, authority: 'API.example' }), undefined)
   const terms = { publicUrls, authority: 'api.example', headers: { Host: 'other.example' } }
   assert.equal(await codeOf(terms), 'invalid_signature')

@@ -119,7 +119,7 @@ function addressOf(url: string) {
   }
 }
 
-/** The request at each public address that Host names; behind a trusted proxy, which may change Host, at all of them. */
+/** The request at each public address that Host names; of a trusted proxy, which may change Host, at every address. */
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target } = exchange.req
   // Headers that Connection names do not reach the service, so no signature can cover them.
@@ -150,7 +150,7 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
   const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
     exchange.bufferedBody = whole
-    // If it were accepted now, the client's retry would be refused as a replay.
+    // If the request of a client that has gone were accepted, a retry would be refused as a replay.
     return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
   }
   return body instanceof Promise ? body.then(check) : check(body)
@@ -186,7 +186,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   })
 }
 
-/** Takes every good signature. Otherwise a replay could present one that was not taken. */
+/** Remembers every good signature. Otherwise a replay could present one that was not remembered. */
 function take(
   { acceptedSignatures }: Gateway,
   good: readonly VerifiedSignature[],

@@ -50,7 +50,7 @@ export function proveWebhook(
   const key = client === undefined ? byKeyId.get(keyId) : byWebhookClient.get(client)
   const blocked = refuseGuessing(gateway, exchange, key?.principal.client)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
-  // The value is not logged: other APIs use X-API-Key for the secret itself.
+  // The value is not logged, because other APIs use X-API-Key for the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)
     const name = client === undefined ? 'X-API-Key names' : 'webhookClient of the row names'
@@ -67,7 +67,7 @@ export function proveWebhook(
   const check = (buffered: Buffer | Refusal) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
-    // Checked again after a slow body: the memory of accepted webhooks must not have forgotten this one.
+    // Checked again after a slow body: the memory of accepted webhooks may have forgotten this one by now.
     const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
     if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause, key))
     return accept(gateway, exchange, { key, message, body: buffered })
@@ -75,7 +75,7 @@ export function proveWebhook(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Undefined where a header is repeated: readers would differ about which counts. */
+/** Undefined where a header is repeated, because readers would differ about which value counts. */
 function headersOf(
   { req }: Exchange,
   { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
@@ -88,7 +88,7 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
-/** Characters of a signed URL. With others, the beginning of a JSON body could move into the URL under the same signature. */
+/** Characters of a signed URL. With other characters, a JSON body could begin in the URL under the same signature. */
 const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
 /** URLs that the sender may have signed. Host is not trusted. */
@@ -109,7 +109,7 @@ function accept(
     body,
   }: { readonly key: WebhookKey; readonly message: WebhookMessage; readonly body: Buffer },
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  // If it were accepted now, the client's retry would be refused as a replay.
+  // If the request of a client that has gone were accepted, a retry would be refused as a replay.
   if (exchange.closed) return undefined
   const { scheme, secrets, name } = key
   const content = { scheme, secrets, body, urls: urlsOf(gateway, exchange, scheme) }

@@ -11,7 +11,7 @@ const KNOWN = { principal: makePrincipal(), binding: undefined }
 const BOUND = { principal: makePrincipal({ client: 'app' }), binding: { jkt: 'key', thumbprint: undefined } }
 const forged = { fault: { reason: 'invalid', description: 'It is invalid', cause: 'signature' } }
 
-/** A gateway that knows the tokens `known`, and two bound ones; an address has guessed too often. */
+/** A gateway that knows the token `known` and three bound tokens. An address has guessed too often. */
 async function blocked() {
   let failures = 0
   const counter = {

@@ -4,7 +4,7 @@ import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { causeOf } from '../response/log-refusal.ts'
 
-/** @param client the one that the credential names */
+/** @param client that the credential names */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange, client?: string): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
@@ -19,7 +19,7 @@ export function countGuess(gateway: Gateway, exchange: Exchange): void {
   gateway.throttle?.failed(addressKey(exchange))
 }
 
-/** Keeps the latest cause of each outcome for the console. */
+/** Counts an outcome, and keeps its latest cause for the console. */
 export function countCredential<R extends Refusal | undefined>(
   { metrics }: Gateway,
   method: 'bearer' | 'hmac' | 'mtls' | 'signature',

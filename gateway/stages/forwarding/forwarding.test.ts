@@ -226,7 +226,7 @@ describe('an upgrade', () => {
       { upgrade: 'websocket' },
       { revoke: (session: string) => ended.push(session) > 0 },
     )
-    // There is no place for a tunnel, and they end all the same.
+    // There is no room for a tunnel, but the sessions end all the same.
     written.forwarding.upgrade(fields, duplexPair()[0])
     assert.deepEqual([ended, written.exchange.refusalCode], [['s1', 's2'], 'overloaded'])
     const unwritten = forwarded({ upgrade: 'websocket' }, { revoke: () => false })
@@ -303,7 +303,7 @@ describe('a call of gRPC', () => {
     const other = call({}, {}, false)
     other.forwarding.clientGone()
     assert.equal(other.aborted(), 0)
-    // Otherwise its head is waited for, and the process of this file with it.
+    // Otherwise the forwarding would wait for its head, and keep this process alive.
     other.forwarding.abort()
   })
 })

@@ -22,14 +22,14 @@ import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
 import { lapseOf, openTunnel } from './tunnel.ts'
 
-/** A link (RFC 8288 section 3) of an early hint. No character fits two places of the pattern, so a wrong value is refused fast. */
+/** A link (RFC 8288 section 3) of an early hint. No character fits two places here, so a wrong value fails fast. */
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
 const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
 /** Fields of resumable uploads (draft-ietf-httpbis-resumable-upload). */
 const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 
-/** Methods that change nothing (RFC 9110 section 9.2.1): such requests can be cancelled. */
+/** Methods that change nothing (RFC 9110 section 9.2.1), so that their requests can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Wait for the head of a response after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
@@ -242,8 +242,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   /**
-   * Waits for the response head for a moment, because the service may have acted and the head may revoke sessions. With an
-   * idempotency key waits for the whole response, because the client will ask for it.
+   * Waits for the response head for a moment, because the service may have acted and the head may revoke sessions. With
+   * an idempotency key, it waits for the whole response, because the client will ask for it.
    */
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange

@@ -71,7 +71,7 @@ function isProxy({ settings: { trustedProxies } }: Gateway, { address, viaTruste
   return viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
 }
 
-/** Undefined while the credential is valid. @param hadCertificate a good one, when the request came */
+/** Undefined while the credential is valid. @param hadCertificate true if the request came with a good one */
 export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
   const { principal } = exchange
   if (principal !== undefined) {

@@ -17,7 +17,7 @@ interface Case {
   readonly principal?: Parameters<typeof makePrincipal>[0]
 }
 
-/** By name in lower case; values of one name joined. */
+/** The fields that were sent, by name in lower case. The values of one name are joined. */
 function sent({ headers = {}, viaTrustedProxy = false, address = PEER, parts = {}, principal }: Case = {}) {
   const made = makeExchange({ headers })
   const exchange = new Exchange({ ...made.exchange, viaTrustedProxy, address })
@@ -30,7 +30,7 @@ function linesIn({ common, fields }: ReturnType<typeof upstreamFields>): string[
   return [...common.fields, ...fields].filter(({ lower }) => lower !== 'traceparent').map(({ line }) => line)
 }
 
-/** @param which of the values; a name without it has no field */
+/** @param which index of a value; a name without such a value has no field */
 function fieldsOf(
   headers: Readonly<Record<string, string | readonly (string | undefined)[]>>,
   which = 0,
@@ -209,7 +209,7 @@ describe('upstreamFields of a row whose requests are signed', () => {
         exchange.route = makeRoute({ signedTarget })
         return byNameOf(upstreamFields(gateway, exchange)).get('signature')
       }
-      // Fields that another row receives are not changed.
+      // The fields for a row that signs nothing stay unchanged.
       assert.deepEqual(
         [of(undefined), of('http://a'), of(undefined)],
         [headers.Signature, kept, headers.Signature],

@@ -13,7 +13,7 @@ import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certific
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/prove-certificate.ts'
 
-/** No Connection field removes the fields about connection and caller: the gateway makes them. */
+/** Makes the fields for the upstream. A Connection header cannot remove those that the gateway writes. */
 export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
@@ -61,8 +61,8 @@ function differLittle(fields: readonly Field[], others: readonly Field[]): boole
 }
 
 /**
- * Fields for requests of a connection that differ in varying fields only. `fit` need not compare the client's address: it follows
- * from the connection, the received fields and the configuration.
+ * Fields for requests of a connection that differ in varying fields only. `fit` need not compare the client's address,
+ * which follows from the connection, the received fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** Leaves out a Signature of another form than RFC 9421: beside it nobody could read the gateway's own. */
+/** Leaves out a Signature of another form than RFC 9421, beside which nobody could read the gateway's own. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')
@@ -264,7 +264,7 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
   return fields
 }
 
-/** Adds the client's certificate (RFC 9440), or the one that a trusted proxy names. @returns true when it passes on a received field */
+/** Adds the client's certificate (RFC 9440), or a field of a trusted proxy. @returns true when it passes on a field */
 function addCertificate(
   gateway: Gateway,
   exchange: Exchange,

@@ -55,7 +55,7 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
   const opened = openTable(temporaryDirectory(t), options)
   const made = makeGateway({ idempotency: opened.table })
   const { gateway } = made
-  /** As the pipeline does it from this stage on. */
+  /** Does what the pipeline does from this stage on. */
   const ask = (asked: Asked = {}) => {
     const { headers = { 'Idempotency-Key': 'k' }, body = '{}', isSent = true } = asked
     const { exchange, res } = makeExchange({ method: asked.method ?? 'POST', headers })
@@ -89,7 +89,7 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
       refused,
       aborted: () => aborted,
       resumed: () => resumed,
-      /** @returns what the upstream calls */
+      /** @returns the forwarding, which the upstream would call */
       send: () => {
         takePermit(gateway, exchange)
         forward(gateway, exchange)

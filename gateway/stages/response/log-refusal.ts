@@ -12,8 +12,8 @@ const BURST = { warn: 1, info: 20 }
 const MAX_CAUSE_LENGTH = 400
 
 /**
- * Logs at `warn` when the gateway or the upstream is the cause, at `info` when the response does not tell the caller everything. The
- * lines of each code are limited; the next line says how many were left out.
+ * Logs at `warn` when the gateway or the upstream is the cause, at `info` when the response does not tell the caller
+ * everything. The lines of each code are limited; the next line says how many were left out.
  */
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause, client } = refusal
@@ -63,7 +63,7 @@ function writeLine(
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }
 
-/** @returns how many lines were left out; undefined: this one must be, too */
+/** @returns how many lines were left out; undefined: this line must be left out, too */
 function takeLine(
   { load, steadyClock }: Gateway,
   code: RefusalCode | undefined,

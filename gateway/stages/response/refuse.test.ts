@@ -167,7 +167,7 @@ describe('giveUp', () => {
     }
     assert.deepEqual(ended('upstream_timeout'), [['end'], 'grpc-status: 4', 4])
     assert.deepEqual(ended('response_timeout'), [['breakOff'], undefined, 4])
-    // A service of HTTP/1.1 answers no calls, whatever its client says.
+    // A service of HTTP/1.1 answers no gRPC calls, whatever the client says.
     assert.deepEqual(ended('upstream_timeout', false), [['breakOff'], undefined, undefined])
   })
 

@@ -51,7 +51,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
-/** A caller that had to prove itself and has not must not make the gateway sign. */
+/** A caller that has failed to prove itself must not make the gateway sign. */
 function isProved({ principal, route }: Exchange): boolean {
   return principal !== undefined || route?.auth.has('none') === true
 }
@@ -77,7 +77,7 @@ const PAGE_LINES = linesOf([
   PAGE_POLICY,
 ])
 
-/** Cancels the upstream side and refuses. A response that has begun is broken off, so that no client takes it for complete. */
+/** Cancels the forwarding and refuses. Breaks off a response that has begun: no client may take it for complete. */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()
   if (exchange.closed) return
@@ -91,7 +91,7 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   const grpcStatus = grpcStatusOfRefusal(refusal.status)
   if (isCall) exchange.grpcStatus = grpcStatus
   close(gateway, exchange, refusal.status)
-  // A client that takes nothing would not take the status either.
+  // A client that reads nothing would not read the status either.
   if (isCall && refusal.code !== 'response_timeout')
     exchange.res.end(grpcStatusLines(grpcStatus, refusal.detail))
   else exchange.res.breakOff(refusal.status === 408)

@@ -63,7 +63,7 @@ interface Found {
   readonly row: Route
 }
 
-/** A service may read an ambiguous path in several ways: this row and the same limit must govern all of them. */
+/** A service may read an ambiguous path in several ways, so this row and the same limit must govern all of them. */
 export function checkLeniency(
   { settings, routes, limiter }: Lookups,
   { path, method, headers: { oddNames }, req }: Asked,

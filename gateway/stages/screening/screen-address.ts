@@ -8,8 +8,8 @@ import { readPath } from '../admit.ts'
 export const ADDRESS_REFUSED = refusal('address_refused')
 
 /**
- * Refuses addresses that the gateway is closed to, or that exceed `addressRate`. It is the first stage, so that refused requests cost
- * least and bad requests count, too. Unreadable requests do not count: they do not tell which client behind a proxy sent them.
+ * Refuses addresses that the gateway keeps out, or that exceed `addressRate`. It comes first, so that refusals cost
+ * least and bad requests count. Unreadable requests do not count: they do not tell which client of a proxy sent them.
  */
 export function screenAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = refuseAddress(gateway, exchange.address)

@@ -11,7 +11,7 @@ import { logBrowserRefusal } from '../response/log-refusal.ts'
 import { writeHead } from '../response/write-response.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
 
-/** Applies the rules of the route that need no caller. Answers preflights, and OPTIONS requests that may not be forwarded. */
+/** Applies rules of the route that need no caller. Answers preflights, and OPTIONS requests that must not go on. */
 export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = screen(gateway, exchange)
   if (refused !== undefined || exchange.closed || exchange.method !== 'OPTIONS') return refused
