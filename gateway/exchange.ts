@@ -20,7 +20,7 @@ export interface ServedRoute extends Route {
   readonly permits: FairPermits | undefined
   /** For records and spans; undefined: paths are recorded unmasked. */
   readonly maskPath: ((path: string) => string) | undefined
-  /** Set where the route publishes the gateway's keys: it then forwards no requests. */
+  /** Set where the route publishes the gateway's keys. Such a route forwards no requests. */
   readonly jwks: Buffer | undefined
   /** URL of the upstream, for signatures; undefined: requests are not signed. */
   readonly signedTarget: string | undefined
@@ -89,9 +89,9 @@ export class Exchange implements Slotted {
   pendingTake: PendingTake | undefined = undefined
   /** record: masked parameters as pseudonyms. */
   recordedPath = '-'
-  /** record: the API_REQUEST line; undefined until it is in the trail. */
+  /** record: the API_REQUEST line; undefined until the trail has taken it. */
   requestLine: string | undefined = undefined
-  /** record: true in the callback of its commit. The others of that commit follow in the same turn. */
+  /** record: true in the callback of its commit. Other exchanges of the commit follow in the same turn. */
   isAtTurnEnd = false
   /** record: recording has failed and is not tried again. */
   recordFailed = false

@@ -48,7 +48,7 @@ export interface Load {
   readonly orphans: Set<OngoingForwarding>
   /** Written by forward. */
   readonly tunnels: Tunnels
-  /** Written by takePermit and close. */
+  /** Written by takePermit, close and forward. */
   readonly permits: FairPermits
   /** Bodies that are held in memory. */
   readonly bodyRoom: BodyRoom

@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /**
- * Every room of gateway/, lowest first. A room may import what stands before it, types included, and nothing else. Rooms of
- * one line know nothing of one another.
+ * Every room of gateway/, lowest first. A room may import what stands before it, types included, and nothing else.
+ * Rooms of one line know nothing of one another.
  */
 const ORDER: readonly (readonly string[])[] = [
   ['refusals.ts', 'principal.ts', 'asn1', 'outgoing', 'edge/syntax', 'storage', 'terminal'],

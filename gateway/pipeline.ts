@@ -46,7 +46,7 @@ const STAGES: readonly Stage[] = [
   limit,
 ]
 
-/** Runs the stages. A request that will never be complete gets `refused`, unless a stage before `route` refuses first. */
+/** Runs the stages. A request that will never be complete gets `refused`, unless a stage before `route` refuses it. */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)

@@ -15,7 +15,7 @@ export interface Principal {
   /** Space-separated, as it goes upstream. */
   readonly scope: string
   readonly acr?: string | undefined
-  /** `auth_time` plus the issuer's clock tolerance. Undefined when `auth_time` is missing, malformed or in the future. */
+  /** `auth_time` plus the issuer's clock tolerance. Undefined: `auth_time` is missing, malformed or in the future. */
   readonly authenticatedAtMs?: number | undefined
   /** RFC 9396: a JSON text without repeated members, with numbers as the issuer wrote them. */
   readonly authorizationDetails?: string | undefined

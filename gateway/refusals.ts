@@ -9,7 +9,7 @@ interface RefusalKind {
   readonly closes?: true
 }
 
-/** Responses of the gateway itself, by their stable codes. `npm run schemas` makes docs/reference/refusals.md of them. */
+/** Responses of the gateway itself, by stable codes. `npm run schemas` makes docs/reference/refusals.md of them. */
 export const REFUSALS = {
   ...from('downstream', {
     method_unknown: { status: 501, detail: 'HTTP has no registered method of this name.' },

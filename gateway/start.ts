@@ -5,8 +5,8 @@ import { forProfile } from './runtime/startup/memory-profile.ts'
 import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresses.ts'
 
 /**
- * `npm start`: runs the backend, then the gateway. At the end the gateway drains first: admitted requests still need the backend. Only
- * SIGTERM implies a load balancer, for which the gateway waits before it closes its listeners. A child that crashes once ready is restarted.
+ * `npm start`: runs the backend, then the gateway. The gateway ends first, because admitted requests need the backend.
+ * Only SIGTERM makes the gateway wait for a load balancer. A child that crashes once ready is restarted.
  */
 
 const RESTART_MS = 500
@@ -42,7 +42,7 @@ const backend: Child = {
 }
 const gateway: Child = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
-// For systemd this process is the service: the children must not report to it.
+// For systemd this process is the service, so the children must not report to systemd.
 const env = {
   ...process.env,
   ...sharedAddresses(process.env),
