@@ -6,7 +6,7 @@ import type { KeyForm } from '../storage/key-files.ts'
 interface ReplayMemoryOptions {
   /** At least the time for which a message can be accepted. */
   readonly lifetimeMs: number
-  /** An entry takes about 180 bytes of memory. Further messages are refused. */
+  /** Further messages are refused. An entry takes about 180 bytes of memory. */
   readonly maxEntries?: number
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */

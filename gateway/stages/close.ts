@@ -6,7 +6,7 @@ import type { KeyedExchange } from '../idempotency/keyed-exchange.ts'
 import { recordAtEnd, withSignature } from './record.ts'
 import { releasePermit } from './take-permit.ts'
 
-/** Ends an exchange once, before the last byte of a response: every response that a client sees is in the trail. */
+/** Ends an exchange once, before the last byte of a response, so every response that a client sees is in the trail. */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
   exchange.closed = true

@@ -20,7 +20,7 @@ export interface MessageSignature {
   readonly tag?: string
 }
 
-/** Each may cost a verification. */
+/** Each signature may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
 /** The record of a signature holds label and parameters, or the header of a JWS. */

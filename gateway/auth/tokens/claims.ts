@@ -84,7 +84,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const granted = new Set(
     rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
   )
-  // `withDetailsAsText` has made it a text.
+  // `withDetailsAsText` has made this claim a text.
   const { authorization_details: details } = claims
   const principal = Object.freeze({
     method: 'bearer',

@@ -69,7 +69,7 @@ function readList(der: Buffer): RevocationList | string {
   }
 }
 
-/** Finds authorities without a list: once there is any list, OpenSSL refuses their certificates. */
+/** Finds authorities without a list: once there is any list, OpenSSL refuses the certificates that they issued. */
 function checkSigners(lists: readonly RevocationList[], { file, findings, authorities }: ListCheck): void {
   const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
   for (const [index, row] of ties.entries()) {
