@@ -18,6 +18,7 @@ const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString
 const ROUTES = [
   { path: '/api/logout', methods: ['POST'], auth: ['bearer'] },
   { path: '/api/mine', auth: ['bearer'] },
+  { path: '/api/pay', auth: ['bearer'], acr: ['sca'] },
   { path: '/api/hooks', methods: ['POST'], auth: ['hmac'] },
   { path: '/*', auth: ['none'] },
 ]
@@ -25,6 +26,7 @@ const LIMITS = [
   { path: '/five', limit: 5, window: '1m', purpose: 'Any' },
   { path: '/deny', limit: 5, window: '1m', purpose: 'Any', onStoreFailure: 'deny' },
   { path: '/allow', limit: 5, window: '1m', purpose: 'Any', onStoreFailure: 'allow' },
+  { path: '/api/pay', limit: 5, window: '1m', purpose: 'Any' },
   { path: '/many', limit: 2000, window: '1m', purpose: 'Any' },
 ]
 
@@ -121,6 +123,17 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     assert.deepEqual(tally(await onAll('/many', {}, 100)), { 200: 300 })
     const [{ headers }] = (await onAll('/many')) as [ReceivedResponse]
     assert.ok(/r=169[789];/.test(String(headers.ratelimit)), String(headers.ratelimit))
+  })
+
+  it('count no request that is refused for another reason', async () => {
+    const headersOf = async (acr: string) => ({
+      authorization: `Bearer ${await upstream.issuer.token({ sid: 'payer', sub: 'payer', acr })}`,
+    })
+    assert.deepEqual(tally(await onAll('/api/pay', { headers: await headersOf('password') }, 2)), { 401: 6 })
+    assert.deepEqual(tally(await onAll('/api/pay', { headers: await headersOf('sca') }, 2)), {
+      200: 5,
+      429: 1,
+    })
   })
 
   it('refuse a session that ended at one of them', async () => {

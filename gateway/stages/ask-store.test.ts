@@ -21,6 +21,11 @@ interface Case {
   readonly alone?: boolean
   readonly operations?: ServedRoute['operations']
   readonly idempotency?: ServedRoute['idempotency']
+  readonly stepUp?: ServedRoute['stepUp']
+  readonly authorizationDetails?: ServedRoute['authorizationDetails']
+  readonly decision?: ServedRoute['decision']
+  readonly signsRequests?: boolean
+  readonly signsResponses?: boolean
 }
 
 function asked({ scopes = [], complete = true, path = '/api/x', alone = false, ...row }: Case) {
@@ -54,6 +59,24 @@ describe('askStore', () => {
 
   it('asks nothing for a request that will be refused for its scopes', () => {
     assert.deepEqual(asked({ scopes: ['read', 'write'] }), { keys: [], pending: undefined })
+  })
+
+  it('asks nothing for a request that will be refused for the authentication of its user', () => {
+    const stepUp = { acr: ['sca'], maxAgeMs: undefined }
+    assert.deepEqual(asked({ stepUp }), { keys: [], pending: undefined })
+    assert.deepEqual(asked({ stepUp: { acr: undefined, maxAgeMs: undefined } }).keys, ['p:user-1'])
+  })
+
+  it('asks nothing for a request that a later stage may refuse for its body or by a decision', () => {
+    const authorizationDetails = { type: 'payment', details: [], members: [] }
+    const decision = { url: '', timeoutMs: 1, cacheMs: 0, key: 'k', members: [], parameters: [] }
+    const rows: Case[] = [
+      { authorizationDetails },
+      { decision },
+      { signsRequests: true },
+      { signsResponses: true },
+    ]
+    for (const row of rows) assert.deepEqual(asked(row), { keys: [], pending: undefined })
   })
 
   it('asks nothing for a row with idempotency, whose replays take no hit', () => {
