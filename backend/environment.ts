@@ -3,7 +3,7 @@ import { isIPv4 } from 'node:net'
 const MEBIBYTE = 1024 * 1024
 const GIBIBYTE = 1024 * MEBIBYTE
 
-/** The settings of the backend. URLs have no final slash. */
+/** The settings of the backend. The public URLs have no final slash. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
 /** Reads the settings, or gives a line for every fault. No line holds a password. */

@@ -46,7 +46,7 @@ export function parsedJson(text: string): unknown {
   }
 }
 
-/** To continue without the file of a newer gateway would forget what it says. */
+/** Thrown because a gateway that ignored a newer one's file would forget what it says. */
 export class NewerFormatError extends Error {}
 
 function isHeader(file: string, line: string, format: FileFormat): boolean {

@@ -7,24 +7,24 @@ export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** Among them are Host, and Content-Length when known, but no hop-by-hop fields and no Expect. */
+  /** Those not in `common`. No hop-by-hop field and no Expect is in either. */
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
-  /** Shared fields, before `fields`. Host and Content-Length stand in one of the two. */
+  /** Shared with other requests, and sent before `fields`. Host, and Content-Length when known, stand in one of the two. */
   readonly common?: CommonFields
   /** A buffer is the whole body, of the announced length. */
   readonly body: Readable | Buffer | null
   /** `websocket`, say. */
   readonly upgrade: string | undefined
-  /** Longest time in which the upstream may neither take nor send a piece of a body. */
+  /** How long the upstream may go without taking or sending a piece of a body. */
   readonly idleMs: number
   /** From `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
   /** True when the client has chosen `totalMs`: an upstream that takes longer has not failed. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** True for gRPC, by HTTP/2 only: both sides may send, or be silent for `idleMs`, before the head too. */
+  /** True for gRPC (HTTP/2 only): even before the head, either side may send, or be silent for `idleMs`. */
   readonly isDuplex?: boolean
   /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean
@@ -33,7 +33,7 @@ export interface UpstreamRequest {
 }
 
 export interface Attempts {
-  /** @returns whether `fields` have changed since they were sent last */
+  /** @returns whether it has changed the request's `fields`, so that the head must be written again */
   began(upstream: string): boolean
   /** @param status of a response that is not passed on */
   failed(error: string, status?: number): void
@@ -41,8 +41,8 @@ export interface Attempts {
 
 /**
  * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow. `broken`:
- * the connection ended too early. `malformed`: no HTTP that can be passed on. `unread`: the total ran out while the receiver held
- * the response back. `unsent`: time ran out while the request body was awaited.
+ * the connection, or the request body, ended too early. `malformed`: no HTTP that can be passed on. `unread`: the total ran out
+ * while the receiver held the response back. `unsent`: time ran out while the request body was awaited.
  */
 export type UpstreamFaultKind =
   | 'unreachable'
@@ -57,7 +57,7 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For the log only. */
   readonly cause: string
-  /** True when the fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
+  /** True when the upstream is not to blame: the total that ran out was the client's, or the response was still coming. */
   readonly isNeutral?: boolean
   /** Time until a breaker lets a request through. */
   readonly retryAfterMs?: number
@@ -72,7 +72,7 @@ export interface UpstreamResponse {
   information(status: number, fields: readonly Field[]): void
   /** The fields include hop-by-hop ones. */
   head(status: number, fields: readonly Field[]): void
-  /** The bytes change afterwards unless `isHolding`. Return `false` to pause until `resume()` of the call. */
+  /** The bytes are overwritten after the call, unless `isHolding`. Return `false` to pause until `resume()` of the call. */
   data(chunk: Buffer): boolean
   readonly isHolding: boolean
   /** @param trailers of HTTP/2; those of HTTP/1.1 have been dropped */

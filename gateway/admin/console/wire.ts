@@ -88,7 +88,7 @@ export interface AttentionLine {
   readonly alert: string
   readonly severity: 'page' | 'ticket' | 'notice'
   readonly text: string
-  /** In the words of the log. */
+  /** In the words of the log, in figures, or both. */
   readonly cause?: string | undefined
   readonly untilMs?: number
   readonly sinceMs: number
@@ -145,7 +145,7 @@ export interface AuditState {
         readonly lastAtSeconds: number
         /** How long records have waited for the next seal. */
         readonly lagSeconds: number
-        /** How often sealed records left the trail. */
+        /** How often sealed records were no longer in the trail. */
         readonly gaps: number
       }
     | undefined

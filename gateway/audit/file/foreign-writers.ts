@@ -62,7 +62,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** An empty or missing file means that others are just rotating ours. */
+  /** While the file is empty or missing, others may be rotating ours: they have a minute for it. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return

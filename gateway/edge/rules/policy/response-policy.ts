@@ -18,7 +18,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream may not set: ours, those that caches prefer, and those that name software. */
+/** Names, in lower case, that an upstream may not set: ours, and those that name software or that caches prefer to Cache-Control. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
