@@ -18,7 +18,7 @@ export function decimalsOf(code: string): number {
   return decimals.get(code) ?? 0
 }
 
-/** The pattern of an amount above zero. With twelve digits before the point, no sum comes near 64 bits. */
+/** The pattern of an amount above zero. With twelve digits before the point, its minor units stay far below 64 bits. */
 export function amountPattern(decimals: number): string {
   const whole = '[1-9][0-9]{0,11}'
   if (decimals === 0) return `^${whole}$`

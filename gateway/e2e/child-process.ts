@@ -4,16 +4,16 @@ import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** Compiled code is kept, except with coverage, which it would make inexact. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
+/** Where programs keep compiled code. Not used with coverage: that of kept code is inexact. */
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
-/** Programs that are bundled into one file for each test run. */
+/** The bundle that this test run has made of a program, if any. */
 const BUNDLES = new Map([
   ['gateway/main.ts', TEST_GATEWAY],
   ['backend/main.ts', TEST_BACKEND],
 ])
 const shared: (() => Promise<void>)[] = []
-// A failed test leaves processes, for which the file's run would wait for ever.
+// A failed test may leave processes. The test file would never end while they run.
 after(async () => {
   try {
     for (const end of shared) await end()
@@ -22,7 +22,7 @@ after(async () => {
   }
 })
 
-/** Calls `end` after all tests of this process, for what they share. */
+/** Calls `end`, which ends what tests share, after all tests of this process. */
 export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import { endOfText, parseCheckedJson } from './checked-json.ts'
 
-/** Without `source` the text has no such member. */
+/** With neither `source` nor `odd`, the text has no such member. */
 export interface FoundMember {
   /** Text of its value, with numbers as they are written. */
   readonly source?: string
-  /** A name that some services may take instead. It differs from the pointer's only in letter case or after a NUL. */
+  /** A name that some services may take for one in the pointer: it differs only in letter case or after a NUL. */
   readonly odd?: string
 }
 
@@ -32,7 +32,7 @@ export function memberIn(json: string, steps: readonly string[]): FoundMember {
   return { source: json.slice(at, endOfValue(json, at)).trimEnd() }
 }
 
-/** @param opening start of the object or array */
+/** @param opening start of a value; only objects and arrays have members */
 function find(json: string, opening: number, step: string): number | FoundMember {
   const isObject = json[opening] === '{'
   let at = afterSpace(json, opening + 1)

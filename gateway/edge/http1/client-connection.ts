@@ -55,7 +55,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     socket.on('error', () => socket.destroy())
   }
 
-  /** True when no request is open and the last response is on its way. */
+  /** True when no request is open and the system has the whole last response. */
   get isIdle(): boolean {
     return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
@@ -180,7 +180,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** Drops the bytes behind the last request of a connection: they are no request. */
+  /** If the response ends the connection, drops the bytes behind its request: they are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')
@@ -259,7 +259,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   #readBody(bytes: Buffer, from: number, to: number): void {
     const at = this.#isIn('body') ? this.#reader.readBody(bytes, from, to) : from
-    // Handling the first pieces may have ended the request.
+    // The handler may have ended the request while it took these pieces.
     if (this.#reader.isComplete && this.#isIn('body')) this.#requestComplete()
     if (this.#isIn('response') && at < to) this.pipelined.keep(bytes, at, to)
   }

@@ -16,7 +16,7 @@ export class Revoked extends Error {
     this.thisUpdateMs = thisUpdateMs
   }
 }
-/** The authority has issued no such certificate. */
+/** The authority calls the certificate neither good nor revoked. */
 export class Unknown extends Error {}
 /** A longer response would slow every handshake. */
 export const MAX_RESPONSE_BYTES = 64 * 1024
@@ -167,10 +167,10 @@ export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
   return der(TAG.sequence, der(TAG.sequence, requests))
 }
 
-/** Undefined: the certificate names no responder with an http URL. */
+/** Undefined: the certificate names no responder, or the first has no plain http URL. */
 export function responderOf({ infoAccess }: X509Certificate): string | undefined {
   const written = RESPONDER.exec(infoAccess ?? '')?.[1]
-  // Node quotes what could be misread; authorities have no need for that.
+  // Node quotes a URL that could be misread; authorities need no such URL.
   const url = written === undefined || written.startsWith('"') ? null : URL.parse(written)
   return url?.protocol === 'http:' && url.username === '' ? url.href : undefined
 }
