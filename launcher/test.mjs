@@ -275,7 +275,7 @@ const TOGETHER = {
     'gateway/stages',
   ],
 }
-/** The bound is below the measured 95.0 to 96.5 %: processes with and without the tests' loader count differently. */
+/** Below what runs of one tree gave: 95.0 to 96.5 %. */
 const MIN_LINES_PERCENT = 93
 const COVERAGE = [
   '--require=./launcher/broken-coverage.cjs',
@@ -371,7 +371,7 @@ process.env.TEST_RUN_DIR = runDir
 process.env.GOGC ??= '800'
 // Shared code is compiled once, which saves 9 % of CPU. But coverage of functions compiled before is inexact.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
-// Coverage needs sources. Sources that cannot be bundled run as they are, and their tests fail.
+// Coverage needs sources. If bundling fails, the sources run unbundled, and the tests of broken ones fail.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 const files = named.length > 0 ? named : isLong ? longTests() : allTests()
@@ -411,7 +411,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Writes a file per group or other test file, which imports the tests. With coverage, other files run as they are. */
+/** Writes a file for each group, and one for each test in no group, to import tests. With coverage, the latter run as they are. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(

@@ -15,7 +15,7 @@ export interface Attack {
   readonly http2?: true
   /** The number of connections by which the cost is divided; undefined: only the total is reported. */
   readonly connections?: number
-  /** Starts the attack. Its connections stay open until this process ends. */
+  /** Starts the attack. Connections that neither side closes stay open until this process ends. */
   begin(ports: Ports, keyFile: string): Promise<void>
 }
 
@@ -38,7 +38,7 @@ const NEW_TOKENS = 20_000
 
 export const ATTACKS: Readonly<Record<string, Attack>> = {
   ahead: {
-    what: `200 connections, each ${AHEAD.toLocaleString('en-US')} requests of 27 bytes ahead, then gone`,
+    what: `200 connections, each ${AHEAD.toLocaleString('en-US')} requests of 27 bytes pipelined, then gone`,
     begin: async ({ port }) => {
       await Promise.all(Array.from({ length: 200 }, () => sendAndGo(port)))
     },

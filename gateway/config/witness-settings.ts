@@ -104,7 +104,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Finds the certificates in a text, in PEM. One of them may lack its end. */
+/** Finds the certificates in a text, in PEM. Any of them may lack its end. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }

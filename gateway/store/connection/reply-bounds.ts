@@ -13,8 +13,8 @@ const LIST = 42
 const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCodeAt(0)))
 
 /**
- * Follows the replies of one connection (RESP 2). Lines and texts end as for the client's decoder, which does not check line
- * breaks.
+ * Follows the replies of one connection (RESP 2). A line or text ends where the client's decoder ends it; the decoder does not
+ * check line breaks.
  */
 export class ReplyBounds {
   #bytes = 0
