@@ -40,6 +40,7 @@ const TOGETHER = {
   ],
   'backend-programs': ['backend/database-away.test.ts', 'backend/main.test.ts'],
   'backend-identity': ['backend/identity'],
+  config: ['gateway/config'],
   cli: ['gateway/cli'],
   callers: [
     'gateway/e2e/address-rate.test.ts',
@@ -251,7 +252,6 @@ const TOGETHER = {
     'gateway/upstream/contract/unread-bodies.test.ts',
   ],
   storage: ['gateway/storage'],
-  config: ['gateway/config'],
   bench: [
     'gateway/bench/bystanders.test.ts',
     'gateway/bench/drain.test.ts',
@@ -360,7 +360,7 @@ const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
 /** Test files wait two thirds of their time, so more run than there are cores; fewer with coverage and in long runs. */
-const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 6)
+const atOnce = os.cpus().length + (withCoverage || isLong ? 1 : 4)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
 if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
