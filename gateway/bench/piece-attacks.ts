@@ -79,7 +79,7 @@ export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
     },
   },
   metrics: {
-    what: '80 connections, each 50 requests of /metrics ahead; bystanders ask /healthz',
+    what: '80 connections, each 50 pipelined requests of /metrics; bystanders ask /healthz',
     bystanders: 'probe',
     begin: async ({ adminPort }) => {
       const sockets = await Promise.all(Array.from({ length: 80 }, () => open(adminPort)))

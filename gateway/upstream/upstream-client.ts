@@ -7,7 +7,7 @@ export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** Those not in `common`. No hop-by-hop field and no Expect is in either. */
+  /** All fields that are not in `common`. Neither list has hop-by-hop fields or Expect. */
   readonly fields: readonly Field[]
   /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
