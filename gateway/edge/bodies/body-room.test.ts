@@ -37,6 +37,12 @@ describe('the room for bodies that wait', () => {
     assert.equal(taken, 64)
   })
 
+  it('leaves something to one more address, whatever keys the others name', () => {
+    const room = new BodyRoom()
+    for (let i = 0; i < 8; i++) takeAll(room, `key ${i}`, `192.0.2.${i}`)
+    assert.equal(room.take(bodyOf('another', '192.0.2.9'), MIB), true)
+  })
+
   it('is given back whole', () => {
     const room = new BodyRoom()
     const bodies = takeAll(room, 'a', '192.0.2.1')

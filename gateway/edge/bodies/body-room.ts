@@ -22,10 +22,10 @@ export class BodyRoom {
   take(body: WaitingBody, bytes: number): boolean {
     const ofKey = this.#ofKey.get(body.keyId) ?? 0
     const ofNetwork = this.#ofNetwork.get(body.network) ?? 0
-    const free = MAX_OF_KEY_BYTES - ofKey
-    const fits =
-      this.#bytes + bytes <= MAX_BYTES && bytes <= free && ofNetwork + bytes <= MAX_OF_NETWORK_BYTES
-    if (!fits || isOverShare({ own: ofNetwork, free, max: MAX_OF_KEY_BYTES })) return false
+    const exceeds = (taken: number, max: number) =>
+      taken + bytes > max || isOverShare({ own: ofNetwork, free: max - taken, max })
+    if (ofNetwork + bytes > MAX_OF_NETWORK_BYTES) return false
+    if (exceeds(ofKey, MAX_OF_KEY_BYTES) || exceeds(this.#bytes, MAX_BYTES)) return false
     body.bytes += bytes
     this.#change(body, bytes)
     return true
