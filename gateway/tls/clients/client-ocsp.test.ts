@@ -64,10 +64,11 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
   function asking(mode: 'soft' | 'hard') {
     asked = 0
     const told: string[] = []
-    const state = { nowMs: Date.now(), timeoutMs: 60_000 }
+    const state = { nowMs: Date.now(), aheadMs: 0, timeoutMs: 60_000 }
     const ocsp = new ClientOcsp({
       mode,
-      clock: () => state.nowMs,
+      clock: () => state.nowMs + state.aheadMs,
+      steadyClock: () => state.nowMs,
       onAnswer: (outcome) => told.push(outcome),
       sendTo: (url) => (request) => {
         asked += 1
@@ -171,6 +172,29 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(await verdict(peerOf('client')), 'good')
     while (told.length < 2) await new Promise(setImmediate)
     assert.equal(asked, 2)
+  })
+
+  it('is asked about again as soon when the wall clock is set back', async () => {
+    respond = speaking()
+    const { state, verdict, ocsp } = asking('soft')
+    state.aheadMs = 20 * MINUTE_MS
+    assert.equal(await verdict(peerOf('client')), 'good')
+    state.aheadMs = 0
+    state.nowMs += 25 * MINUTE_MS
+    ocsp.judge(peerOf('client'))
+    assert.equal(asked, 2)
+  })
+
+  it('has a silent responder tried again as soon when the wall clock is set back', async () => {
+    respond = (req) => req.socket.destroy()
+    const { state, verdict, ocsp } = asking('hard')
+    const certificate = (thumbprintHex: string) => ({ ...peerOf('client'), thumbprintHex })
+    await Promise.all(['1', '2', '3'].map((name) => verdict(certificate(name))))
+    assert.equal(ocsp.whenKnown(certificate('4')), undefined)
+    state.aheadMs = -60 * MINUTE_MS
+    state.nowMs += 10_000
+    await ocsp.whenKnown(certificate('4'))
+    assert.equal(asked, 4)
   })
 
   it('keeps a good answer to its end while the responder is away, and a bad one for good', async () => {

@@ -10,14 +10,14 @@ interface Answer {
   readonly outcome: Outcome
   /** End of a sentence about the certificate. */
   readonly reason: string
-  /** Time from which a request waits for another answer. */
+  /** Time from which a request waits for another answer, on the steady clock. */
   readonly untilMs: number
   /** `thisUpdate` of a good or revoking answer. */
   readonly thisUpdateMs?: number
 }
 
 interface Known extends Answer {
-  /** Time from which a request asks again, but does not wait. */
+  /** Time from which a request asks again, but does not wait, on the steady clock. */
   readonly againMs: number
 }
 
@@ -33,6 +33,8 @@ interface ClientOcspOptions {
   /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
   readonly clock: () => number
+  /** Setting back the wall clock must not put the next question off. */
+  readonly steadyClock?: () => number
   readonly onAnswer: (outcome: Outcome, thumbprintHex: string, reason: string) => void
   readonly sendTo?: (url: string) => Send
 }
@@ -54,6 +56,7 @@ const MAX_SILENCES = 3
 /** Asks if a client's leaf certificate was revoked (RFC 6960), at the responder that it names, without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
+  readonly #steadyClock: () => number
   /** Answers by thumbprint, the oldest first. */
   readonly #known = new Map<string, Known>()
   readonly #asking = new Map<string, Promise<void>>()
@@ -61,18 +64,19 @@ export class ClientOcsp {
 
   constructor(options: ClientOcspOptions) {
     this.#options = options
+    this.#steadyClock = options.steadyClock ?? (() => performance.now())
   }
 
   /** Undefined: there is nothing to wait for. */
   whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
     if (peer?.authorized !== true) return undefined
     const known = this.#known.get(peer.thumbprintHex)
-    return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
+    return known === undefined || this.#steadyClock() >= known.untilMs ? this.#ask(peer) : undefined
   }
 
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
-    const nowMs = this.#options.clock()
+    const nowMs = this.#steadyClock()
     const known = this.#known.get(peer.thumbprintHex)
     if (known === undefined || nowMs >= known.againMs) void this.#ask(peer)
     if (known?.outcome === 'revoked' || known?.outcome === 'unknown')
@@ -108,8 +112,8 @@ export class ClientOcsp {
 
   /** After a failed question, an earlier good answer counts to its end, and a refusal until the next answer. */
   #settled(answer: Answer, before: Known | undefined): Known {
-    const nowMs = this.#options.clock()
-    const { thisUpdateMs: sinceMs = nowMs } = answer
+    const nowMs = this.#steadyClock()
+    const { thisUpdateMs: sinceMs = 0 } = answer
     // A cache or an attacker may repeat an answer from before the revocation.
     if (answer.outcome === 'good' && before?.outcome === 'revoked' && sinceMs < (before.thisUpdateMs ?? 0))
       return { ...before, againMs: nowMs + MINUTE_MS, untilMs: nowMs + REFUSED_MS }
@@ -130,7 +134,7 @@ export class ClientOcsp {
     issuer: X509Certificate | undefined,
     responder: Responder | undefined,
   ): Promise<Answer> {
-    const untilMs = this.#options.clock() + REFUSED_MS
+    const untilMs = this.#steadyClock() + REFUSED_MS
     if (issuer === undefined || responder === undefined)
       return { outcome: 'no_responder', reason: 'it names no responder of OCSP with a URL of http', untilMs }
     try {
@@ -142,8 +146,8 @@ export class ClientOcsp {
         nowMs,
         MAX_AGE_WITHOUT_END_MS,
       )
-      const goodUntilMs = Math.min(nextUpdateMs, nowMs + MAX_GOOD_MS)
-      return { outcome: 'good', reason: '', untilMs: goodUntilMs, thisUpdateMs }
+      const goodMs = Math.min(nextUpdateMs - nowMs, MAX_GOOD_MS)
+      return { outcome: 'good', reason: '', untilMs: this.#steadyClock() + goodMs, thisUpdateMs }
     } catch (error) {
       if (error instanceof Revoked) {
         const { thisUpdateMs } = error
@@ -152,13 +156,13 @@ export class ClientOcsp {
       if (error instanceof Unknown)
         return { outcome: 'unknown', reason: 'its responder does not know it (OCSP)', untilMs }
       const reason = `its responder gives no good answer: ${(error as Error).message}`
-      return { outcome: 'unavailable', reason, untilMs: this.#options.clock() + MINUTE_MS }
+      return { outcome: 'unavailable', reason, untilMs: this.#steadyClock() + MINUTE_MS }
     }
   }
 
   /** Nobody waits for a silent responder. One question tries it again every 10 s. */
   #hasPause(responder: Responder): boolean {
-    const nowMs = this.#options.clock()
+    const nowMs = this.#steadyClock()
     if (responder.silences < MAX_SILENCES) return false
     if (nowMs < responder.pausedUntilMs) return true
     responder.pausedUntilMs = nowMs + FRUITLESS_PAUSE_MS
@@ -172,7 +176,7 @@ export class ClientOcsp {
       return response
     } catch (error) {
       responder.silences += 1
-      responder.pausedUntilMs = this.#options.clock() + FRUITLESS_PAUSE_MS
+      responder.pausedUntilMs = this.#steadyClock() + FRUITLESS_PAUSE_MS
       throw error
     }
   }
