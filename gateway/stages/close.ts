@@ -12,7 +12,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   exchange.closed = true
   gateway.load.inFlight.remove(exchange)
   if (exchange.permitHolder !== undefined) releasePermit(gateway, exchange, exchange.permitHolder)
-  if (exchange.delivery !== undefined)
+  // The service may still take a webhook whose client has gone: then the forwarding reports the end.
+  if (exchange.delivery !== undefined && exchange.orphan === undefined)
     gateway.deliveries.end(exchange.delivery, statusCode >= 200 && statusCode < 300)
   const unsettled = exchange.keyed?.settle(exchange.forwarding?.isSent === true)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs

@@ -355,4 +355,20 @@ describe('a client that goes away', () => {
     assert.deepEqual([ended, aborted(), gateway.load.permits.taken], [['s1'], 1, 0])
     assert.equal(gateway.load.orphans.size, 0)
   })
+
+  it('has its webhook in progress until then, and the service may have taken it', () => {
+    for (const [status, isTaken] of [
+      [202, true],
+      [500, false],
+    ] as const) {
+      const ends: boolean[] = []
+      const { exchange, forwarding, gateway } = forwarded({ method: 'POST' })
+      Object.assign(gateway, { deliveries: { end: (_: unknown, taken: boolean) => ends.push(taken) } })
+      exchange.delivery = { keys: ['webhook'], sender: 'acme' }
+      closeAbandoned(gateway, exchange)
+      assert.deepEqual(ends, [])
+      forwarding.head(status, [])
+      assert.deepEqual(ends, [isTaken])
+    }
+  })
 })

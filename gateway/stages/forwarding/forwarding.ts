@@ -232,6 +232,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
     this.#orphaned = undefined
     this.#exchange.orphan = undefined
+    const { delivery } = this.#exchange
+    if (delivery !== undefined)
+      this.#gateway.deliveries.end(delivery, this.#status >= 200 && this.#status < 300)
     this.#keyed?.settle(this.isSent)
     this.onEnd?.()
   }
