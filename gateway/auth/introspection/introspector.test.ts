@@ -174,6 +174,18 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.deepEqual(outcomes, ['inactive', 'inactive'])
   })
 
+  it('counts a token that was active before as no guess', async () => {
+    let answer: Answer = ACTIVE
+    const { introspector, state } = harness(() => answer)
+    assert.equal((await introspector.verify('opaque-1', CALLER)).fault, undefined)
+    answer = { active: false }
+    for (const laterMs of [30_000, 5_000]) {
+      state.nowMs += laterMs
+      assert.equal((await introspector.verify('opaque-1', CALLER)).fault?.reason, 'inactive')
+    }
+    assert.equal(state.asked.length, 3)
+  })
+
   for (const [title, answer] of [
     ['a broken connection', new Error('socket hang up')],
     ['status 500', { statusCode: 500, text: '{"active":true}' }],

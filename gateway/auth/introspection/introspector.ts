@@ -39,7 +39,7 @@ interface Known {
   readonly verification: VerifiedToken
   readonly expMs: number
   /** On the steady clock: setting back the wall clock must not keep an answer for longer. */
-  readonly freshUntilMs: number
+  freshUntilMs: number
 }
 
 const CACHE_SIZE = 10_000
@@ -59,6 +59,7 @@ export class Introspector {
   readonly #options: IntrospectorOptions
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
+  /** Keeps tokens whose answers are no longer fresh: a token that was active is no guess. */
   readonly #active: LRUCache<string, Known>
   /** When each refusal is forgotten, on the steady clock. */
   readonly #refused: LRUCache<string, number>
@@ -84,12 +85,16 @@ export class Introspector {
     return this.#known(sha256(token))
   }
 
+  wasActive(token: string): boolean {
+    return this.#active.has(sha256(token))
+  }
+
   #known(name: string): VerifiedToken | undefined {
     const known = this.#active.get(name)
     if (known === undefined) return undefined
     if (this.#steadyClock() < known.freshUntilMs && this.#options.clock() < known.expMs)
       return known.verification
-    this.#active.delete(name)
+    known.freshUntilMs = Number.NEGATIVE_INFINITY
     return undefined
   }
 
@@ -130,14 +135,15 @@ export class Introspector {
       return { answer: this.#failed((error as Error).message), isThere: refusesOne(statusCode) }
     }
     this.#isReported = false
-    if (answer.active !== true)
-      return this.#refuse(name, 'inactive', invalid('the issuer says that it is not active'))
+    if (answer.active !== true) {
+      const reason = this.#active.has(name) ? 'inactive' : 'invalid'
+      return this.#refuse(name, 'inactive', tokenFault(reason, 'the issuer says that it is not active'))
+    }
     const { verification, expMs, fault } = this.#read(withoutToken(answer, token))
     if (fault !== undefined) return this.#refuse(name, 'invalid', fault)
     const cacheMs =
       answer.exp === undefined ? Math.min(settings.cacheMs, CACHE_WITHOUT_EXP_MS) : settings.cacheMs
-    if (cacheMs > 0 && expMs > clock())
-      this.#active.set(name, { verification, expMs, freshUntilMs: this.#steadyClock() + cacheMs })
+    this.#active.set(name, { verification, expMs, freshUntilMs: this.#steadyClock() + cacheMs })
     count('active')
     return { answer: verification, isThere: true }
   }

@@ -140,6 +140,8 @@ test('an opaque token is shown to the issuer that the row trusts, and to none wh
   assert.equal((await verifier.verify('opaque', CALLER, new Set([ISSUER]))).fault?.reason, 'malformed')
   assert.deepEqual(asked, [])
   assert.equal((await verifier.verify('opaque', CALLER, new Set([OTHER]))).issuer, OTHER)
+  assert.deepEqual([verifier.wasActive('opaque'), verifier.wasActive('other')], [true, false])
+  assert.equal(verifier.wasActive('opaque', new Set([ISSUER])), false)
   assert.equal(verifier.verifyKnown('opaque', new Set([ISSUER])), undefined)
   assert.equal(verifier.verifyKnown('opaque')?.issuer, OTHER)
 })

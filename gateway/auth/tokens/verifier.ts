@@ -93,6 +93,11 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
+  /** True for an opaque token that its issuer has called active before: such a token is no guess, either. */
+  wasActive(token: string, trust?: ReadonlySet<string>): boolean {
+    return this.#introspectorFor(trust)?.wasActive(token) === true
+  }
+
   /** A row trusts at most one issuer with an introspector. */
   #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector

@@ -37,13 +37,15 @@ export function proveBearer(
   // A crash would restore a session whose end is not on the disk yet.
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
+  const { verifier } = gateway
+  const trust = exchange.route?.trustIssuers
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) {
-    const verification = gateway.verifier.verifyKnown(credential.token, exchange.route?.trustIssuers)
-    if (verification === undefined) return decided(gateway, 'throttled', blocked)
-    return accept(gateway, exchange, credential, verification)
+    const known = verifier.verifyKnown(credential.token, trust)
+    if (known !== undefined) return accept(gateway, exchange, credential, known)
+    if (!verifier.wasActive(credential.token, trust)) return decided(gateway, 'throttled', blocked)
   }
-  const verification = gateway.verifier.verify(credential.token, exchange, exchange.route?.trustIssuers)
+  const verification = verifier.verify(credential.token, exchange, trust)
   return verification instanceof Promise
     ? verification.then((settled) => accept(gateway, exchange, credential, settled))
     : accept(gateway, exchange, credential, verification)

@@ -26,9 +26,10 @@ async function blocked() {
   const verifier = {
     verify: (token: string) => {
       verified.push(token)
-      return cached[token] ?? (token === 'new' ? KNOWN : forged)
+      return cached[token] ?? (token === 'new' || token === 'opaque' ? KNOWN : forged)
     },
     verifyKnown: (token: string) => cached[token],
+    wasActive: (token: string) => token === 'opaque',
   }
   const faults: Record<string, string> = { 'bad-proof': 'invalid_dpop_proof', 'no-nonce': 'use_dpop_nonce' }
   const proofs = {
@@ -65,6 +66,12 @@ describe('an address that has presented too many bad credentials', () => {
     }
     assert.deepEqual(verified, [], 'no signature was checked')
     assert.equal(await ask('Bearer known'), undefined)
+  })
+
+  it('gets in with an opaque token that was active before, about which the issuer is asked again', async () => {
+    const { ask, verified } = await blocked()
+    assert.equal(await ask('Bearer opaque'), undefined)
+    assert.deepEqual(verified, ['opaque'])
   })
 
   it('gets in with a bound token only by a good proof, and is told of a nonce', async () => {
