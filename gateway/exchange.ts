@@ -34,6 +34,8 @@ export interface OngoingForwarding {
   abort(): void
   /** True once the service may act on the request. */
   readonly isSent: boolean
+  /** Status of the service's response; 0 before its head. */
+  readonly status: number
   /** Called when the client has disconnected, before `close`. */
   clientGone(): void
   /** Called at the end of a forwarding that went on without its client. */

@@ -22,7 +22,12 @@ for (const [when, drainMs, hurry] of [
       trail: Object.assign(trail, { end: async (reason: string) => ends.push(reason) }),
     })
     Object.assign(load.tunnels, { endAll: () => {} })
-    load.orphans.add({ isSent: true, abort: () => closed.resolve(), clientGone: () => assert.fail() })
+    load.orphans.add({
+      status: 0,
+      isSent: true,
+      abort: () => closed.resolve(),
+      clientGone: () => assert.fail(),
+    })
     await drain({ gateway }, { reason: 'SIGTERM', graceMs: 0, hurry }, { listeners: [], graceOver: () => {} })
     assert.deepEqual(ends, ['SIGTERM'])
   })

@@ -13,8 +13,11 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   gateway.load.inFlight.remove(exchange)
   if (exchange.permitHolder !== undefined) releasePermit(gateway, exchange, exchange.permitHolder)
   // The service may still take a webhook whose client has gone: then the forwarding reports the end.
-  if (exchange.delivery !== undefined && exchange.orphan === undefined)
-    gateway.deliveries.end(exchange.delivery, statusCode >= 200 && statusCode < 300)
+  if (exchange.delivery !== undefined && exchange.orphan === undefined) {
+    // What the client does not wait for or read has been taken all the same.
+    const status = (statusCode < 500 && exchange.forwarding?.status) || statusCode
+    gateway.deliveries.end(exchange.delivery, status >= 200 && status < 300)
+  }
   const unsettled = exchange.keyed?.settle(exchange.forwarding?.isSent === true)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)

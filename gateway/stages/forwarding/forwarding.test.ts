@@ -356,6 +356,32 @@ describe('a client that goes away', () => {
     assert.equal(gateway.load.orphans.size, 0)
   })
 
+  it('has had its webhook taken when the service has begun a 2xx, unless that broke off', () => {
+    const taken = (end: (one: ReturnType<typeof forwarded>) => void) => {
+      const one = forwarded({ method: 'POST' })
+      let isTaken: boolean | undefined
+      Object.assign(one.gateway, {
+        deliveries: {
+          end: (_: unknown, known: boolean) => {
+            isTaken = known
+          },
+        },
+      })
+      one.exchange.delivery = { keys: ['webhook'], sender: 'acme' }
+      one.forwarding.head(200, [])
+      end(one)
+      return isTaken
+    }
+    assert.equal(
+      taken(({ gateway, exchange }) => closeAbandoned(gateway, exchange)),
+      true,
+    )
+    assert.equal(
+      taken(({ forwarding }) => forwarding.fault({ kind: 'broken', cause: 'reset' })),
+      false,
+    )
+  })
+
   it('has its webhook in progress until then, and the service may have taken it', () => {
     for (const [status, isTaken] of [
       [202, true],

@@ -65,7 +65,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   readonly #exchange: Exchange
   readonly #sentSteadyMs: number
   call: UpstreamCall | undefined = undefined
-  #status = 0
+  status = 0
   #bodiless = false
   /** Undefined: the length is not announced. */
   #bytesLeft: number | undefined = undefined
@@ -108,7 +108,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   head(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
-    this.#status = status
+    this.status = status
     this.#exchange.trace?.responded(status)
     if (this.#exchange.grpcStatus !== undefined)
       this.#exchange.grpcStatus = grpcStatusIn(fields) ?? grpcStatusOfHttp(status)
@@ -195,7 +195,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   #sendSigned({ head: unsigned, body }: HeldResponse): void {
-    const status = this.#status
+    const status = this.status
     const head = signResponse(this.#gateway, this.#exchange, { status, head: unsigned, body })
     this.#close()
     writeHead(this.#gateway, this.#exchange, status, head)
@@ -206,7 +206,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#held = undefined
     countUnsigned(this.#gateway, this.#exchange)
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= body.length
-    writeHead(this.#gateway, this.#exchange, this.#status, head)
+    writeHead(this.#gateway, this.#exchange, this.status, head)
     this.#exchange.res.write(body)
   }
 
@@ -234,14 +234,14 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.orphan = undefined
     const { delivery } = this.#exchange
     if (delivery !== undefined)
-      this.#gateway.deliveries.end(delivery, this.#status >= 200 && this.#status < 300)
+      this.#gateway.deliveries.end(delivery, this.status >= 200 && this.status < 300)
     this.#keyed?.settle(this.isSent)
     this.onEnd?.()
   }
 
   #close(): void {
     this.#keyed?.complete()
-    close(this.#gateway, this.#exchange, this.#status)
+    close(this.#gateway, this.#exchange, this.status)
   }
 
   /**
@@ -251,12 +251,12 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   clientGone(): void {
     const { req, grpcStatus } = this.#exchange
     const waitedMs = this.#gateway.steadyClock() - this.#sentSteadyMs
-    if (this.#status === 0 && req.complete && waitedMs > UNANSWERED_AFTER_MS)
+    if (this.status === 0 && req.complete && waitedMs > UNANSWERED_AFTER_MS)
       this.#gateway.metrics.gateway_upstream_unanswered_total.count(this.call?.upstream ?? '')
     // A gRPC client that leaves expects the service to cancel the call.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
-    if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()
+    if (this.#keyed !== undefined || (mayHaveActed && this.status === 0)) this.#orphan()
     else this.abort()
   }
 

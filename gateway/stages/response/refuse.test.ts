@@ -132,6 +132,7 @@ describe('giveUp', () => {
     const { exchange, res } = makeExchange()
     let aborted = 0
     exchange.forwarding = {
+      status: 0,
       isSent: true,
       abort: () => aborted++,
       clientGone: () => assert.fail('it is still there'),
