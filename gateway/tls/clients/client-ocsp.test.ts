@@ -185,6 +185,15 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 2)
   })
 
+  it('is over at the end of the answer when the wall clock is set forward', async () => {
+    respond = speaking()
+    const { state, verdict, ocsp } = asking('hard')
+    assert.equal(await verdict(peerOf('client')), 'good')
+    state.aheadMs = 61 * MINUTE_MS
+    assert.equal(ocsp.judge(peerOf('client')).reason, 'the answer of its responder has expired')
+    assert.match(await verdict(peerOf('client')), /has expired at/)
+  })
+
   it('has a silent responder tried again as soon when the wall clock is set back', async () => {
     respond = (req) => req.socket.destroy()
     const { state, verdict, ocsp } = asking('hard')

@@ -12,6 +12,8 @@ interface Answer {
   readonly reason: string
   /** Time from which a request waits for another answer, on the steady clock. */
   readonly untilMs: number
+  /** `nextUpdate` of a good answer, which also ends it, on the wall clock. */
+  readonly nextUpdateMs?: number
   /** `thisUpdate` of a good or revoking answer. */
   readonly thisUpdateMs?: number
 }
@@ -71,17 +73,20 @@ export class ClientOcsp {
   whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
     if (peer?.authorized !== true) return undefined
     const known = this.#known.get(peer.thumbprintHex)
-    return known === undefined || this.#steadyClock() >= known.untilMs ? this.#ask(peer) : undefined
+    return known === undefined || this.#isOver(known) ? this.#ask(peer) : undefined
+  }
+
+  #isOver({ untilMs, nextUpdateMs = Number.POSITIVE_INFINITY }: Answer): boolean {
+    return this.#steadyClock() >= untilMs || this.#options.clock() >= nextUpdateMs
   }
 
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
-    const nowMs = this.#steadyClock()
     const known = this.#known.get(peer.thumbprintHex)
-    if (known === undefined || nowMs >= known.againMs) void this.#ask(peer)
+    if (known === undefined || this.#steadyClock() >= known.againMs) void this.#ask(peer)
     if (known?.outcome === 'revoked' || known?.outcome === 'unknown')
       return { ...peer, authorized: false, reason: known.reason }
-    if (this.#options.mode === 'soft' || (known?.outcome === 'good' && nowMs < known.untilMs)) return peer
+    if (this.#options.mode === 'soft' || (known?.outcome === 'good' && !this.#isOver(known))) return peer
     const reason = known?.outcome === 'good' ? 'the answer of its responder has expired' : known?.reason
     return {
       ...peer,
@@ -123,7 +128,7 @@ export class ClientOcsp {
     }
     const againMs = nowMs + (answer.outcome === 'unavailable' ? FRUITLESS_PAUSE_MS : MINUTE_MS)
     if (answer.outcome !== 'unavailable' || before === undefined) return { ...answer, againMs }
-    if (before.outcome === 'good' && nowMs < before.untilMs) return { ...before, againMs }
+    if (before.outcome === 'good' && !this.#isOver(before)) return { ...before, againMs }
     const isRefused = before.outcome === 'revoked' || before.outcome === 'unknown'
     return isRefused ? { ...before, againMs, untilMs: answer.untilMs } : { ...answer, againMs }
   }
@@ -147,7 +152,13 @@ export class ClientOcsp {
         MAX_AGE_WITHOUT_END_MS,
       )
       const goodMs = Math.min(nextUpdateMs - nowMs, MAX_GOOD_MS)
-      return { outcome: 'good', reason: '', untilMs: this.#steadyClock() + goodMs, thisUpdateMs }
+      return {
+        outcome: 'good',
+        reason: '',
+        untilMs: this.#steadyClock() + goodMs,
+        thisUpdateMs,
+        nextUpdateMs,
+      }
     } catch (error) {
       if (error instanceof Revoked) {
         const { thisUpdateMs } = error
