@@ -14,6 +14,9 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
 
+/** Stands for the artifact's own id in its payload. JSON itself never has this character. */
+const OWN_ID = '\u0001'
+
 /** Kinds of artifacts that end when their user gets another password. */
 const ENDS_WITH_PASSWORD: ReadonlySet<string> = new Set(['Session', 'Interaction'])
 
@@ -29,22 +32,28 @@ type ArtifactRow = {
  * still returned, because the provider checks the time itself.
  */
 export function artifactStore(model: string, database: Database): Adapter {
-  const findBy = async (column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> => {
+  const findBy = async (
+    column: 'id_hash' | 'uid',
+    value: string,
+    id?: string,
+  ): Promise<AdapterPayload | undefined> => {
     const [row] = await database.query<ArtifactRow>(
       `SELECT payload, consumed_at AS "consumedAt", account_id AS "accountId", password_hash AS "passwordHash"
          FROM oauth_artifacts LEFT JOIN users ON users.id = account_id WHERE model = $1 AND ${column} = $2`,
       [model, value],
     )
     if (row === undefined) return undefined
-    const stored = JSON.parse(row.payload) as AdapterPayload
+    const stored = JSON.parse(row.payload.replaceAll(OWN_ID, id ?? '')) as AdapterPayload
     const payload = row.consumedAt === null ? stored : { ...stored, consumed: secondsOf(row.consumedAt) }
     if (!ENDS_WITH_PASSWORD.has(model) || row.accountId === null) return payload
     return isOfOldPassword(signInOf(payload)?.amr ?? [], row.passwordHash) ? undefined : payload
   }
   return {
     upsert: async (id, payload, expiresInSeconds: number) => {
-      const { jti: _secret, ...rest } = payload
-      const text = JSON.stringify(rest)
+      const { jti: _secret, session, ...rest } = payload
+      // The library puts the browser's session id into a sign-in under way, and does not read it there.
+      const { cookie: _cookie, ...who } = session ?? {}
+      const text = JSON.stringify(session ? { ...rest, session: who } : rest).replaceAll(id, OWN_ID)
       if (HOLDS_PARAMETERS.has(model) && text.length > MAX_STORED_CHARACTERS) {
         throw new errors.InvalidRequest('the parameters of the request are too long')
       }
@@ -67,7 +76,7 @@ export function artifactStore(model: string, database: Database): Adapter {
     find: async (id) => {
       // Clients come from the configuration, never from a request.
       if (model === 'Client') return undefined
-      const payload = await findBy('id_hash', hashed(id))
+      const payload = await findBy('id_hash', hashed(id), id)
       return payload && { ...payload, jti: id }
     },
     // The id stays secret from those who know only the uid.

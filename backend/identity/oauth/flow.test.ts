@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import { after, before, it } from 'node:test'
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
 import * as client from 'openid-client'
@@ -54,6 +55,27 @@ onEachDatabase('OAuth', (database) => {
     assert.equal((payload.exp ?? 0) - (payload.iat ?? 0), 600)
     assert.equal(tokens.expires_in, 600)
     assert.equal(tokens.claims()?.sub, oauth.user.id)
+  })
+
+  it('stores no id of a sign-in under way or of a signed-in browser, only its hash', async () => {
+    const browser = new FormBrowser(oauth.url)
+    const { parameters } = await pkce()
+    const page = await browser.open(client.buildAuthorizationUrl(mobile, parameters))
+    const consent = await browser.submit(page, '/login', { email: oauth.user.email, password: PASSWORD })
+    assert.match(consent.page, /<h1>Allow/)
+    const rows = await database().query<{ model: string; hash: string; payload: string }>(
+      "SELECT model, id_hash AS hash, payload FROM oauth_artifacts WHERE model IN ('Session', 'Interaction')",
+    )
+    const models = new Map(rows.map(({ hash, model }) => [hash, model]))
+    assert.deepEqual([...new Set(models.values())].sort(), ['Interaction', 'Session'])
+    const stored = rows.flatMap(({ payload }) => payload.match(/[\w-]{43}/g) ?? [])
+    const ids = stored.filter((text) => models.has(hash('sha256', text, 'hex')))
+    assert.deepEqual(
+      ids.map((id) => models.get(hash('sha256', id, 'hex'))),
+      [],
+    )
+    const { status } = await browser.submit(consent, '/consent', {}, { redirect: 'manual' })
+    assert.equal(status, 303, 'where it goes on is known all the same')
   })
 
   it('gives an app with a scheme of its own its code, with iss (RFC 9207) and state', async () => {
