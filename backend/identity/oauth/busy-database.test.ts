@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { after, before, it } from 'node:test'
 import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import * as client from 'openid-client'
-import { DatabaseBusyError } from '../../database/database.ts'
+import { type Database, DatabaseBusyError, OutcomeUnknownError } from '../../database/database.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
 import { InterruptedDatabase } from '../../testing/interrupted-database.ts'
 import {
@@ -30,10 +30,21 @@ interface Response {
 
 onEachDatabase('A request to which the database was too busy', (database) => {
   const interrupted = new InterruptedDatabase()
+  /** The response to the next COMMIT is lost. */
+  let losesCommit = false
   let oauth: OAuthService
   let mobile: client.Configuration
   before(async () => {
-    oauth = await startOAuthService(interrupted.around(database()))
+    const losing: Database = {
+      ...database(),
+      transaction: async (work, options) => {
+        const result = await database().transaction(work, options)
+        if (!losesCommit) return result
+        losesCommit = false
+        throw new OutcomeUnknownError(new Error('a test'))
+      },
+    }
+    oauth = await startOAuthService(interrupted.around(losing))
     mobile = await oauth.discover('mobile-app')
   })
   after(() => oauth.service.app.close())
@@ -108,6 +119,15 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       assert.equal(twice.headers.get('x-revoke-session'), sessionOf(body.access_token))
     })
   }
+
+  it('is not told that it may be sent again when the response to COMMIT is lost: the token is used up', async () => {
+    const { refresh_token } = await tokensFor(oauth, mobile)
+    losesCommit = true
+    const { status, headers, body } = await refresh(refresh_token)
+    assert.deepEqual([status, body.error, headers.get('retry-after')], [500, 'server_error', null])
+    assert.match(String(body.error_description), /unknown whether it took effect/)
+    assert.equal((await refresh(refresh_token)).status, 400)
+  })
 
   it('may be sent again as it was, with its DPoP proof, which is good once', async () => {
     const { publicKey, privateKey } = await generateKeyPair('ES256')

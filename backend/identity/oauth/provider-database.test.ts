@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { type Database, DatabaseBusyError, DatabaseUnavailableError } from '../../database/database.ts'
+import {
+  type Database,
+  DatabaseBusyError,
+  DatabaseUnavailableError,
+  OutcomeUnknownError,
+} from '../../database/database.ts'
 import { providerDatabase } from './provider-database.ts'
 
 it('tells the provider of a database that is away or too busy, and leaves every other fault as it is', async () => {
@@ -11,6 +16,13 @@ it('tells the provider of a database that is away or too busy, and leaves every 
   }
   const other = new Error('another fault')
   await assert.rejects(failing(other), other)
+})
+
+it('promises no unchanged state when the response to COMMIT was lost', async () => {
+  const fault = new OutcomeUnknownError(new Error('away'))
+  const database = { transaction: () => Promise.reject(fault) } as unknown as Database
+  const lost = providerDatabase(database).transaction(async () => {})
+  await assert.rejects(lost, { error: 'server_error', status: 500, cause: fault })
 })
 
 it('repeats a statement that met a deadlock', async () => {

@@ -4,6 +4,7 @@ import {
   type Database,
   DatabaseBusyError,
   DatabaseUnavailableError,
+  OutcomeUnknownError,
   type Queryable,
   retrySerialization,
 } from '../../database/database.ts'
@@ -11,7 +12,10 @@ import { errors, Provider } from './library.ts'
 
 const RETRY_AFTER = '1'
 
-/** Wraps the database: while it is away or busy, requests get `temporarily_unavailable` (RFC 6749 section 4.1.2.1). */
+/**
+ * Wraps the database: while it is away or busy, requests get `temporarily_unavailable` (RFC 6749 section 4.1.2.1), and
+ * `server_error` when it is unknown whether they took effect.
+ */
 export function providerDatabase(database: Database): Database {
   return {
     ...database,
@@ -23,6 +27,7 @@ export function providerDatabase(database: Database): Database {
 }
 
 function toProviderFault(fault: unknown): never {
+  if (fault instanceof OutcomeUnknownError) throw unknownOutcome(fault)
   const isBusy = fault instanceof DatabaseBusyError
   if (!isBusy && !(fault instanceof DatabaseUnavailableError)) throw fault
   Provider.ctx?.set('retry-after', RETRY_AFTER)
@@ -32,6 +37,15 @@ function toProviderFault(fault: unknown): never {
     : 'The database cannot be reached at this moment. Try again later.'
   unavailable.expose = true
   throw unavailable
+}
+
+/** Not 503, after which a client may send the same request again: a code or token may be used up by now. */
+function unknownOutcome(cause: OutcomeUnknownError): Error {
+  const unknown = new errors.OIDCProviderError(500, 'server_error', { cause })
+  unknown.error_description =
+    'The database went away before it confirmed this request: it is unknown whether it took effect.'
+  unknown.expose = true
+  return unknown
 }
 
 type Change = (database: Queryable) => Promise<void>
