@@ -129,14 +129,37 @@ onEachDatabase('A request to which the database was too busy', (database) => {
     assert.equal((await refresh(refresh_token)).status, 400)
   })
 
-  it('may be sent again as it was, with its DPoP proof, which is good once', async () => {
+  const proving = async () => {
     const { publicKey, privateKey } = await generateKeyPair('ES256')
     const jwk = await exportJWK(publicKey)
-    const proof = (nonce?: string) =>
+    return (nonce?: string) =>
       new SignJWT({ jti: randomUUID(), htm: 'POST', htu: `${oauth.url}/oauth/token`, nonce })
         .setProtectedHeader({ alg: 'ES256', typ: 'dpop+jwt', jwk })
         .setIssuedAt()
         .sign(privateKey)
+  }
+
+  it('uses up its DPoP proof also when another request used the token at the same moment', async () => {
+    const proof = await proving()
+    const [first, second] = [await tokensFor(oauth, mobile), await tokensFor(oauth, mobile)]
+    const asked = await refresh(first.refresh_token, { dpop: await proof() })
+    const nonce = asked.headers.get('dpop-nonce') ?? ''
+    const dpop = await proof(nonce)
+    interrupted.after = {
+      statement: /^\s*SELECT/,
+      model: 'RefreshToken',
+      happens: async () => {
+        const { status } = await refresh(first.refresh_token, { dpop: await proof(nonce) })
+        assert.equal(status, 200)
+      },
+    }
+    assert.equal((await refresh(first.refresh_token, { dpop })).body.error, 'invalid_grant')
+    assert.equal((await refresh(second.refresh_token, { dpop })).body.error, 'invalid_grant')
+    assert.equal((await refresh(second.refresh_token, { dpop: await proof(nonce) })).status, 200)
+  })
+
+  it('may be sent again as it was, with its DPoP proof, which is good once', async () => {
+    const proof = await proving()
     const { refresh_token } = await tokensFor(oauth, mobile)
     const asked = await refresh(refresh_token, { dpop: await proof() })
     assert.equal(asked.body.error, 'use_dpop_nonce')

@@ -102,9 +102,12 @@ export function storeTogether(
     if (!paths.includes(ctx.path)) return next()
     const request = new RequestChanges()
     await underWay.run(request, next)
+    const settle = (status: number) => store(request, { database, status })
     try {
-      await store(request, { database, status: ctx.status }).catch(async (fault) => {
+      await settle(ctx.status).catch(async (fault) => {
         if (fault instanceof UsedTwice && fault.grantId !== null) await endGrant(ctx, fault.grantId)
+        // The failed transaction stored no proof.
+        if (fault instanceof errors.InvalidGrant) await settle(fault.statusCode)
         throw fault
       })
     } catch (fault) {
