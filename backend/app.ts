@@ -67,7 +67,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   refuseOtherMethods(app)
   if (services.gatewaySecret !== undefined) requireGateway(app, services.gatewaySecret)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
-  packRevokedSessions(app)
+  const nameLater = packRevokedSessions(app)
 
   await registerDocs(app, services)
   registerSessions(app, services)
@@ -78,7 +78,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   registerVerify(app, services)
   await registerWebhooks(app, services)
   registerJwks(app, services)
-  const server = await createAuthorizationServer(services, logger)
+  const server = await createAuthorizationServer(services, logger, nameLater)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
   // The gateway does not route these probes. /healthz ignores the database, because a restart here does not repair it.

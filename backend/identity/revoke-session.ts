@@ -6,11 +6,14 @@ export const REVOKE_SESSION = 'x-revoke-session'
 /** The most ids in a field: about 9 kB. Many HTTP programs refuse a head beyond 16 KiB. */
 const MAX_NAMED = 200
 
+export type NameLater = (session: string) => void
+
 /**
  * Writes {@link REVOKE_SESSION} as one comma-separated field: the gateway could refuse many fields. Sessions that do not fit, or
- * whose response the gateway no longer awaits, go into the next responses.
+ * whose response the gateway no longer awaits, go into the next responses. Returns what adds a session to those, for responses
+ * that pass no hook.
  */
-export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
+export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): NameLater {
   let waiting: string[] = []
   // The gateway reads the field for requests that it forwarded, not for probes or for its fetch of the keys.
   const forwarded = new WeakSet<FastifyRequest>()
@@ -29,4 +32,5 @@ export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void
     if (forwarded.has(request)) waiting = sessions.slice(MAX_NAMED)
     else waiting.push(...sessions.slice(MAX_NAMED))
   })
+  return (session) => void waiting.push(session)
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { connect } from 'node:net'
 import { after, before, it } from 'node:test'
 import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import * as client from 'openid-client'
@@ -196,6 +197,31 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       assert.equal(await keptOf(sessionOf(access_token)), 0)
     })
   }
+
+  it('has a grant named by the next response when the gateway hung up while it ended', async () => {
+    const { refresh_token = '', access_token } = await tokensFor(oauth, mobile)
+    const hungUp = Promise.withResolvers<void>()
+    oauth.service.app.server.once('connection', (socket) => socket.once('close', hungUp.resolve))
+    const gateway = connect(Number(new URL(oauth.url).port), 'localhost')
+    interrupted.before = {
+      statement: /DELETE .* WHERE grant_id/,
+      happens: () => {
+        gateway.destroy()
+        return hungUp.promise
+      },
+    }
+    const body = String(new URLSearchParams({ client_id: 'mobile-app', token: refresh_token }))
+    gateway.write(
+      `POST /oauth/revoke HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: ${body.length}\r\n` +
+        `Content-Type: application/x-www-form-urlencoded\r\n\r\n${body}`,
+    )
+    const session = sessionOf(access_token)
+    const isLogged = () => oauth.service.log.some(({ sessionId }) => sessionId === session)
+    while (!isLogged()) await new Promise(setImmediate)
+    const headers = { 'x-forwarded-for': '192.0.2.1' }
+    const next = await fetch(`${oauth.url}/.well-known/jwks.json`, { headers })
+    assert.equal(next.headers.get('x-revoke-session'), session)
+  })
 
   it('leaves a code alone that it could not give tokens for', async () => {
     const { verifier, parameters } = await pkce()

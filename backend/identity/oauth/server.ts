@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { AccessToken, Configuration, KoaContextWithOIDC, ResourceServer } from 'oidc-provider'
 import type { Database } from '../../database/database.ts'
 import type { Services } from '../../services.ts'
-import { REVOKE_SESSION } from '../revoke-session.ts'
+import { type NameLater, REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS, verifyAccessToken } from '../session-tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
 import { artifactStore, deleteGrant, noteAccessToken } from './artifacts.ts'
@@ -33,11 +33,12 @@ export interface AuthorizationServer {
 export async function createAuthorizationServer(
   services: Services,
   logger: FastifyBaseLogger,
+  nameLater: NameLater,
 ): Promise<AuthorizationServer> {
   let made: { readonly keys: string; readonly provider: Provider } | undefined
   const instance = () => {
     const keys = services.keys.privateKeys.map(({ kid }) => kid).join()
-    if (made?.keys !== keys) made = { keys, provider: createProvider(services, logger) }
+    if (made?.keys !== keys) made = { keys, provider: createProvider(services, logger, nameLater) }
     return made.provider
   }
   for (const { client_id, token_endpoint_auth_method: method, ...written } of services.clients) {
@@ -58,13 +59,15 @@ export async function createAuthorizationServer(
   return { instance }
 }
 
-function createProvider(services: Services, logger: FastifyBaseLogger): Provider {
+function createProvider(services: Services, logger: FastifyBaseLogger, nameLater: NameLater): Provider {
   const database = providerDatabase(services.database)
   const provider = new Provider(services.publicUrl, configuration(services, database))
   // protocol-routes.ts has put the public URL into the forwarded headers.
   provider.proxy = true
   const announce = (ctx: KoaContextWithOIDC, grantId: string) => {
-    ctx.append(REVOKE_SESSION, grantId)
+    // The gateway may have hung up.
+    if (ctx.req.socket.destroyed) nameLater(grantId)
+    else ctx.append(REVOKE_SESSION, grantId)
     logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'grant revoked')
   }
   storeTogether(provider, {
