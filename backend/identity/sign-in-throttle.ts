@@ -28,14 +28,14 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   const [admitted] = await database.query(
     `INSERT INTO sign_in_attempts AS attempts (key, failures, last_at, next_at) VALUES ($1, 1, $2, 'epoch')
      ON CONFLICT (key) DO UPDATE
-       SET failures = CASE WHEN attempts.last_at <= $3 THEN 1 ELSE attempts.failures + 1 END,
+       SET failures = CASE WHEN ${FORGOTTEN} THEN 1 ELSE attempts.failures + 1 END,
            last_at = $2,
            next_at = CASE
-             WHEN attempts.last_at <= $3 OR attempts.failures + 1 < $4 THEN 'epoch'::timestamptz
+             WHEN ${FORGOTTEN} OR attempts.failures + 1 < $4 THEN 'epoch'::timestamptz
              ELSE $2::timestamptz + make_interval(secs =>
                least($6::float8, $5::float8 * power(2, least(attempts.failures + 1 - $4, 30))))
            END
-     WHERE attempts.next_at <= $2 OR attempts.last_at <= $3
+     WHERE attempts.next_at <= $2 OR ${FORGOTTEN}
      RETURNING failures`,
     [
       hashed(key),
@@ -44,6 +44,7 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
       FREE_ATTEMPTS,
       FIRST_DELAY_SECONDS,
       MAX_DELAY_SECONDS,
+      latestPast(now),
     ],
   )
   if (admitted !== undefined) return { outcome: 'go' }
@@ -53,6 +54,14 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   )
   const waitMs = (row?.next_at.getTime() ?? 0) - now.getTime()
   return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
+}
+
+/** The condition of an attempt that does not count any more: its day is over, or the clock was set back since. */
+const FORGOTTEN = '(attempts.last_at <= $3 OR attempts.last_at > $7)'
+
+/** A later time cannot have been: the clocks of backends differ by less. */
+function latestPast(now: Date): Date {
+  return new Date(now.getTime() + MAX_DELAY_SECONDS * 1000)
 }
 
 /** Makes the next attempt free and the origin known for the account. */
@@ -97,10 +106,10 @@ export async function admitStranger(database: Database, account: string, now: Da
      VALUES ($1, 1, $2, $2::timestamptz + make_interval(secs => $3::float8))
      ON CONFLICT (key) DO UPDATE
        SET failures = attempts.failures + 1, last_at = $2,
-           next_at = greatest(attempts.next_at, $2) + make_interval(secs => $3::float8)
-     WHERE attempts.next_at <= $4
+           next_at = greatest(CASE WHEN attempts.last_at <= $5 THEN attempts.next_at END, $2) + make_interval(secs => $3::float8)
+     WHERE attempts.next_at <= $4 OR attempts.last_at > $5
      RETURNING failures`,
-    [hashed(`strangers\n${account}`), now, PER_GUESS_SECONDS, latestDebt(now)],
+    [hashed(`strangers\n${account}`), now, PER_GUESS_SECONDS, latestDebt(now), latestPast(now)],
   )
   return admitted === undefined ? strangersWait(database, account, now) : { outcome: 'go' }
 }
@@ -108,8 +117,8 @@ export async function admitStranger(database: Database, account: string, now: Da
 /** The answer that a stranger would get now; counts nothing. */
 export async function strangersWait(database: Database, account: string, now: Date): Promise<Admission> {
   const [row] = await database.query<{ next_at: Date }>(
-    'SELECT next_at FROM sign_in_attempts WHERE key = $1',
-    [hashed(`strangers\n${account}`)],
+    'SELECT next_at FROM sign_in_attempts WHERE key = $1 AND last_at <= $2',
+    [hashed(`strangers\n${account}`), latestPast(now)],
   )
   const waitMs = (row?.next_at.getTime() ?? 0) - latestDebt(now).getTime()
   return waitMs <= 0 ? { outcome: 'go' } : { outcome: 'wait', retryAfterSeconds: Math.ceil(waitMs / 1000) }

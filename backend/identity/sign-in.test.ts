@@ -195,6 +195,19 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal(await succeed('many', 'home'), 'wait', 'after a month it is a stranger too')
   })
 
+  it('makes nobody wait for what was counted by a clock that was set back since', async () => {
+    service.advance(KNOWN_FOR_MS)
+    assert.equal(await succeed('set back', 'office'), 'go')
+    for (let attempt = 0; attempt < 6; attempt++) await guess('set back', 'home')
+    for (let stranger = 0; stranger < 100; stranger++) await guess('set back', `stranger ${stranger}`)
+    assert.equal((await guess('set back', 'cafe')).outcome, 'wait')
+    service.advance(-KNOWN_FOR_MS)
+    assert.equal(await succeed('set back', 'cafe'), 'go')
+    assert.equal(await succeed('set back', 'home'), 'go')
+    for (let attempt = 0; attempt < 5; attempt++) await guess('set back', 'bar')
+    assert.equal((await guess('set back', 'bar')).outcome, 'wait', 'it counts again')
+  })
+
   it('admits no more strangers than that at the same moment', async () => {
     const admissions = await Promise.all(
       Array.from({ length: 130 }, (_, stranger) => guess('at once', `stranger ${stranger}`)),
