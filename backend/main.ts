@@ -2,7 +2,7 @@ import { buildApp } from './app.ts'
 import { migrate } from './database/migrations.ts'
 import { openDatabase } from './database/open-database.ts'
 import { DirectoryInUseError } from './database/pglite.ts'
-import { endExposure, exposedUntil } from './database/private-directory.ts'
+import { endExposure, isExposed } from './database/private-directory.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
@@ -85,7 +85,7 @@ async function prepare(settings: Environment) {
     if (demo) await seedDemoUsers(database, clock())
     const keys = await loadSigningKeys(database, clock)
     const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
-    if (exposedUntil(dataDirectory) !== undefined) {
+    if (isExposed(dataDirectory)) {
       // Clients then need new nonces and cookies, and the demo client its new key.
       await database.query('DELETE FROM server_secrets')
       await removePortalKey(dataDirectory)
@@ -105,7 +105,7 @@ function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)
     logger.warn({ directory }, 'others can read the database, and their rights cannot be taken away')
-  if (exposedUntil(directory) === undefined) return
+  if (!isExposed(directory)) return
   logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
 }
 

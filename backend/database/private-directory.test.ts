@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { DirectoryInUseError, lockDirectory } from './pglite.ts'
-import { endExposure, exposedUntil } from './private-directory.ts'
+import { endExposure, isExposed } from './private-directory.ts'
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777
 
@@ -36,7 +36,7 @@ test("a database that others can read becomes its owner's alone, and its keys ar
   const directory = openDirectory(t)
   assert.equal(endExposure(directory), false)
   assert.equal(modeOf(join(directory, 'cluster')), 0o700)
-  assert.ok(exposedUntil(directory))
+  assert.ok(isExposed(directory))
 })
 
 test('what is not ours stays as it is: other files, and the directory around them', (t) => {
@@ -79,5 +79,5 @@ test('a cluster that a link leads to is closed where it is', (t) => {
   symlinkSync(elsewhere, join(directory, 'cluster'))
   assert.equal(endExposure(directory), false)
   assert.equal(modeOf(elsewhere), 0o700)
-  assert.ok(exposedUntil(directory))
+  assert.ok(isExposed(directory))
 })

@@ -1,7 +1,7 @@
-import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker file: others could read keys until its modification time. It stays until the keys are replaced. */
+/** A marker file: others could read the keys. It stays until they are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
@@ -25,9 +25,9 @@ export function endExposure(directory: string): boolean {
   return true
 }
 
-/** The time until which others could read keys not yet replaced. */
-export function exposedUntil(directory: string): Date | undefined {
-  return statSync(join(directory, MARKER), { throwIfNoEntry: false })?.mtime
+/** True while there are keys that others could read. */
+export function isExposed(directory: string): boolean {
+  return existsSync(join(directory, MARKER))
 }
 
 export function forgetExposure(directory: string): void {

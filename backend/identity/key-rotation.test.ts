@@ -158,10 +158,8 @@ onEachDatabase('key rotation', (database) => {
     await rotateSigningKeys(database(), { now: clock() })
     await keys.refresh()
     const exposed = await kids(keys)
-    nowMs += 1
     const marker = join(directory, 'keys-exposed')
     writeFileSync(marker, '')
-    utimesSync(marker, clock(), clock())
     await keepKeys(upkeep)
     assert.deepEqual(await kids(keys), exposed)
     assert.equal(existsSync(marker), true)
@@ -173,6 +171,28 @@ onEachDatabase('key rotation', (database) => {
     const left = await kids(keys)
     assert.equal(left.length, 1)
     assert.ok(!exposed.includes(left[0] ?? ''))
+  })
+
+  it('replaces a key that others could read also when the clock was set back since it was made', async () => {
+    const keys = await loadSigningKeys(database(), clock)
+    const exposed = keys.current.kid
+    const marker = join(directory, 'keys-exposed')
+    writeFileSync(marker, '')
+    // The marker is older than the key by these clocks.
+    utimesSync(marker, new Date(nowMs - 1), new Date(nowMs - 1))
+    const logger = pino({ level: 'silent' })
+    const upkeep = {
+      database: database(),
+      keys,
+      clock,
+      logger,
+      dataDirectory: directory,
+      rotateAfterMs: DAY_MS,
+    }
+    await keepKeys(upkeep)
+    assert.equal(existsSync(marker), false)
+    nowMs += PUBLISHED_AHEAD_MS
+    assert.notEqual(keys.current.kid, exposed)
   })
 
   it('keeps signing with what it has when the clock is set back', async () => {

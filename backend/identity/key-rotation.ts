@@ -2,7 +2,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../database/database.ts'
-import { exposedUntil, forgetExposure } from '../database/private-directory.ts'
+import { forgetExposure, isExposed } from '../database/private-directory.ts'
 import { type SigningKeys, storeNewKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
@@ -71,14 +71,13 @@ export interface KeyUpkeep {
 export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
   const isAsked = isRotationAsked(dataDirectory)
-  const exposed = exposedUntil(dataDirectory)
-  const now = clock()
-  const maxAgeMs = exposed === undefined ? rotateAfterMs : now.getTime() - exposed.getTime()
-  const rotation = await rotateSigningKeys(database, { now, olderThanMs: isAsked ? undefined : maxAgeMs })
+  const exposed = isExposed(dataDirectory)
+  const olderThanMs = isAsked || exposed ? undefined : rotateAfterMs
+  const rotation = await rotateSigningKeys(database, { now: clock(), olderThanMs })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
   // A pending key may have been exposed too: a later check starts another rotation.
-  if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
+  if (exposed && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }
 
