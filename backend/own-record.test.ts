@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import { onEachDatabase } from './testing/databases.ts'
+import { InterruptedDatabase } from './testing/interrupted-database.ts'
 import { cheapHash } from './testing/password-hash.ts'
 import { startTestService, type TestRequest, type TestService, type TestUser } from './testing/service.ts'
 
@@ -12,10 +13,11 @@ onEachDatabase('what a user may do with its own record', (database) => {
   let service: TestService
   let passwordHash: string
   before(async () => {
-    service = await startTestService(database())
+    service = await startTestService(interrupted.around(database()))
     passwordHash = cheapHash(PASSWORD)
   })
 
+  const interrupted = new InterruptedDatabase()
   const addUser = () => service.addUser({ passwordHash })
   const own = (user: TestUser, request: Omit<TestRequest, 'url'> = {}) =>
     service.send({ url: `/api/users/${user.id}`, as: user, ...request })
@@ -93,6 +95,31 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await patch(user, { name: 'Other' })).status, 200)
     const payload = { name: 'Third', email: user.email }
     assert.equal((await own(user, { method: 'PUT', payload })).status, 200)
+  })
+
+  it('changes no address without the password, though another request changed it at the same moment', async () => {
+    const user = await addUser()
+    interrupted.after = {
+      statement: /^SELECT id, name, email/,
+      happens: async () => {
+        const change = { email: 'moved@example.com', currentPassword: PASSWORD }
+        assert.equal((await patch(user, change)).status, 200)
+      },
+    }
+    const { status } = await own(user, { method: 'PUT', payload: { name: 'New', email: user.email } })
+    assert.equal(status, 200)
+    const { body } = await own(user)
+    assert.deepEqual([body.name, body.email], ['New', 'moved@example.com'])
+  })
+
+  it('moves the sign-in of an operator to the address it shows only with the password', async () => {
+    const user = await addUser()
+    const email = 'shown@example.com'
+    const granted = { client: 'mobile-app', scope: 'profile:write' }
+    assert.equal((await patch(user, { email, currentPassword: PASSWORD }, granted)).status, 200)
+    assert.equal((await patch(user, { email }, { scope: 'users:admin' })).status, 200)
+    assert.equal((await login(email, PASSWORD)).status, 401)
+    assert.equal((await login(user.email, PASSWORD)).status, 200)
   })
 
   it('wants something to change beside the present password', async () => {

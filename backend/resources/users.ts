@@ -194,7 +194,9 @@ function registerChange(
         ? await requirePresentPassword(services, request, id, currentPassword)
         : undefined
     const { subject, session, scopes } = callerOf(request)
-    const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
+    // An operator whose own record goes on showing its address has proven nothing.
+    const mayMove = scopes.has(USERS_ADMIN) && (subject !== id || provenHash !== undefined)
+    const signInEmail = mayMove ? email : undefined
     if (changesEmail && signInEmail === undefined) {
       const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
       if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
@@ -203,7 +205,7 @@ function registerChange(
     const changed = await changeUser(
       database,
       { id, keepSession: subject === id ? session : undefined, provenHash },
-      { name: name ?? nombre, email, signInEmail, passwordHash },
+      { name: name ?? nombre, email: changesEmail ? email : undefined, signInEmail, passwordHash },
       clock(),
     )
     if (changed === undefined) throw goneBecause(provenHash)
