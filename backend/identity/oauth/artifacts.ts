@@ -13,6 +13,8 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'AuthorizationCode',
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
+/** What a sign-in or consent adds, so that a request that was let in is not refused after it. */
+const MAX_ADDED_CHARACTERS = 1024
 
 /** Stands for the artifact's own id in its payload. JSON itself never has this character. */
 const OWN_ID = '\u0001'
@@ -54,7 +56,10 @@ export function artifactStore(model: string, database: Database): Adapter {
       // The library puts the browser's session id into a sign-in under way, and does not read it there.
       const { cookie: _cookie, ...who } = session ?? {}
       const text = JSON.stringify(session ? { ...rest, session: who } : rest).replaceAll(id, OWN_ID)
-      if (HOLDS_PARAMETERS.has(model) && text.length > MAX_STORED_CHARACTERS) {
+      const isBegun =
+        model === 'AuthorizationCode' || (payload.result ?? payload.lastSubmission) !== undefined
+      const maxCharacters = MAX_STORED_CHARACTERS + (isBegun ? MAX_ADDED_CHARACTERS : 0)
+      if (HOLDS_PARAMETERS.has(model) && text.length > maxCharacters) {
         throw new errors.InvalidRequest('the parameters of the request are too long')
       }
       // The provider reads the system clock too.

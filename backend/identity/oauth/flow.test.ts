@@ -161,6 +161,20 @@ onEachDatabase('OAuth', (database) => {
     assert.equal((await push('x'.repeat(4000))).status, 201)
   })
 
+  it('brings a request to its end that is as long as it may be when it begins', async () => {
+    const { parameters } = await pkce()
+    await new FormBrowser(oauth.url).open(client.buildAuthorizationUrl(mobile, parameters))
+    const [row] = await database().query<{ characters: number }>(
+      "SELECT length(payload) AS characters FROM oauth_artifacts WHERE model = 'Interaction' ORDER BY expires_at DESC LIMIT 1",
+    )
+    const nonce = 'n'.repeat(8 * 1024 - (row?.characters ?? 0) - '"nonce":"",'.length)
+    const back = await allow(oauth, client.buildAuthorizationUrl(mobile, { ...parameters, nonce }))
+    assert.ok(back.searchParams.get('code'), back.href)
+    const longer = client.buildAuthorizationUrl(mobile, { ...parameters, nonce: `${nonce}n` })
+    const { url } = await new FormBrowser(oauth.url).open(longer)
+    assert.equal(url.searchParams.get('error'), 'invalid_request')
+  })
+
   it('refuses requests without PKCE, with plain, and for anything but a code', async () => {
     const cases: [Record<string, string | undefined>, string][] = [
       [{ code_challenge: undefined, code_challenge_method: undefined }, 'invalid_request'],
