@@ -80,6 +80,33 @@ describe('requests on one connection', () => {
     await fc.assert(law)
   })
 
+  it('tell when the first byte of their body, or their end, has come', async () => {
+    const begun: string[] = []
+    const handler = scribe(noResponse)
+    const wire = () =>
+      wireTo(
+        serverOf({
+          ...handler,
+          begin: (received, fault) => {
+            received.req.whenBegun(() => begun.push(received.req.target))
+            return handler.begin(received, fault)
+          },
+        }),
+      )
+    for (const [target, first, more] of [
+      ['/body', '2', '\r\na'],
+      ['/end', '0\r\n', '\r\n'],
+    ] as const) {
+      const client = wire()
+      client.send(`POST ${target} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${first}`)
+      await turns()
+      assert.equal(begun.includes(target), false)
+      client.send(more)
+      await turns()
+      assert.equal(begun.includes(target), true)
+    }
+  })
+
   it('may be thousands that get a response at once', async (t) => {
     const { seen, connect } = await serving(t)
     const client = await connect()

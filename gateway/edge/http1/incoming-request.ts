@@ -67,7 +67,7 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** Called when a byte of the body (HTTP/2 only) or the end of the request has come. */
+  /** Called when a byte of the body or the end of the request has come. */
   markBegun(): void {
     this.#whenBegun?.()
     this.#whenBegun = undefined

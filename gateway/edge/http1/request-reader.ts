@@ -35,6 +35,7 @@ export class RequestReader {
   readonly #frames = new BodyFrames(MAX_TINY_CHUNKS)
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
+  #req: IncomingRequest | undefined = undefined
   #headers: RequestHeaders | undefined = undefined
   #fields: readonly Field[] = []
   #version: HttpVersion = '1.1'
@@ -58,6 +59,7 @@ export class RequestReader {
 
   idle(): void {
     this.#body = null
+    this.#req = undefined
     this.partialHead = undefined
     this.#head.rest()
     if (!this.#head.mayRepeat) {
@@ -127,6 +129,7 @@ export class RequestReader {
     this.deadline.beginBody()
     this.#body = new RequestBody(req.socket, this.deadline, this.#buffer)
     req.body = this.#body
+    this.#req = req
   }
 
   readAhead(): void {
@@ -164,7 +167,10 @@ export class RequestReader {
       this.#head.beginTrailers()
       this.#phase = 'trailers'
     }
-    if (hasData) this.#body?.receive({ bytes, from, to: frames.dataEnd })
+    if (hasData) {
+      this.#body?.receive({ bytes, from, to: frames.dataEnd })
+      this.#req?.markBegun()
+    }
     return at
   }
 

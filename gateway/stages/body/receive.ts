@@ -26,7 +26,8 @@ export function receive(
   const { contentLength, expect } = headers
   if (req.complete || expect !== undefined) return undefined
   if (contentLength !== undefined) return contentLength > MAX_BYTES ? undefined : req.whenComplete()
-  return mayEndEmpty(exchange) && !METHODS_WITH_BODY.has(req.method) ? firstByteOrEnd(req) : undefined
+  const mayBeEmptyGet = req.version === '2' && mayEndEmpty(exchange) && !METHODS_WITH_BODY.has(req.method)
+  return mayBeEmptyGet ? firstByteOrEnd(req) : undefined
 }
 
 function receiveWhole(

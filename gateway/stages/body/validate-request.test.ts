@@ -100,6 +100,29 @@ describe('validate', () => {
     }
   })
 
+  it('waits for the first byte or the end of a chunked body: one that ends empty is none, however it comes', async () => {
+    const begun = async (bodyRequired: boolean, isEmpty: boolean) => {
+      const content = [{ type: 'text/plain', parameters: undefined, fits: undefined }]
+      const rules = { parameters: [], bodyRequired, content }
+      const { gateway } = makeGateway({ requestRules: { get: () => rules } })
+      const headers = { 'Transfer-Encoding': 'chunked' }
+      const { exchange } = makeExchange({ method: 'POST', headers, complete: false })
+      exchange.route = makeRoute({ operations: { POST: { path: '/a', pointer: '/p' } } })
+      let begin = () => {}
+      const whenBegun = (run: () => void) => {
+        begin = run
+      }
+      Object.assign(exchange.req, { body: { isEmpty: true }, whenBegun })
+      const refused = validate(gateway, exchange)
+      Object.assign(exchange.req, { body: { isEmpty }, complete: isEmpty })
+      begin()
+      return (await refused)?.code
+    }
+    assert.equal(await begun(false, true), undefined)
+    assert.equal(await begun(true, true), 'schema_violation')
+    assert.equal(await begun(true, false), 'unsupported_media_type')
+  })
+
   it('checks a body by the described type with the same parameters, and refuses what may be meant as two', () => {
     const looked = (contentType: string, names: readonly string[]) => {
       const schemas = names.map((name) => [name, { schema: { not: {}, description: name } }])

@@ -77,13 +77,12 @@ export function wholeBody(
   return read instanceof Promise ? read.then(keep) : keep(read)
 }
 
-/** Time to wait for an empty last frame. It mostly comes with the head, or in the next packet. */
+/** Time to wait for an empty last frame or chunk. It mostly comes with the head, or in the next packet. */
 const EMPTY_END_MS = 50
 
-/** True when an empty frame of HTTP/2 may end a request of unknown length. */
+/** True when an empty frame or chunk may end a request of unknown length. */
 export function mayEndEmpty({ req, headers }: Exchange): boolean {
   return (
-    req.version === '2' &&
     headers.contentLength === undefined &&
     headers.expect === undefined &&
     !req.complete &&
