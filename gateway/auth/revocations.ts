@@ -49,8 +49,6 @@ const FORM: KeyForm = {
 export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
   readonly #group: SessionGroup | undefined
-  /** Tells the other process of a restart, old or new, of each session that ends here. */
-  otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
   constructor(options: RevocationsOptions) {
@@ -87,7 +85,6 @@ export class Revocations extends RememberedKeys {
       return true
     }
     this.#group?.publish(sid)
-    this.otherProcess?.(sid)
     return this.add(sid)
   }
 }

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { call, type ReceivedResponse } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRETS = {
@@ -95,6 +96,8 @@ describe('a webhook whose client the row names', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let failing = false
+  let isHolding = false
+  let held: ServerResponse | undefined
   let made = 0
 
   before(async () => {
@@ -102,7 +105,8 @@ describe('a webhook whose client the row names', () => {
       req.resume()
       req.on('end', () => {
         res.statusCode = failing ? 500 : 200
-        res.end(String(req.headers['x-auth-client']))
+        if (isHolding) held = res
+        else res.end(String(req.headers['x-auth-client']))
       })
     })
     gateway = await startGateway({
@@ -116,8 +120,8 @@ describe('a webhook whose client the row names', () => {
       env: SECRETS,
     })
   })
-  after(async () => {
-    await gateway.end()
+  after(() => {
+    gateway.kill()
     upstream.close()
   })
 
@@ -220,6 +224,19 @@ describe('a webhook whose client the row names', () => {
     assert.equal(answer.status, 500)
     await passes('github', github(body, 'f'), body)
     await refuses('taken', 409, send('github', github(body, 'f'), body))
+  })
+
+  it('is known after a restart that the service took it during', async () => {
+    const body = fresh()
+    isHolding = true
+    const first = send('github', github(body, 'held'), body)
+    const response = await until(() => held)
+    isHolding = false
+    assert.equal((await gateway.restart()).restarted, true)
+    response.end('taken')
+    assert.equal((await first).status, 200)
+    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await refuses('taken', 409, send('github', github(body, 'held'), body))
   })
 })
 

@@ -96,6 +96,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
         trail,
         inherited,
         revocations: state.revocations,
+        memories: state,
         keys: state.keys,
         adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
       })
@@ -134,6 +135,7 @@ function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
     trail,
     connections: new ConnectionHandOver(inForce, open),
     revocations: state.revocations,
+    memories: state,
     keys: state.keys,
     obstacle: () => whyNotHandedOver(trail, state),
     close: () => state.member?.close(),

@@ -34,6 +34,8 @@ export class RememberedKeys {
   #lifetimeMs: number
   /** Oldest first. */
   readonly #keys = new Map<string, number>()
+  /** Tells the other process of a restart, old or new, of each key that is added here. */
+  otherProcess: ((key: string) => void) | undefined
   /** Expired by `clock`, but not by the wall clock. */
   readonly #held = new Map<string, number>()
   /** Wall clock minus `clock`. */
@@ -95,6 +97,7 @@ export class RememberedKeys {
   /** Never throws. @returns false when a crash before `maintain` would lose the key */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
+    this.otherProcess?.(key)
     const isSafe = this.#files?.put(key, nowMs) !== false
     this.#remember(key, nowMs)
     return isSafe
@@ -104,6 +107,7 @@ export class RememberedKeys {
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
     if (this.#files?.append(key, nowMs) === false) return false
+    this.otherProcess?.(key)
     this.#remember(key, nowMs)
     return true
   }

@@ -6,16 +6,23 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { pino } from 'pino'
 import { openTrail } from '../../audit/open-trail.ts'
+import { ReplayMemory } from '../../auth/replay.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
 import { HandOver } from './hand-over.ts'
 import type { Successor } from './successor.ts'
+
+const memory = () => new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
 
 /** A process that can be handed over, with sessions that can end in it. */
 function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
   const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
   t.after(() => rmSync(dataDir, { recursive: true, force: true }))
   const revocations = new Revocations({ dataDir, clock: Date.now, onFault: assert.fail })
+  const memories = {
+    ...{ acceptedWebhooks: memory(), acceptedSignatures: memory() },
+    ...{ deliveredWebhooks: memory(), proofs: memory() },
+  }
   const trail = openTrail({ file: join(dataDir, 'audit.ndjson'), onFault: assert.fail, onRecord: () => {} })
   t.after(() => trail.close('end'))
   const handOver = new HandOver({
@@ -33,22 +40,24 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
     },
     tickets: new TicketKeys(randomDayKey(Date.now())),
     revocations,
+    memories,
     keys: { table: undefined },
     obstacle: () => undefined,
     unwatch: () => {},
     close: () => revocations.revoke('last'),
   })
-  return { dataDir, revocations, handOver }
+  return { dataDir, revocations, memories, handOver }
 }
 
-/** The process that takes over: sessions that it was told of, and what ends its wait for the last. */
+/** The process that takes over: what it was told of, and what ends its wait for the last. */
 function successor() {
   const told: string[] = []
   const sent = Promise.withResolvers<void>()
   const fake: Partial<Successor> = {
     record: () => ({ whenDone: () => {} }) as never,
-    revoked: (sid) => {
-      told.push(sid)
+    tell: (message) => {
+      if (message.type === 'revoked') told.push(message.sid)
+      if (message.type === 'accepted') told.push(message.memory)
       return sent.promise
     },
     hurry: new Promise(() => {}),
@@ -64,6 +73,18 @@ test('a session that ends while the files change hands is told to the process th
   other.sent.resolve()
   await handOver.leave(other.successor, new Promise(() => {}))
   assert.deepEqual(other.told, ['between', 'last'])
+})
+
+test('a message that is accepted after the files changed hands is told to the process that takes over', async (t) => {
+  const { handOver, memories } = handedOver(t)
+  await handOver.suspend()
+  assert.equal(memories.acceptedWebhooks.take('between', 'acme'), undefined)
+  const other = successor()
+  other.sent.resolve()
+  const left = handOver.leave(other.successor, new Promise(() => {}))
+  memories.deliveredWebhooks.keep('taken by the service', 'acme')
+  await left
+  assert.deepEqual(other.told, ['acceptedWebhooks', 'deliveredWebhooks', 'last'])
 })
 
 test('a process that leaves waits until the last ended session is on its way', async (t) => {
@@ -111,11 +132,11 @@ test('a process that leaves one that hangs says that it waits, and a stop ends i
 })
 
 test('what ends before a hand-over that fails is not told again at the next', async (t) => {
-  const { handOver, revocations } = handedOver(t)
+  const { handOver, revocations, memories } = handedOver(t)
   await handOver.suspend()
   revocations.revoke('between')
   handOver.goOn([])
-  assert.equal(revocations.otherProcess, undefined)
+  for (const one of [revocations, ...Object.values(memories)]) assert.equal(one.otherProcess, undefined)
   await handOver.suspend()
   const other = successor()
   other.sent.resolve()

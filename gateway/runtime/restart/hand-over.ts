@@ -4,7 +4,7 @@ import type { Revocations } from '../../auth/revocations.ts'
 import type { TicketKeys } from '../../tls/listener/ticket-keys.ts'
 import type { IdempotencyKeys } from '../gateway-state.ts'
 import type { ConnectionHandOver } from './connection-hand-over.ts'
-import type { PassedState } from './messages.ts'
+import { MEMORIES, type Memories, type PassedState, type ToSuccessor } from './messages.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
@@ -28,6 +28,7 @@ export interface HandOverParts {
   /** With these keys, clients resume their TLS sessions at the other process. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  readonly memories: Memories
   readonly keys: Pick<IdempotencyKeys, 'table'>
   readonly obstacle: () => string | undefined
   readonly unwatch: () => void
@@ -41,8 +42,9 @@ export interface HandOverParts {
 export class HandOver {
   readonly #parts: HandOverParts
   #areFilesSuspended = false
-  /** Sessions that have ended since the files were given up. */
-  readonly #ended: string[] = []
+  /** Sessions that have ended, and messages accepted, since the files were given up. */
+  readonly #untold: ToSuccessor[] = []
+  #tell = (message: ToSuccessor): void => void this.#untold.push(message)
 
   constructor(parts: HandOverParts) {
     this.#parts = parts
@@ -58,10 +60,12 @@ export class HandOver {
 
   /** Waits for requests under way to be counted, and closes the files. @throws Error when a file fails; call `goOn` then */
   async suspend(): Promise<PassedState> {
-    const { connections, files, tickets, trail, revocations } = this.#parts
+    const { connections, files, tickets, trail, revocations, memories } = this.#parts
     await connections.suspend()
     // First, because the other process may not read what is written from now on.
-    revocations.otherProcess = (sid) => this.#ended.push(sid)
+    revocations.otherProcess = (sid) => this.#tell({ type: 'revoked', sid })
+    for (const memory of MEMORIES)
+      memories[memory].otherProcess = (digest) => this.#tell({ type: 'accepted', memory, digest })
     this.#areFilesSuspended = true
     const passed = files.suspend()
     const error = await trail.suspend('restart')
@@ -71,7 +75,7 @@ export class HandOver {
 
   /** @param copies of the sockets, which do not listen yet, in the order of `sockets()` */
   goOn(copies: readonly PassedSocket[]): void {
-    const { connections, files, trail, revocations, log } = this.#parts
+    const { connections, files, trail, revocations, memories, log } = this.#parts
     const reopen = () => {
       try {
         files.resume()
@@ -81,7 +85,8 @@ export class HandOver {
       }
     }
     revocations.otherProcess = undefined
-    this.#ended.length = 0
+    for (const memory of MEMORIES) memories[memory].otherProcess = undefined
+    this.#untold.length = 0
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false
     trail.goOn()
@@ -96,11 +101,10 @@ export class HandOver {
     keys.table?.leaveTo((key, run) => successor.finishKey(key).whenDone(run))
     successor.onRevoked = (sid) => revocations.apply(sid, Date.now(), true)
     let isTold = Promise.resolve()
-    const tell = (sid: string) => {
-      isTold = successor.revoked(sid)
+    this.#tell = (message) => {
+      isTold = successor.tell(message)
     }
-    for (const sid of this.#ended.splice(0)) tell(sid)
-    revocations.otherProcess = tell
+    for (const message of this.#untold.splice(0)) this.#tell(message)
     await connections.leave(successor, Promise.race([hurry, successor.hurry]))
     close()
     // Messages arrive in order: when the last one was heard, all were.

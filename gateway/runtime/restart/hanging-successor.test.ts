@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
 import { HandOver, type HandOverParts } from './hand-over.ts'
+import { MEMORIES } from './messages.ts'
 import { Restarts } from './restarts.ts'
 import { type PassedSocket, socketOf } from './sockets.ts'
 
@@ -60,6 +61,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
     },
     tickets: { dayKey: () => undefined },
     revocations: {},
+    memories: Object.fromEntries(MEMORIES.map((name) => [name, {}])),
   } as unknown as HandOverParts)
   const restarts = new Restarts({
     predecessorIsHere: () => false,

@@ -1,4 +1,5 @@
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { ReplayMemory } from '../../auth/replay.ts'
 import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
@@ -18,6 +19,11 @@ export interface PassedState {
   readonly tickets?: DayKey
 }
 
+/** Memories of accepted messages, by their names in `GatewayState`. */
+export const MEMORIES = ['acceptedWebhooks', 'acceptedSignatures', 'deliveredWebhooks', 'proofs'] as const
+type MemoryName = (typeof MEMORIES)[number]
+export type Memories = Readonly<Record<MemoryName, Pick<ReplayMemory, 'otherProcess' | 'apply'>>>
+
 /** A socket comes with `listener` and `connection`. */
 export type ToSuccessor =
   | { readonly type: 'listener'; readonly name: ListenerName }
@@ -29,6 +35,8 @@ export type ToSuccessor =
   /** An outcome to write, and to acknowledge by `recorded`. */
   | { readonly type: 'key'; readonly id: number; readonly key: FinishedKey }
   | { readonly type: 'revoked'; readonly sid: string }
+  /** A message that was accepted after the files were given up. */
+  | { readonly type: 'accepted'; readonly memory: MemoryName; readonly digest: string }
 
 /** A socket comes with `listener`. */
 export type ToPredecessor =

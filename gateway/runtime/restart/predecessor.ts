@@ -3,7 +3,7 @@ import type { InheritedRequests } from '../../audit/open-trail.ts'
 import type { Trail } from '../../audit/trail.ts'
 import type { Revocations } from '../../auth/revocations.ts'
 import type { IdempotencyKeys } from '../gateway-state.ts'
-import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
+import type { Memories, PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { ListenerName, ListeningSockets, PassedConnection, PassedSocket } from './sockets.ts'
 import { TAKES_OVER } from './successor.ts'
 
@@ -18,6 +18,7 @@ interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  readonly memories: Memories
   readonly keys: IdempotencyKeys
   adopt(connection: PassedConnection): void
 }
@@ -88,6 +89,8 @@ export class Predecessor {
     else if (message.type === 'connection') followed.adopt({ ...message, socket: handle as PassedSocket })
     else if (message.type === 'records') this.#record(followed, message)
     else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
+    else if (message.type === 'accepted')
+      followed.memories[message.memory].apply(message.digest, Date.now(), false)
     else followed.revocations.apply(message.sid, Date.now(), false)
   }
 

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { describe, it, type TestContext, test } from 'node:test'
 import { HandOver, type HandOverParts } from './hand-over.ts'
+import { MEMORIES } from './messages.ts'
 import { CannotRestart, Restarts } from './restarts.ts'
 import { type PassedSocket, socketOf } from './sockets.ts'
 
@@ -73,6 +74,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
         obstacle: () => undefined,
         trail: { goOn: () => {} },
         revocations: {},
+        memories: Object.fromEntries(MEMORIES.map((name) => [name, {}])),
       } as unknown as HandOverParts)
       const restarts = new Restarts({
         predecessorIsHere: () => false,

@@ -75,8 +75,9 @@ export class Successor {
     else sent()
   }
 
-  revoked(sid: string): Promise<void> {
-    const sent = new Promise<void>((resolve) => this.send({ type: 'revoked', sid }, undefined, resolve))
+  /** Resolves when the message is on its way, or never will be. */
+  tell(message: ToSuccessor): Promise<void> {
+    const sent = new Promise<void>((resolve) => this.send(message, undefined, resolve))
     return Promise.race([sent, this.#gone.promise])
   }
 
