@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { Agent, type RequestListener } from 'node:http'
+import { Agent, type RequestListener, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -12,6 +12,7 @@ import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.te
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startGroup } from './store-group.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
@@ -240,6 +241,52 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
       redis.signal('SIGCONT')
     }
     await become(200)
+  })
+})
+
+describe('two gateways with one store', { skip: NO_REDIS }, () => {
+  it('both refuse a session that ended while one restarted and the store was away', async () => {
+    const redis = await startRedis()
+    const held = new Map<unknown, ServerResponse>()
+    const group = await startGroup({
+      store: `redis://127.0.0.1:${redis.port}`,
+      gateways: 2,
+      config: { routes: [{ path: '/*', auth: ['bearer'] }], onStoreFailure: { deadlineMs: 500 } },
+      respond: (req, res) => {
+        if (req.url === '/held') held.set(req.headers['x-auth-session'], res)
+        else res.end()
+      },
+    })
+    const [one, other] = group.gateways as [TestGateway, TestGateway]
+    try {
+      const bearer = async (sid: string) => {
+        const authorization = `Bearer ${await group.upstream.issuer.token({ sid })}`
+        return { headers: { authorization } }
+      }
+      const [first, second] = [await bearer('first'), await bearer('second')]
+      const ends = ['first', 'second'].map(
+        (sid) => [sid, call(`${one.url}/held`, sid === 'first' ? first : second)] as const,
+      )
+      await until(() => (held.size === 2 ? true : undefined))
+      assert.equal((await one.restart()).restarted, true)
+      const outages = () => one.process.lines.filter(({ msg }) => msg === 'the shared store is away').length
+      const before = outages()
+      redis.signal('SIGSTOP')
+      for (const [sid, answer] of ends) {
+        held.get(sid)?.setHeader('X-Revoke-Session', sid).end()
+        assert.equal((await answer).status, 200)
+        // From the first end both processes learn that the store is away, so the old one cannot send the second.
+        await until(() => (outages() >= before + 2 ? true : undefined))
+      }
+      await one.process.line(({ msg }) => msg === 'replaced')
+      redis.signal('SIGCONT')
+      await until(async () => ((await call(other.url, second)).status === 401 ? true : undefined))
+    } finally {
+      redis.signal('SIGCONT')
+      one.kill()
+      await group.stop()
+      await redis.stop()
+    }
   })
 })
 

@@ -17,7 +17,7 @@ export interface Inheritance {
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
-  readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  readonly revocations: Pick<Revocations, 'otherProcess' | 'revoke'>
   readonly memories: Memories
   readonly keys: IdempotencyKeys
   adopt(connection: PassedConnection): void
@@ -91,7 +91,8 @@ export class Predecessor {
     else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
     else if (message.type === 'accepted')
       followed.memories[message.memory].apply(message.digest, Date.now(), false)
-    else followed.revocations.apply(message.sid, Date.now(), false)
+    // Also publishes it: the process before may end while the shared store is away.
+    else followed.revocations.revoke(message.sid)
   }
 
   #replyTo(id: number): (error?: Error) => void {
