@@ -61,7 +61,7 @@ export interface Load {
 /** An edit of gateway.json replaces all of it together. */
 export interface Configured {
   readonly settings: Settings
-  readonly addressRate: Pick<Counters, 'take'> | undefined
+  readonly addressRate: Pick<Counters, 'take' | 'limitTo'> | undefined
   readonly routes: PathTable<ServedRoute>
   /** For requests without a route; undefined: no row masks anything. */
   readonly maskUnrouted: ((path: string) => string) | undefined

@@ -29,7 +29,10 @@ function pipeline(parts: Parts = {}, request: Request = {}) {
   return { ...made, arrival, res, completeBody, sent, types, aborted: () => aborted }
 }
 
-const TOO_MANY: Gateway['addressRate'] = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 1 }) }
+const TOO_MANY: Gateway['addressRate'] = {
+  take: () => ({ allowed: false, remaining: 0, resetSeconds: 1 }),
+  limitTo: () => {},
+}
 
 const LIMIT: LimitRow = {
   name: 'x',

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { commonGateway, type TestGateway, until } from './running-gateway.ts'
+import { commonGateway, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('one address that asks for anything', () => {
@@ -81,4 +84,29 @@ describe('one address that asks for anything', () => {
     socket.end(`GET ${target} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${address}\r\n${rest || '\r\n'}`)
     return /^HTTP\/1\.1 (\d{3})/.exec(await text(socket))?.[1]
   }
+})
+
+it('the rate of an address keeps its counts through an edit that is refused', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-rate-'))
+  const file = join(dir, 'key')
+  writeFileSync(file, `${'o'.repeat(32)}\n`)
+  const config = {
+    upstream: 'http://127.0.0.1:9',
+    idempotencyKeyFile: file,
+    routes: [{ path: '/keyed', auth: ['bearer'], idempotency: {} }],
+  }
+  const rated = (requests: number) => ({ ...config, addressRate: { requests, window: '1h' } })
+  const gateway = await startGateway({ config: rated(1) })
+  t.after(async () => {
+    await gateway.end()
+    rmSync(dir, { recursive: true })
+  })
+  const status = async () => (await call(`${gateway.url}/nowhere`)).status
+  assert.deepEqual([await status(), await status()], [404, 429])
+  // Without the old line, keys that are still kept would be forgotten.
+  writeFileSync(file, `${'n'.repeat(32)}\n`)
+  await assert.rejects(gateway.become({ config }), /not in force/)
+  writeFileSync(file, `${'o'.repeat(32)}\n`)
+  await gateway.become({ config: rated(2) })
+  assert.deepEqual([await status(), await status()], [404, 429])
 })

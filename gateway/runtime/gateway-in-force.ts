@@ -24,7 +24,7 @@ import { checkedField } from '../edge/syntax/field.ts'
 import { Slots } from '../edge/syntax/slots.ts'
 import type { Configured, Gateway } from '../gateway.ts'
 import { secretsOf } from '../idempotency/key-secret.ts'
-import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
+import { countersOutsideTable } from '../limits/windows/counters.ts'
 import { existingOrNew } from '../storage/secret-file.ts'
 import { ClientOcsp } from '../tls/clients/client-ocsp.ts'
 import type { DropReason } from '../tracing/span-exporter.ts'
@@ -53,8 +53,6 @@ export class GatewayInForce {
   readonly #observer: GroupObserver
   readonly #nameSession: ((session: string) => string) | undefined
   #gateway: Gateway
-  /** An edit of `addressRate` keeps these counts. */
-  #addressCounts: Counters | undefined
   #fetching = false
 
   constructor(startup: StartupConfiguration, foundation: Foundation) {
@@ -122,11 +120,12 @@ export class GatewayInForce {
     for (const { path, signsResponses } of settings.routes)
       if (signsResponses) this.#foundation.metrics.gateway_responses_unsigned_total.begin(path)
     const signer = signing && new MessageSigner(signing, signingKeys)
-    this.#addressCounts =
-      addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
     return {
       settings,
-      addressRate: this.#addressCounts,
+      // An edit keeps the counts.
+      addressRate:
+        addressRate &&
+        (before?.addressRate ?? countersOutsideTable(addressRate.requests, addressRate.windowMs)),
       routes: servedRoutes(settings, upstreams, { maskKey, jwks: signer?.jwks }),
       maskUnrouted: maskKey === undefined ? undefined : (path) => firstSegment(path, masking),
       requestRules: this.#requestRules(settings, before),
@@ -209,15 +208,13 @@ export class GatewayInForce {
     return new ProofVerifier({ clock, replays: state.guards.proofs, nonces, publicUrls: dpop.publicUrls })
   }
 
-  #settleLoad({ settings, load, log, steadyClock }: Gateway): void {
+  #settleLoad({ settings, load, log, steadyClock, addressRate: counts }: Gateway): void {
     const { addressRate } = settings
     log.level = settings.logLevel
     load.permits.bound(settings.maxInFlight)
     load.tunnels.bound(settings.maxTunnels)
     changeState(this.#foundation.state, settings)
-    if (addressRate !== undefined) {
-      this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
-    }
+    if (addressRate !== undefined) counts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
   }
 
   #exposeState(): void {

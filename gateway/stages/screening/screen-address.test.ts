@@ -16,13 +16,13 @@ describe('screenAddress', () => {
       taken.push(args)
       return { ...REFUSED, allowed: true }
     }
-    const { gateway } = makeGateway({ addressRate: { take } })
+    const { gateway } = makeGateway({ addressRate: { take, limitTo: () => {} } })
     assert.equal(screenAddress(gateway, makeExchange({ target: 'no target' }).exchange), undefined)
     assert.deepEqual(taken, [[`a:${PEER}`, NOW_MS]])
   })
 
   it('refuses with the time to wait, and names the path for the record', () => {
-    const { gateway } = makeGateway({ addressRate: { take: () => REFUSED } })
+    const { gateway } = makeGateway({ addressRate: { take: () => REFUSED, limitTo: () => {} } })
     const { exchange } = makeExchange({ target: '/api/x?y' })
     const refused = screenAddress(gateway, exchange)
     assert.equal(refused?.code, 'address_rate_exceeded')
