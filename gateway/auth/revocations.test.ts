@@ -482,6 +482,21 @@ test('a file deleted under the gateway is made again, for its owner alone', (t) 
   assert.equal(open().isRevoked('session-1'), true)
 })
 
+test('a process that takes its files back from one that failed writes into them at once, and reports no fault', (t) => {
+  const { dataDir, file, time } = place(t)
+  const open = () =>
+    new Revocations({ dataDir, clock: () => time.nowMs, onFault: assert.fail, onRemoved: assert.fail })
+  const revocations = open()
+  assert.equal(revocations.revoke('session-1'), true)
+  revocations.maintain()
+  // The other process replaces the file.
+  open()
+  revocations.takeBack()
+  assert.equal(revocations.revoke('session-2'), true)
+  assert.equal(lines(file).length, 2)
+  revocations.maintain()
+})
+
 test('kill -9 gives no session back whose revocation had returned', async (t) => {
   const { dataDir, open, time } = place(t)
   const program = `

@@ -172,6 +172,11 @@ describe('a restart', () => {
     await restart()
     await serves()
     assert.equal((await call(`${gateway.url}/hourly`)).status, 429)
+    // The files that the other process has replaced are no fault.
+    assert.deepEqual(
+      gateway.audit().filter(({ type }) => type === 'STORE_DEGRADED'),
+      [],
+    )
   })
 
   it('pairs all audit records', () => {

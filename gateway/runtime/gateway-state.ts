@@ -162,6 +162,11 @@ function messageMemories(state: GatewayState): readonly ReplayMemory[] {
   return [state.acceptedWebhooks, state.acceptedSignatures, state.deliveredWebhooks]
 }
 
+/** Called when another process that had the files has failed. */
+export function takeFilesBack(state: GatewayState): void {
+  for (const memory of [state.revocations, ...messageMemories(state)]) memory.takeBack()
+}
+
 function areWritable(state: GatewayState): boolean {
   return messageMemories(state).every(({ isWritable }) => isWritable)
 }

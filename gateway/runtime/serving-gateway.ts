@@ -14,6 +14,7 @@ import {
   makeGatewayState,
   reachStore,
   restoreState,
+  takeFilesBack,
   takeState,
   whyDegraded,
   whyNotHandedOver,
@@ -179,6 +180,7 @@ function keepFiles(
     },
     resume: () => {
       limiter.reopen()
+      takeFilesBack(state)
       state.keys.table?.resume()
       timer = start()
     },

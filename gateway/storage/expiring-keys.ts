@@ -117,6 +117,11 @@ export class RememberedKeys {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
+  /** Writes all keys anew: another process may have replaced the files. */
+  takeBack(): void {
+    this.#files?.compact(this.#keys)
+  }
+
   /** @param written true when the key's line is in the file */
   apply(key: string, atMs: number, written: boolean): void {
     this.#remember(key, atMs)
