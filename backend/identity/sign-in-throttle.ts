@@ -56,10 +56,10 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
 }
 
-/** The condition of an attempt that does not count any more: its day is over, or the clock was set back since. */
+/** SQL condition: the attempts no longer count, because their day is over or the clock was set back since. */
 const FORGOTTEN = '(attempts.last_at <= $3 OR attempts.last_at > $7)'
 
-/** A later time cannot have been: the clocks of backends differ by less. */
+/** The latest time that another backend's clock can have noted: the clocks differ by less. */
 function latestPast(now: Date): Date {
   return new Date(now.getTime() + MAX_DELAY_SECONDS * 1000)
 }

@@ -194,7 +194,7 @@ function registerChange(
         ? await requirePresentPassword(services, request, id, currentPassword)
         : undefined
     const { subject, session, scopes } = callerOf(request)
-    // An operator whose own record goes on showing its address has proven nothing.
+    // An operator's own sign-in address moves only with the password, which an unchanged address does not ask for.
     const mayMove = scopes.has(USERS_ADMIN) && (subject !== id || provenHash !== undefined)
     const signInEmail = mayMove ? email : undefined
     if (changesEmail && signInEmail === undefined) {

@@ -162,7 +162,7 @@ function messageMemories(state: GatewayState): readonly ReplayMemory[] {
   return [state.acceptedWebhooks, state.acceptedSignatures, state.deliveredWebhooks]
 }
 
-/** Called when another process that had the files has failed. */
+/** Call it when the next process has had the files and failed. */
 export function takeFilesBack(state: GatewayState): void {
   for (const memory of [state.revocations, ...messageMemories(state)]) memory.takeBack()
 }

@@ -12,9 +12,9 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   exchange.closed = true
   gateway.load.inFlight.remove(exchange)
   if (exchange.permitHolder !== undefined) releasePermit(gateway, exchange, exchange.permitHolder)
-  // The service may still take a webhook whose client has gone: then the forwarding reports the end.
+  // If the forwarding goes on without its client, it reports the end of the webhook itself.
   if (exchange.delivery !== undefined && exchange.orphan === undefined) {
-    // What the client does not wait for or read has been taken all the same.
+    // A client that leaves or does not read does not change what the service has responded.
     const status = (statusCode < 500 && exchange.forwarding?.status) || statusCode
     gateway.deliveries.end(exchange.delivery, status >= 200 && status < 300)
   }

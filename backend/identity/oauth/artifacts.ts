@@ -13,10 +13,10 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'AuthorizationCode',
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
-/** What a sign-in or consent adds, so that a request that was let in is not refused after it. */
+/** Room for what a sign-in or consent adds. Without it, an accepted request could be refused after the sign-in. */
 const MAX_ADDED_CHARACTERS = 1024
 
-/** Stands for the artifact's own id in its payload. JSON itself never has this character. */
+/** Stored in place of the artifact's own id. JSON texts never contain this character. */
 const OWN_ID = '\u0001'
 
 /** Kinds of artifacts that end when their user gets another password. */
@@ -53,7 +53,7 @@ export function artifactStore(model: string, database: Database): Adapter {
   return {
     upsert: async (id, payload, expiresInSeconds: number) => {
       const { jti: _secret, session, ...rest } = payload
-      // The library puts the browser's session id into a sign-in under way, and does not read it there.
+      // The library stores the browser's session id with a sign-in under way, but never reads it there.
       const { cookie: _cookie, ...who } = session ?? {}
       const text = JSON.stringify(session ? { ...rest, session: who } : rest).replaceAll(id, OWN_ID)
       const isBegun =

@@ -39,7 +39,7 @@ function toProviderFault(fault: unknown): never {
   throw unavailable
 }
 
-/** Not 503, after which a client may send the same request again: a code or token may be used up by now. */
+/** A 500, because after a 503 a client may send the request again, and its code or token may be used up by now. */
 function unknownOutcome(cause: OutcomeUnknownError): Error {
   const unknown = new errors.OIDCProviderError(500, 'server_error', { cause })
   unknown.error_description =
@@ -106,7 +106,7 @@ export function storeTogether(
     try {
       await settle(ctx.status).catch(async (fault) => {
         if (fault instanceof UsedTwice && fault.grantId !== null) await endGrant(ctx, fault.grantId)
-        // The failed transaction stored no proof.
+        // The proof counts as used too, but the failed transaction did not store it.
         if (fault instanceof errors.InvalidGrant) await settle(fault.statusCode)
         throw fault
       })

@@ -65,7 +65,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger, nameLater
   // protocol-routes.ts has put the public URL into the forwarded headers.
   provider.proxy = true
   const announce = (ctx: KoaContextWithOIDC, grantId: string) => {
-    // The gateway may have hung up.
+    // A gateway that has hung up does not see this response.
     if (ctx.req.socket.destroyed) nameLater(grantId)
     else ctx.append(REVOKE_SESSION, grantId)
     logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'grant revoked')

@@ -59,7 +59,7 @@ export class Introspector {
   readonly #options: IntrospectorOptions
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
-  /** Keeps tokens whose answers are no longer fresh: a token that was active is no guess. */
+  /** Also has tokens whose answers are no longer fresh, because a token that was active is no guess. */
   readonly #active: LRUCache<string, Known>
   /** When each refusal is forgotten, on the steady clock. */
   readonly #refused: LRUCache<string, number>

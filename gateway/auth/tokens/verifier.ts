@@ -93,7 +93,7 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
-  /** True for an opaque token that its issuer has called active before: such a token is no guess, either. */
+  /** True for an opaque token that its issuer has called active before. Such a token is no guess either. */
   wasActive(token: string, trust?: ReadonlySet<string>): boolean {
     return this.#introspectorFor(trust)?.wasActive(token) === true
   }

@@ -91,7 +91,7 @@ export class Predecessor {
     else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
     else if (message.type === 'accepted')
       followed.memories[message.memory].apply(message.digest, Date.now(), false)
-    // Also publishes it: the process before may end while the shared store is away.
+    // Publishes it too, because the previous process may end while the shared store is away.
     else followed.revocations.revoke(message.sid)
   }
 
