@@ -15,7 +15,7 @@ import {
   PUBLISHED_AHEAD_MS,
   rotateSigningKeys,
 } from './key-rotation.ts'
-import { loadSigningKeys } from './keys.ts'
+import { loadSigningKeys, type SigningKeys } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS, issueAccessToken } from './session-tokens.ts'
 
 const START_MS = Date.parse('2026-03-01T12:00:00Z')
@@ -125,17 +125,18 @@ onEachDatabase('key rotation', (database) => {
     assert.equal((await kids(keys)).length, 2)
   })
 
+  const upkeepOf = (keys: SigningKeys) => ({
+    database: database(),
+    keys,
+    clock,
+    logger: pino({ level: 'silent' }),
+    dataDirectory: directory,
+    rotateAfterMs: 30 * DAY_MS,
+  })
+
   it('is asked for through a file where the database is open in another process', async () => {
     const keys = await loadSigningKeys(database(), clock)
-    const logger = pino({ level: 'silent' })
-    const upkeep = {
-      database: database(),
-      keys,
-      clock,
-      logger,
-      dataDirectory: directory,
-      rotateAfterMs: 30 * DAY_MS,
-    }
+    const upkeep = upkeepOf(keys)
     askForRotation(directory)
     assert.equal(isRotationAsked(directory), true)
     await keepKeys(upkeep)
@@ -146,15 +147,7 @@ onEachDatabase('key rotation', (database) => {
 
   it('goes on until no key is left that others could read, also one that did not sign yet', async () => {
     const keys = await loadSigningKeys(database(), clock)
-    const logger = pino({ level: 'silent' })
-    const upkeep = {
-      database: database(),
-      keys,
-      clock,
-      logger,
-      dataDirectory: directory,
-      rotateAfterMs: DAY_MS,
-    }
+    const upkeep = upkeepOf(keys)
     await rotateSigningKeys(database(), { now: clock() })
     await keys.refresh()
     const exposed = await kids(keys)
@@ -180,15 +173,7 @@ onEachDatabase('key rotation', (database) => {
     writeFileSync(marker, '')
     // The marker is older than the key by these clocks.
     utimesSync(marker, new Date(nowMs - 1), new Date(nowMs - 1))
-    const logger = pino({ level: 'silent' })
-    const upkeep = {
-      database: database(),
-      keys,
-      clock,
-      logger,
-      dataDirectory: directory,
-      rotateAfterMs: DAY_MS,
-    }
+    const upkeep = upkeepOf(keys)
     await keepKeys(upkeep)
     assert.equal(existsSync(marker), false)
     nowMs += PUBLISHED_AHEAD_MS

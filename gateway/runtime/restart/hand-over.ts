@@ -111,12 +111,15 @@ export class HandOver {
     await this.#heard(isTold, hurry)
   }
 
-  /** Waits until the new process knows which sessions have ended, and accepts none of them. A stop ends the wait. */
+  /** Waits until the new process knows the ended sessions and accepted messages, and refuses them. A stop ends the wait. */
   async #heard(isTold: Promise<void>, hurry: Promise<unknown>): Promise<void> {
     const { log } = this.#parts
     const cause = 'the new process hangs'
     const wait = setTimeout(() => {
-      log.error({ cause }, 'this process waits until the new one has heard which sessions have ended')
+      log.error(
+        { cause },
+        'this process waits until the new one has heard which sessions have ended and which messages were accepted',
+      )
     }, HEARD_MS)
     const heard = isTold.then(() => true)
     const stopped = hurry.then(
@@ -124,6 +127,10 @@ export class HandOver {
     )
     const isHeard = await Promise.race([heard, stopped])
     clearTimeout(wait)
-    if (!isHeard) log.error({ cause }, 'the new process may not have heard which sessions have ended')
+    if (!isHeard)
+      log.error(
+        { cause },
+        'the new process may not have heard which sessions have ended and which messages were accepted',
+      )
   }
 }
