@@ -317,6 +317,7 @@ export class KeyJournal {
     try {
       this.begin()
     } catch (fault) {
+      this.#isRotationDue = true
       this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(fault)}`)
     }
     callBack(group, error)

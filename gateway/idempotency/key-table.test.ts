@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import fs, {
   appendFileSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -434,6 +435,20 @@ describe('keys whose secret is changed', () => {
     table.rekey([NEW, OLD])
     isFull = true
     assert.throws(() => table.rekey([NEW]), /cannot be written: leave the older lines/)
+  })
+
+  it('are written under the new one once its file can be made', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, outcome } = openTable(directory)
+    const reserve = join(directory, 'reserve')
+    rmSync(reserve)
+    mkdirSync(reserve)
+    table.rekey([NEW, OLD])
+    assert.equal(outcome('a'), 'unavailable')
+    rmSync(reserve, { recursive: true })
+    table.maintain()
+    assert.equal(outcome('a'), 'begun')
+    table.rekey([NEW])
   })
 
   it('stay known when the old one goes, after their file was written again under the new one', async (t) => {
