@@ -69,9 +69,9 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
       connection,
       keys,
       id,
-      beforeFollowing: async () => {
+      beforeFollowing: async (send) => {
         await until(() => store.wasReached, 'the key')
-        await ended.readAll(connection)
+        await ended.readAll(send)
       },
       onEvent: (kind, hash, agoMs) => {
         heard.push([kind, hash])

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { REVOCATION_LIFETIME_MS } from '../auth/revocations.ts'
 import { RememberedKeys } from '../storage/expiring-keys.ts'
-import type { StoreConnection } from './connection/store-connection.ts'
+import type { Send } from './connection/store-link.ts'
 import type { StoreBreaker } from './store-breaker.ts'
 import { MAX_STREAM, streamKey } from './store-events.ts'
 import type { StoreKeys } from './store-keys.ts'
@@ -93,8 +93,8 @@ export class EndedSessions {
   }
 
   /** Reads the set, and sends what it lacks after a loss of data. @throws (rejects) when it cannot be read */
-  async readAll(connection: StoreConnection): Promise<void> {
-    const present = await this.#readSet(connection)
+  async readAll(send: Send): Promise<void> {
+    const present = await this.#readSet(send)
     let done = 0
     for (const [sid, endedAtMs] of this.#options.own()) {
       if (!present.has(this.#options.keys.hashOf(`session\0${sid}`))) this.#unsent.set(sid, endedAtMs)
@@ -105,15 +105,15 @@ export class EndedSessions {
   }
 
   /** Keeps the age of the store's sessions: if each reading reset it, none would ever be forgotten. */
-  async #readSet(connection: StoreConnection): Promise<ReadonlySet<string>> {
+  async #readSet(send: Send): Promise<ReadonlySet<string>> {
     const { clock } = this.#options
     const key = this.#setKey
-    const [seconds, us] = (await connection.send(['TIME'], key)) as readonly [string, string]
+    const [seconds, us] = (await send(['TIME'], key)) as readonly [string, string]
     const aheadMs = Number(seconds) * 1000 + Math.floor(Number(us) / 1000) - clock()
     const present = new Map<string, number>()
     let cursor = '0'
     do {
-      const reply = await connection.send(['ZSCAN', key, cursor, 'COUNT', String(PAGE)], key)
+      const reply = await send(['ZSCAN', key, cursor, 'COUNT', String(PAGE)], key)
       const [next, members] = reply as readonly [string, readonly string[]]
       for (let i = 0; i < members.length; i += 2) present.set(members[i] as string, Number(members[i + 1]))
       cursor = String(next)

@@ -36,6 +36,35 @@ test('a connection that is lost is not reported by its events too', async () => 
   assert.deepEqual(faults, [])
 })
 
+test('a store that falls silent while its sessions are read gets a new connection', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  let resets = 0
+  const reading = Promise.withResolvers<void>()
+  const events = new StoreEvents({
+    connection: {
+      isReady: true,
+      send: ([command]) => {
+        if (command === 'XREVRANGE') return Promise.resolve([])
+        reading.resolve()
+        return new Promise(() => undefined)
+      },
+      onReady: (listener) => listener(),
+      reset: () => resets++,
+      close: () => undefined,
+    },
+    keys: new StoreKeys('test', 'k'),
+    id: 'me',
+    beforeFollowing: async (send) => void (await send(['TIME'], 'key')),
+    onEvent: assert.fail,
+    onFault: assert.fail,
+  })
+  t.after(() => events.close())
+  return reading.promise.then(() => {
+    t.mock.timers.tick(3000)
+    assert.equal(resets, 1)
+  })
+})
+
 describe('events', { skip: NO_REDIS }, () => {
   it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
     const server = await startRedis()

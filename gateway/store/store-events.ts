@@ -1,5 +1,5 @@
 import type { StoreConnection } from './connection/store-connection.ts'
-import type { StoreReply } from './connection/store-link.ts'
+import type { Send, StoreReply } from './connection/store-link.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 /** `ended`: a session. `failed`: a bad credential was presented. */
@@ -11,7 +11,7 @@ interface StoreEventsOptions {
   readonly keys: StoreKeys
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */
-  readonly beforeFollowing: () => Promise<void>
+  readonly beforeFollowing: (send: Send) => Promise<void>
   /** @param agoMs 0 also when an older gateway does not tell the age */
   readonly onEvent: (kind: EventKind, hash: string, agoMs: number) => void
   readonly onFault: (cause: string) => void
@@ -87,7 +87,7 @@ export class StoreEvents {
     const key = streamKey(this.#options.keys)
     // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
-    await this.#options.beforeFollowing()
+    await this.#options.beforeFollowing(this.#send)
     this.#isCurrent = true
     this.#wasComplete = true
     for (;;) {
@@ -115,7 +115,7 @@ export class StoreEvents {
     return stream === undefined ? [] : entriesOf(stream[1])
   }
 
-  async #send(args: readonly string[], key: string): Promise<StoreReply> {
+  readonly #send: Send = async (args, key) => {
     const { connection } = this.#options
     const watchdog = setTimeout(() => connection.reset(), SILENT_MS).unref()
     try {

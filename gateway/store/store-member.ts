@@ -71,10 +71,10 @@ export class StoreMember {
       connection,
       keys,
       id: gatewayId,
-      beforeFollowing: async () => {
+      beforeFollowing: async (send) => {
         // Otherwise sessions would be hashed with a key that is only ours.
         if (!this.#store.wasReached) throw new Error('the store has not been reached')
-        await ended.readAll(connection)
+        await ended.readAll(send)
       },
       onEvent: (kind, hash, agoMs) => (kind === 'ended' ? ended.apply(hash, agoMs) : options.onFailure(hash)),
       onFault,
