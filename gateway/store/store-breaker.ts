@@ -154,7 +154,7 @@ export class StoreBreaker {
   #failed(pending: Pending, error: unknown): void {
     if (!this.#pending.has(pending)) return
     const { call } = pending
-    if (call.scriptMissing !== undefined && isScriptMissing(error)) {
+    if (call.scriptMissing !== undefined && isReply(error, 'NOSCRIPT')) {
       this.#pending.delete(pending)
       call.scriptMissing()
       return
@@ -254,7 +254,8 @@ export class StoreBreaker {
     connection.send(['SET', key, '1', 'PX', '1000'], key).then(
       (reply) =>
         over(reply === 'OK' && timers.nowMs() - sentAtMs <= this.#deadlineMs && isUsable?.() !== false),
-      () => over(false),
+      // The address of a replica may lead to its master: a new connection is made as without a reply.
+      (error: unknown) => isReply(error, 'READONLY') || over(false),
     )
   }
 
@@ -269,6 +270,6 @@ export class StoreBreaker {
   }
 }
 
-function isScriptMissing(error: unknown): boolean {
-  return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
+function isReply(error: unknown, code: string): boolean {
+  return error instanceof ErrorReply && error.message.startsWith(code)
 }

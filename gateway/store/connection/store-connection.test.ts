@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
@@ -84,6 +84,29 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.ok(faults.length >= 1)
   })
 
+  it('is not used when it is made only after it was closed', async () => {
+    let greet = (): void => undefined
+    const asked = Promise.withResolvers<void>()
+    const gone = Promise.withResolvers<void>()
+    const server = createServer((socket) => {
+      greet = () => socket.write('+OK\r\n')
+      socket.on('error', () => undefined)
+      socket.on('data', () => asked.resolve())
+      socket.on('close', () => gone.resolve())
+    }).listen(0, '127.0.0.1')
+    cleanups.push(() => void server.close())
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const connection = open(storeAt('single', [port], { password: 'correct-horse' }))
+    let ready = 0
+    connection.onReady(() => ready++)
+    await asked.promise
+    connection.close()
+    greet()
+    await gone.promise
+    assert.equal(ready, 0)
+  })
+
   it('is made anew when asked to', async () => {
     const server = await startRedis()
     cleanups.push(() => server.stop())
@@ -157,6 +180,40 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     const after = await take(store, 5, 'a')
     assert.ok(after?.allowed && after.remaining <= 3, 'the replica had the count')
     assert.equal(((await replica.command('ROLE')) as string[])[0], 'master')
+  })
+
+  it('follows an address to the new master while the old one lives on as its replica', async () => {
+    const [old, heir] = [await startRedis(), await startRedis()]
+    cleanups.push(
+      () => old.stop(),
+      () => heir.stop(),
+    )
+    let { port: target } = old
+    const sockets: Socket[] = []
+    const address = createServer((socket) => {
+      const server = connect(target, '127.0.0.1')
+      for (const [from, to] of [
+        [socket, server],
+        [server, socket],
+      ] as const) {
+        sockets.push(from)
+        from.on('error', () => undefined)
+        from.on('close', () => to.destroy())
+        from.pipe(to)
+      }
+    }).listen(0, '127.0.0.1')
+    cleanups.push(() => {
+      address.close()
+      for (const socket of sockets) socket.destroy()
+    })
+    await once(address, 'listening')
+    const store = openStore(storeAt('single', [(address.address() as AddressInfo).port]))
+    await until(() => store.wasReached, 'the store')
+    await old.command('REPLICAOF', '127.0.0.1', `${heir.port}`)
+    target = heir.port
+    assert.equal(await take(store, 5, 'a'), undefined)
+    await until(() => !store.breaker.isOpen, 'the new master')
+    assert.equal((await take(store, 5, 'a'))?.remaining, 4)
   })
 
   it('finds the server of each key in a cluster', async () => {

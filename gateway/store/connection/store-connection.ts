@@ -47,7 +47,7 @@ export class StoreConnection {
   }
 
   reset(): void {
-    this.#drop('it did not respond')
+    this.#drop('it did not respond, or took no writes')
   }
 
   /** Commands in flight reject. */
@@ -69,7 +69,7 @@ export class StoreConnection {
     while (!signal.aborted) {
       try {
         const link = await dialStore(this.#settings, () => this.#tellReady())
-        if (signal.aborted) link.destroy(new Error('closed'))
+        if (signal.aborted) return link.destroy(new Error('closed'))
         this.#link = link
         tries = 0
         this.#tellReady()
