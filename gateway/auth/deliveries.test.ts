@@ -52,7 +52,11 @@ it('a delivery that was taken is known after a restart', (t) => {
 
 it('a delivery that the shared store cannot tell about is refused, and stays free', async () => {
   let found: 'away' | undefined = 'away'
-  const guard: DeliveryGuard = { lookUp: async () => found, keep: assert.fail, maintain: () => {} }
+  const guard: DeliveryGuard = {
+    begin: async () => found,
+    end: (_keys, _sender, isTaken) => assert.equal(isTaken, false),
+    maintain: () => {},
+  }
   const deliveries = new Deliveries(guard)
   assert.equal(await deliveries.begin(DELIVERY), 'away')
   found = undefined
@@ -62,4 +66,29 @@ it('a delivery that the shared store cannot tell about is refused, and stays fre
 it('a delivery is refused where no more can be remembered', () => {
   const full = new ReplayMemory({ lifetimeMs: 1000, clock: () => 0, maxEntries: 0 })
   assert.equal(new Deliveries(full).begin(DELIVERY), 'full')
+})
+
+it('a delivery that the process before a restart has in progress is refused until that ends it, or has gone', () => {
+  const before = new Deliveries(memory())
+  const names = ['taken', 'failed', 'cut']
+  const deliveryOf = (name: string) => ({ keys: [name, `${name} id`], sender: 'acme' })
+  for (const name of names) assert.equal(before.begin(deliveryOf(name)), undefined)
+  const next = new Deliveries(memory())
+  next.inherit(before.inProgress)
+  before.otherProcess = (delivery, isTaken) => next.end(delivery, isTaken)
+  const tell = (name: string) => next.begin(deliveryOf(name))
+  assert.deepEqual(names.map(tell), ['replayed', 'replayed', 'replayed'])
+  before.end(deliveryOf('taken'), true)
+  before.end(deliveryOf('failed'), false)
+  assert.deepEqual(names.map(tell), ['replayed', undefined, 'replayed'])
+  next.release()
+  assert.deepEqual(names.map(tell), ['replayed', 'replayed', undefined])
+})
+
+it('a delivery that comes when another process has the files is refused, because that may have a copy', () => {
+  const deliveries = new Deliveries(memory())
+  deliveries.otherProcess = () => assert.fail()
+  assert.equal(deliveries.begin(DELIVERY), 'unwritable')
+  deliveries.otherProcess = undefined
+  assert.equal(deliveries.begin(DELIVERY), undefined)
 })

@@ -13,33 +13,57 @@ export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
+  /** Keys in progress at the process before a restart, which tells how they end. */
+  readonly #inherited = new Set<string>()
+  /** Tells the process that has the files of each delivery that ends here. */
+  otherProcess: ((delivery: Delivery, isTaken: boolean) => void) | undefined
 
   constructor(guard: DeliveryGuard) {
     this.#guard = guard
+  }
+
+  get inProgress(): readonly string[] {
+    return [...this.#inProgress]
   }
 
   /** Begins a delivery. A caller that gets no fault must call `end` later. */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'
+    // The other process may have begun a copy.
+    if (this.otherProcess !== undefined) return 'unwritable'
     for (const key of keys) this.#inProgress.add(key)
-    const found = keys.map((key) => this.#guard.lookUp(key, sender))
-    const settle = (faults: readonly (ReplayFault | undefined)[]) => {
-      const fault = faults.includes('replayed') ? 'replayed' : faults.find((one) => one !== undefined)
+    const settle = (fault: ReplayFault | undefined) => {
       if (fault !== undefined) this.end(delivery, false)
       return fault
     }
-    return found.some((one) => one instanceof Promise)
-      ? Promise.all(found).then(settle)
-      : settle(found as (ReplayFault | undefined)[])
+    const fault = this.#guard.begin(keys, sender)
+    return fault instanceof Promise ? fault.then(settle) : settle(fault)
   }
 
   /** @param isTaken true when the service has answered 2xx */
-  end({ keys, sender }: Delivery, isTaken: boolean): void {
+  end(delivery: Delivery, isTaken: boolean): void {
+    const { keys, sender } = delivery
     for (const key of keys) {
       this.#inProgress.delete(key)
-      if (isTaken) this.#guard.keep(key, sender)
+      this.#inherited.delete(key)
     }
+    this.#guard.end(keys, sender, isTaken)
+    this.otherProcess?.(delivery, isTaken)
+  }
+
+  /** Refuses copies of what the process before has in progress, until `end` or `release`. */
+  inherit(keys: readonly string[]): void {
+    for (const key of keys) {
+      this.#inProgress.add(key)
+      this.#inherited.add(key)
+    }
+  }
+
+  /** Lets pass again what the process before has not ended. */
+  release(): void {
+    for (const key of this.#inherited) this.#inProgress.delete(key)
+    this.#inherited.clear()
   }
 
   maintain(): void {

@@ -36,8 +36,8 @@ export interface ReplayGuard {
 }
 
 export interface DeliveryGuard {
-  lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
-  keep(key: string, sender: string): void
+  begin(keys: readonly string[], sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
+  end(keys: readonly string[], sender: string, isTaken: boolean): void
   maintain(): void
 }
 
@@ -91,13 +91,16 @@ export class ReplayMemory extends RememberedKeys {
     return this.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  lookUp(key: string, sender: string): ReplayFault | undefined {
-    return this.#faultOf(digestOf(key, sender)) ?? (this.isWritable ? undefined : 'unwritable')
+  /** Says why a message with several keys is refused. */
+  begin(keys: readonly string[], sender: string): ReplayFault | undefined {
+    const faults = keys.map((key) => this.#faultOf(digestOf(key, sender)))
+    if (faults.includes('replayed')) return 'replayed'
+    return faults.find((fault) => fault !== undefined) ?? (this.isWritable ? undefined : 'unwritable')
   }
 
-  /** Remembers a message, in memory even when the file cannot be written. Never throws. */
-  keep(key: string, sender: string): void {
-    this.add(digestOf(key, sender))
+  /** Remembers a message that was taken, in memory even when the file cannot be written. Never throws. */
+  end(keys: readonly string[], sender: string, isTaken: boolean): void {
+    if (isTaken) for (const key of keys) this.add(digestOf(key, sender))
   }
 
   #faultOf(digest: string): ReplayFault | undefined {

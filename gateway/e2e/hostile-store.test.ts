@@ -51,7 +51,7 @@ describe('a store that responds with', () => {
       const store = new SharedStore(settings, { ...observer, onFault: (cause) => faults.push(cause) }, 10_000)
       const { breaker, keys, takes } = store
       const replays = new SharedReplays({
-        memory: { take: silent, lookUp: silent, keep: silent, maintain: silent, entries: () => [] },
+        memory: { take: silent, begin: silent, end: silent, maintain: silent, entries: () => [] },
         clock: Date.now,
         ...{ breaker, keys, space: 'x', lifetimeMs: 1000, onStoreFailure: 'deny', id: 'g' },
       })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { Agent } from 'node:http'
+import { createHmac } from 'node:crypto'
+import { Agent, type ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
@@ -25,6 +26,8 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
   let redis: RedisServer
   let group: StoreGroup
   const agent = new Agent({ keepAlive: true, maxSockets: 16 })
+  let isHolding = false
+  let held: ServerResponse | undefined
 
   before(async () => {
     redis = await startRedis()
@@ -35,13 +38,22 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
           { path: '/api/logout', methods: ['POST'], auth: ['bearer'] },
           { path: '/api/mine', auth: ['bearer'] },
           { path: '/api/hooks', methods: ['POST'], auth: ['hmac'] },
+          { path: '/api/github', methods: ['POST'], auth: ['hmac'], webhookClient: 'github' },
         ],
         onStoreFailure: { deadlineMs: 10_000 },
         authThrottle: { failures: 0 },
       },
-      clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'TEST_SECRET' }] } }],
-      env: { TEST_SECRET: SECRET },
+      clients: [
+        { id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'TEST_SECRET' }] } },
+        { id: 'github', hmac: { scheme: 'github', secrets: [{ env: 'GITHUB_SECRET' }] } },
+      ],
+      env: { TEST_SECRET: SECRET, GITHUB_SECRET: SECRET },
       respond: (req, res) => {
+        if (req.url === '/api/github' && isHolding) {
+          isHolding = false
+          held = res
+          return
+        }
         if (req.url === '/api/logout')
           res.setHeader('X-Revoke-Session', String(req.headers['x-auth-session']))
         res.end('{}')
@@ -119,6 +131,35 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
       }
     })
     assert.deepEqual(counts, { 200: MESSAGES, 409: (3 * COPIES - 1) * MESSAGES })
+  })
+
+  it('refuse a copy of a webhook that is under way at another, and accept it again where the service did not take it', async () => {
+    const signature = createHmac('sha256', SECRET).update('{}').digest('hex')
+    const headers = { 'x-hub-signature-256': `sha256=${signature}`, 'x-github-delivery': 'one' }
+    const ports = group.ports()
+    const deliver = (gateway: number) =>
+      ask(ports[gateway], '/api/github', { method: 'POST', headers, body: '{}' })
+    const copiesAreRefused = async () => {
+      for (const gateway of [0, 1, 2]) assert.equal((await deliver(gateway)).status, 409)
+    }
+    const endings: [end: (response: ServerResponse) => unknown, status: number][] = [
+      [(response) => response.writeHead(500).end(), 500],
+      [(response) => response.destroy(), 502],
+      [(response) => response.end(), 200],
+    ]
+    const names = async () => ((await redis.command('KEYS', '*')) as string[]).sort().join()
+    const before = await names()
+    for (const [gateway, [end, status]] of endings.entries()) {
+      await until(async () => ((await names()) === before ? true : undefined))
+      held = undefined
+      isHolding = true
+      const begun = deliver(gateway)
+      const response = await until(() => held)
+      await copiesAreRefused()
+      end(response)
+      assert.equal((await begun).status, status)
+    }
+    await copiesAreRefused()
   })
 
   it('refuse what one of them accepted at the others too, after the store has lost its data', async () => {

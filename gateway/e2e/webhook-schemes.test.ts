@@ -114,6 +114,7 @@ describe('a webhook whose client the row names', () => {
         upstream: upstream.url,
         authThrottle: { failures: 0 },
         dpop: { publicUrls: [PUBLIC_URL] },
+        timeouts: { drainMs: 60_000 },
         routes: [...CLIENTS.map(({ id }) => ({ path: `/${id}`, auth: ['hmac'], webhookClient: id }))],
       },
       clients: CLIENTS,
@@ -226,17 +227,34 @@ describe('a webhook whose client the row names', () => {
     await refuses('taken', 409, send('github', github(body, 'f'), body))
   })
 
-  it('is known after a restart that the service took it during', async () => {
-    const body = fresh()
-    isHolding = true
-    const first = send('github', github(body, 'held'), body)
-    const response = await until(() => held)
-    isHolding = false
+  it('reaches the service once though a restart comes, and passes again where that did not take it', async () => {
+    const begun = async (id: string) => {
+      const body = fresh()
+      const deliver = () => send('github', github(body, id), body)
+      isHolding = true
+      held = undefined
+      const first = deliver()
+      first.catch(() => {})
+      const response = await until(() => held)
+      isHolding = false
+      return { deliver, first, response }
+    }
+    const [taken, failed, cut] = [await begun('taken'), await begun('failed'), await begun('cut')]
+    const all = [taken, failed, cut]
     assert.equal((await gateway.restart()).restarted, true)
-    response.end('taken')
-    assert.equal((await first).status, 200)
-    await gateway.process.line(({ msg }) => msg === 'replaced')
-    await refuses('taken', 409, send('github', github(body, 'held'), body))
+    for (const { deliver } of all) await refuses('under way', 409, deliver())
+    taken.response.end('taken')
+    assert.equal((await taken.first).status, 200)
+    failed.response.writeHead(500).end()
+    assert.equal((await failed.first).status, 500)
+    // The next process hears of the failure a moment later.
+    const passesAgain = ({ deliver }: typeof failed) =>
+      until(async () => ((await deliver()).status === 200 ? true : undefined))
+    await passesAgain(failed)
+    await refuses('cut', 409, cut.deliver())
+    gateway.process.child.kill('SIGKILL')
+    await passesAgain(cut)
+    for (const { deliver } of all) await refuses('taken', 409, deliver())
   })
 })
 

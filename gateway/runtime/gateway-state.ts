@@ -234,11 +234,12 @@ export function whyDegraded(state: GatewayState): string | undefined {
 }
 
 export function takeState(
-  { proofs, failures, throttle, clock, keys: { table } }: GatewayState,
+  { proofs, failures, throttle, clock, keys: { table }, guards: { deliveries } }: GatewayState,
   keys: readonly LastGoodKeys[],
 ): PassedState {
   return {
     begunKeys: table?.suspend() ?? [],
+    deliveries: deliveries.inProgress,
     proofs: [...proofs.entries()],
     failures: [...failures.entries(clock())],
     blocked: throttle.blocked(),
@@ -248,9 +249,10 @@ export function takeState(
 
 export function restoreState(
   passed: PassedState,
-  { proofs, failures, throttle, clock, keys }: GatewayState,
+  { proofs, failures, throttle, clock, keys, guards }: GatewayState,
 ): void {
-  const { begunKeys = [] } = passed
+  const { begunKeys = [], deliveries = [] } = passed
+  guards.deliveries.inherit(deliveries)
   if (begunKeys.length > 0) keys.open().inherit(begunKeys)
   for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
   for (const [key, entry] of passed.failures) failures.restore(key, entry, clock())

@@ -13,7 +13,7 @@ import type {
 } from '../idempotency/key-table.ts'
 import { dialStore, type Send, type StoreReply, withLink } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT, type Script } from './idempotency-scripts.ts'
-import { TAKEN_BACK_TIMES } from './shared-replays.ts'
+import { LEASE_MS, RENEW_MS, TAKEN_BACK_TIMES } from './shared-replays.ts'
 import { agreedKeys } from './shared-store.ts'
 import type { StoreBreaker, StoreTimers } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
@@ -55,9 +55,6 @@ interface SharedKey {
   replies: number
 }
 
-/** Keys of a dead gateway stay in progress for this time. */
-const LEASE_MS = 30_000
-const RENEW_MS = 10_000
 const TICK_MS = 1000
 /** More commands than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 1000

@@ -22,8 +22,8 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
         asked.push(key)
         return local.fault
       },
-      lookUp: () => local.fault,
-      keep: (key) => void asked.push(key),
+      begin: () => local.fault,
+      end: (keys, _, isTaken) => void (isTaken && asked.push(...keys)),
       maintain: () => undefined,
       entries: () => remembered,
     },
@@ -205,37 +205,83 @@ it('a message that waits while the store goes away is decided by what is configu
   assert.equal(await second, 'away')
 })
 
-describe('a message that is kept once the service has taken it', () => {
-  it('is looked for in the store, and refused while that is away', async () => {
-    const { replays, sent } = guarded()
-    for (const [reply, found] of [
-      [null, undefined],
-      ['g.0', 'replayed'],
-      [undefined, 'away'],
-    ] as const) {
-      const looked = replays.lookUp('m', 'sender')
-      assert.equal(sent.at(-1)?.args[0], 'GET')
-      sent.at(-1)?.done(reply)
-      assert.equal(await looked, found)
+describe('a message that is under way until the service has taken it or not', () => {
+  const TWO = ['content', 'id']
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  async function begun(one: ReturnType<typeof guarded>, ...replies: (string | null | undefined)[]) {
+    const fault = one.replays.begin(TWO, 'sender')
+    for (const reply of replies) {
+      one.sent.at(-1)?.done(reply)
+      await turn()
     }
-    const local = guarded('local')
-    const looked = local.replays.lookUp('m', 'sender')
-    local.sent[0]?.done(undefined)
-    assert.equal(await looked, undefined)
-    local.local.fault = 'replayed'
-    assert.equal(await local.replays.lookUp('m', 'sender'), 'replayed')
+    return await fault
+  }
+  const names = ({ sent }: ReturnType<typeof guarded>) => sent.map(({ args: [name] }) => name)
+
+  it('is taken in the store by one key after the other, and refused while that is away', async () => {
+    for (const [replies, fault] of [
+      [['OK', 'OK'], undefined],
+      [[null], 'replayed'],
+      [['OK', null], 'replayed'],
+      [[undefined], 'away'],
+      [['OK', undefined], 'away'],
+    ] as const) {
+      const one = guarded()
+      assert.equal(await begun(one, ...replies), fault)
+      assert.equal(one.sent.length, replies.length)
+      for (const { args } of one.sent)
+        assert.deepEqual([args[0], ...args.slice(3)], ['SET', 'NX', 'PX', '30000'])
+    }
+    const one = guarded('local')
+    assert.equal(await begun(one, undefined, undefined), undefined)
+    one.local.fault = 'unwritable'
+    assert.equal(await begun(one, undefined), 'unwritable')
+    one.local.fault = 'replayed'
+    assert.equal(await begun(one), 'replayed')
+  })
+
+  it('stays taken by the gateway that has it, also in a store that has lost its data', async (t) => {
+    t.mock.timers.enable({ apis: ['setInterval'] })
+    const one = guarded()
+    await begun(one, 'OK', 'OK')
+    const values = one.sent.map(({ args }) => args[2])
+    for (let i = 0; i < 2; i++) {
+      one.sent.length = 0
+      t.mock.timers.tick(10_000)
+      assert.deepEqual(
+        one.sent.map(({ args }) => args.slice(4)),
+        values.map((value) => [value, '30000']),
+      )
+    }
+    one.replays.end(TWO, 'sender', false)
+    one.sent.length = 0
+    t.mock.timers.tick(60_000)
+    assert.deepEqual(one.sent, [])
+  })
+
+  it('is given back where the service did not take it, later when the store is away', async () => {
+    const one = guarded()
+    await begun(one, 'OK', null)
+    one.replays.end(TWO, 'sender', false)
+    assert.deepEqual(names(one), ['SET', 'SET', 'EVAL'])
+    assert.deepEqual(one.sent[2]?.args.slice(3), one.sent[0]?.args.slice(1, 3))
+    one.sent[2]?.done(undefined)
+    await turn()
+    one.replays.maintainStore()
+    assert.deepEqual(one.sent[3]?.args, one.sent[2]?.args)
   })
 
   it('is kept here and there, and written back when the store did not get it', async () => {
-    const { replays, sent, asked, remembered } = guarded()
-    replays.keep('m', 'sender')
-    assert.deepEqual(asked, ['m'])
-    assert.equal(sent[0]?.args[0], 'SET')
-    sent[0]?.done(undefined)
-    await Promise.resolve()
-    remembered.push([digestOf('m', 'sender'), NOW_MS])
-    replays.maintainStore()
-    assert.deepEqual(sent[1]?.args, sent[0]?.args)
+    const one = guarded()
+    await begun(one, 'OK', 'OK')
+    one.replays.end(['content'], 'sender', true)
+    assert.deepEqual(one.asked, ['content'])
+    assert.deepEqual(one.sent[2]?.args.slice(1), [one.sent[0]?.key, 'g.0', 'PX', '60000'])
+    one.sent[2]?.done(undefined)
+    await turn()
+    one.remembered.push([digestOf('content', 'sender'), NOW_MS])
+    one.replays.maintainStore()
+    assert.deepEqual(one.sent[3]?.args, one.sent[2]?.args)
   })
 })
 
@@ -251,7 +297,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       stores.push(store)
       const { breaker, keys } = store
       await until(() => !breaker.isOpen, 'the store')
-      const memory = { take: silent, lookUp: silent, keep: silent, maintain: silent, entries: () => [] }
+      const memory = { take: silent, begin: silent, end: silent, maintain: silent, entries: () => [] }
       const replays = new SharedReplays({
         ...{
           memory,
@@ -294,6 +340,45 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       assert.equal(await decided(other, 'accepted elsewhere'), 'replayed')
     } finally {
       for (const store of stores) store.close()
+      await server.stop()
+    }
+  })
+
+  it('are under way at one gateway, until that gives them back or its lease is over', async () => {
+    const server = await startRedis()
+    const members: StoreMember[] = []
+    const open = async (gatewayId: string) => {
+      const silent = () => undefined
+      const member = new StoreMember({
+        settings: storeAt('single', [server.port]),
+        onStoreFailure: { deadlineMs: PATIENT_MS, replays: 'deny', revocations: 'local' },
+        ...{ gatewayId, clock: Date.now, ownSessions: () => [] },
+        ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
+      })
+      members.push(member)
+      const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
+      await until(() => member.isComplete, 'the store')
+      return member.replays('delivery', memory, 60_000)
+    }
+    try {
+      const [one, other] = [await open('one'), await open('other')]
+      const races = Array.from({ length: 50 }, (_, i) => [`content ${i}`, `id ${i}`])
+      for (const keys of races) {
+        const faults = await Promise.all([one.begin(keys, 's'), other.begin(keys, 's')])
+        assert.deepEqual(faults.toSorted(), ['replayed', undefined])
+        const [first, second] = faults[0] === undefined ? [one, other] : [other, one]
+        second.end(keys, 's', false)
+        assert.equal(await second.begin(keys, 's'), 'replayed')
+        first.end(keys, 's', false)
+        await until(async () => (await second.begin(keys, 's')) === undefined, 'the next attempt')
+      }
+      const held = (await server.command('KEYS', '*:{*}')) as string[]
+      for (const key of held) {
+        const leftMs = Number(await server.command('PTTL', key))
+        assert.ok(leftMs > 0 && leftMs <= 30_000, `${leftMs}`)
+      }
+    } finally {
+      for (const member of members) member.close()
       await server.stop()
     }
   })

@@ -10,7 +10,7 @@ import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 interface SharedReplaysOptions {
-  readonly memory: Pick<ReplayMemory, 'take' | 'lookUp' | 'keep' | 'maintain' | 'entries'>
+  readonly memory: Pick<ReplayMemory, 'take' | 'begin' | 'end' | 'maintain' | 'entries'>
   readonly clock: () => number
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
@@ -28,6 +28,10 @@ const MAX_BATCH = 200
 /** Done one second apart, because a command of a lost connection may run after those of the next. */
 export const TAKEN_BACK_TIMES = 3
 
+/** What a dead gateway had under way is in progress for this time. */
+export const LEASE_MS = 30_000
+export const RENEW_MS = 10_000
+
 const MAX_ATTEMPTS = 8
 
 /** ARGV: the values that this gateway may have written. */
@@ -39,6 +43,19 @@ end
 return 0
 `
 
+/** ARGV: our value, its milliseconds. Also for a store that has lost its data, or was away. */
+const RENEW_SCRIPT = `
+local value = redis.call('GET', KEYS[1])
+if not value or value == ARGV[1] then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
+`
+
+/** A message under way. */
+interface Lease {
+  readonly storeKey: string
+  readonly value: string
+  readonly renewal: NodeJS.Timeout
+}
+
 /** Commands without a reply, whose message was refused and must not stay taken. */
 interface Unsure {
   readonly values: string[]
@@ -48,6 +65,7 @@ interface Unsure {
 export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #options: SharedReplaysOptions
   readonly #unsure = new Map<string, Unsure>()
+  readonly #leases = new Map<string, Lease>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
   /** Time since which accepted messages may be missing in the store. */
@@ -65,14 +83,10 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
 
   /** See ReplayMemory.take. `away`: the message is refused. */
   async take(key: string, sender: string): Promise<ReplayFault | undefined> {
-    const { keys, space, lifetimeMs, id, memory } = this.#options
-    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
-    const value = `${id}.${++this.#count}`
-    const unsure = this.#unsure.get(storeKey)
-    // First: what the sender's last attempt left must not refuse this one.
-    if (unsure !== undefined) this.#takeBack(storeKey, unsure)
-    const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
-    const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
+    const { lifetimeMs, memory } = this.#options
+    const storeKey = this.#keyOf(key, sender)
+    const value = this.#nextValue()
+    const reply = await this.#claim(storeKey, value, lifetimeMs)
     // Other faults of the memory do not matter: the store has the message.
     if (reply !== undefined)
       return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
@@ -82,26 +96,60 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return fault
   }
 
-  /** See ReplayMemory.lookUp. `away`: the message is refused. */
-  async lookUp(key: string, sender: string): Promise<ReplayFault | undefined> {
-    const { keys, space, memory } = this.#options
-    const here = memory.lookUp(key, sender)
+  /** Takes a message under a lease. Call `end` after a fault too. `away`: the message is refused. */
+  async begin(keys: readonly string[], sender: string): Promise<ReplayFault | undefined> {
+    const here = this.#options.memory.begin(keys, sender)
     if (here === 'replayed') return here
-    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
-    const fits = (reply: StoreReply) => reply === null || typeof reply === 'string'
-    const reply = await this.#ask(['GET', storeKey], storeKey, fits)
-    if (reply !== undefined) return reply === null ? undefined : 'replayed'
-    return this.#onStoreFailure === 'local' ? here : 'away'
+    // One after the other: of two gateways with a copy, one must get all keys.
+    for (const key of keys) {
+      const storeKey = this.#keyOf(key, sender)
+      const value = this.#nextValue()
+      const reply = await this.#claim(storeKey, value, LEASE_MS)
+      if (reply === null) return 'replayed'
+      const renew = () => this.#ask(['EVAL', RENEW_SCRIPT, '1', storeKey, value, `${LEASE_MS}`], storeKey)
+      this.#leases.set(key, { storeKey, value, renewal: setInterval(renew, RENEW_MS).unref() })
+      const fault = this.#onStoreFailure === 'local' ? here : 'away'
+      if (reply === undefined && fault !== undefined) return fault
+    }
+    return undefined
   }
 
-  /** See ReplayMemory.keep. A message that the store does not get is written later. */
-  keep(key: string, sender: string): void {
-    const { keys, space, memory, clock } = this.#options
+  /** Keeps a message that was taken, and frees another. What the store does not get is written later. */
+  end(keys: readonly string[], sender: string, isTaken: boolean): void {
+    const { memory, clock } = this.#options
     const atMs = clock()
-    memory.keep(key, sender)
-    void this.#write(keys.keyOfOnce(space, digestOf(key, sender))).then((reply) => {
-      if (reply === undefined) this.#lackingSinceMs = Math.min(atMs, this.#lackingSinceMs ?? atMs)
-    })
+    memory.end(keys, sender, isTaken)
+    for (const key of keys) {
+      const lease = this.#leases.get(key)
+      this.#leases.delete(key)
+      clearInterval(lease?.renewal)
+      if (isTaken)
+        void this.#write(this.#keyOf(key, sender)).then((reply) => {
+          if (reply === undefined) this.#lackingSinceMs = Math.min(atMs, this.#lackingSinceMs ?? atMs)
+        })
+      else if (lease !== undefined) void this.#free(lease)
+    }
+  }
+
+  async #free({ storeKey, value }: Lease): Promise<void> {
+    const reply = await this.#ask(['EVAL', TAKE_BACK_SCRIPT, '1', storeKey, value], storeKey)
+    if (reply === undefined) this.#remember(storeKey, value)
+  }
+
+  #keyOf(key: string, sender: string): string {
+    const { keys, space } = this.#options
+    return keys.keyOfOnce(space, digestOf(key, sender))
+  }
+
+  #nextValue(): string {
+    return `${this.#options.id}.${++this.#count}`
+  }
+
+  /** @returns null when the store has the message already, undefined when the store is away */
+  #claim(key: string, value: string, ms: number): Promise<StoreReply | undefined> {
+    // First: what the sender's last attempt left must not refuse this one.
+    this.#takeBack(key)
+    return this.#ask(['SET', key, value, 'NX', 'PX', `${ms}`], key, (text) => text === 'OK' || text === null)
   }
 
   /** @returns undefined: the store is away */
@@ -143,7 +191,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
       // Moves it behind those that wait.
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
-      this.#takeBack(key, unsure)
+      this.#takeBack(key)
     }
   }
 
@@ -167,7 +215,9 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     else setImmediate(() => void this.#writeSome())
   }
 
-  #takeBack(key: string, unsure: Unsure): void {
+  #takeBack(key: string): void {
+    const unsure = this.#unsure.get(key)
+    if (unsure === undefined) return
     this.#options.breaker.send({
       args: ['EVAL', TAKE_BACK_SCRIPT, '1', key, ...unsure.values],
       key,

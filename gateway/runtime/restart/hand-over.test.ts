@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { pino } from 'pino'
 import { openTrail } from '../../audit/open-trail.ts'
+import { Deliveries } from '../../auth/deliveries.ts'
 import { ReplayMemory } from '../../auth/replay.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
@@ -20,8 +21,8 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
   t.after(() => rmSync(dataDir, { recursive: true, force: true }))
   const revocations = new Revocations({ dataDir, clock: Date.now, onFault: assert.fail })
   const memories = {
-    ...{ acceptedWebhooks: memory(), acceptedSignatures: memory() },
-    ...{ deliveredWebhooks: memory(), proofs: memory() },
+    ...{ acceptedWebhooks: memory(), acceptedSignatures: memory(), proofs: memory() },
+    guards: { deliveries: new Deliveries(memory()) },
   }
   const trail = openTrail({ file: join(dataDir, 'audit.ndjson'), onFault: assert.fail, onRecord: () => {} })
   t.after(() => trail.close('end'))
@@ -58,6 +59,7 @@ function successor() {
     tell: (message) => {
       if (message.type === 'revoked') told.push(message.sid)
       if (message.type === 'accepted') told.push(message.memory)
+      if (message.type === 'delivered') told.push(...message.delivery.keys, `taken: ${message.isTaken}`)
       return sent.promise
     },
     hurry: new Promise(() => {}),
@@ -77,14 +79,16 @@ test('a session that ends while the files change hands is told to the process th
 
 test('a message that is accepted after the files changed hands is told to the process that takes over', async (t) => {
   const { handOver, memories } = handedOver(t)
+  const delivery = { keys: ['webhook'], sender: 'acme' }
+  assert.equal(memories.guards.deliveries.begin(delivery), undefined)
   await handOver.suspend()
   assert.equal(memories.acceptedWebhooks.take('between', 'acme'), undefined)
   const other = successor()
   other.sent.resolve()
   const left = handOver.leave(other.successor, new Promise(() => {}))
-  memories.deliveredWebhooks.keep('taken by the service', 'acme')
+  memories.guards.deliveries.end(delivery, true)
   await left
-  assert.deepEqual(other.told, ['acceptedWebhooks', 'deliveredWebhooks', 'last'])
+  assert.deepEqual(other.told, ['acceptedWebhooks', 'webhook', 'taken: true', 'last'])
 })
 
 test('a process that leaves waits until the last ended session is on its way', async (t) => {
@@ -136,7 +140,9 @@ test('what ends before a hand-over that fails is not told again at the next', as
   await handOver.suspend()
   revocations.revoke('between')
   handOver.goOn([])
-  for (const one of [revocations, ...Object.values(memories)]) assert.equal(one.otherProcess, undefined)
+  const { guards, ...rest } = memories
+  for (const one of [revocations, guards.deliveries, ...Object.values(rest)])
+    assert.equal(one.otherProcess, undefined)
   await handOver.suspend()
   const other = successor()
   other.sent.resolve()

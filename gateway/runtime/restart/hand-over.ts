@@ -66,6 +66,8 @@ export class HandOver {
     revocations.otherProcess = (sid) => this.#tell({ type: 'revoked', sid })
     for (const memory of MEMORIES)
       memories[memory].otherProcess = (digest) => this.#tell({ type: 'accepted', memory, digest })
+    memories.guards.deliveries.otherProcess = (delivery, isTaken) =>
+      this.#tell({ type: 'delivered', delivery, isTaken })
     this.#areFilesSuspended = true
     const passed = files.suspend()
     const error = await trail.suspend('restart')
@@ -86,6 +88,7 @@ export class HandOver {
     }
     revocations.otherProcess = undefined
     for (const memory of MEMORIES) memories[memory].otherProcess = undefined
+    memories.guards.deliveries.otherProcess = undefined
     this.#untold.length = 0
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false

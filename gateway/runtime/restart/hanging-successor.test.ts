@@ -61,7 +61,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
     },
     tickets: { dayKey: () => undefined },
     revocations: {},
-    memories: Object.fromEntries(MEMORIES.map((name) => [name, {}])),
+    memories: { ...Object.fromEntries(MEMORIES.map((name) => [name, {}])), guards: { deliveries: {} } },
   } as unknown as HandOverParts)
   const restarts = new Restarts({
     predecessorIsHere: () => false,

@@ -1,3 +1,4 @@
+import type { Deliveries, Delivery } from '../../auth/deliveries.ts'
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { ReplayMemory } from '../../auth/replay.ts'
 import type { FinishedKey } from '../../idempotency/key-table.ts'
@@ -15,14 +16,18 @@ export interface PassedState {
   readonly keys: readonly LastGoodKeys[]
   /** Idempotency keys in progress; older gateways do not pass them. */
   readonly begunKeys?: readonly string[]
+  /** Keys of webhooks in progress; older gateways do not pass them. */
+  readonly deliveries?: readonly string[]
   /** Key of TLS session tickets; older gateways do not pass it. */
   readonly tickets?: DayKey
 }
 
 /** Memories of accepted messages, by their names in `GatewayState`. */
-export const MEMORIES = ['acceptedWebhooks', 'acceptedSignatures', 'deliveredWebhooks', 'proofs'] as const
+export const MEMORIES = ['acceptedWebhooks', 'acceptedSignatures', 'proofs'] as const
 type MemoryName = (typeof MEMORIES)[number]
-export type Memories = Readonly<Record<MemoryName, Pick<ReplayMemory, 'otherProcess' | 'apply'>>>
+export interface Memories extends Readonly<Record<MemoryName, Pick<ReplayMemory, 'otherProcess' | 'apply'>>> {
+  readonly guards: { readonly deliveries: Pick<Deliveries, 'otherProcess' | 'end' | 'release'> }
+}
 
 /** A socket comes with `listener` and `connection`. */
 export type ToSuccessor =
@@ -37,6 +42,8 @@ export type ToSuccessor =
   | { readonly type: 'revoked'; readonly sid: string }
   /** A message that was accepted after the files were given up. */
   | { readonly type: 'accepted'; readonly memory: MemoryName; readonly digest: string }
+  /** A webhook has ended that was in progress when the files were given up. */
+  | { readonly type: 'delivered'; readonly delivery: Delivery; readonly isTaken: boolean }
 
 /** A socket comes with `listener`. */
 export type ToPredecessor =

@@ -91,6 +91,8 @@ export class Predecessor {
     else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
     else if (message.type === 'accepted')
       followed.memories[message.memory].apply(message.digest, Date.now(), false)
+    else if (message.type === 'delivered')
+      followed.memories.guards.deliveries.end(message.delivery, message.isTaken)
     // Publishes it too, because the previous process may end while the shared store is away.
     else followed.revocations.revoke(message.sid)
   }
@@ -113,6 +115,7 @@ export class Predecessor {
     this.#followed.revocations.otherProcess = undefined
     this.#followed.inherited?.end()
     this.#followed.keys.table?.release()
+    this.#followed.memories.guards.deliveries.release()
     this.#gone.resolve()
   }
 }

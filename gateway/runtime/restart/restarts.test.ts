@@ -74,7 +74,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
         obstacle: () => undefined,
         trail: { goOn: () => {} },
         revocations: {},
-        memories: Object.fromEntries(MEMORIES.map((name) => [name, {}])),
+        memories: { ...Object.fromEntries(MEMORIES.map((name) => [name, {}])), guards: { deliveries: {} } },
       } as unknown as HandOverParts)
       const restarts = new Restarts({
         predecessorIsHere: () => false,
