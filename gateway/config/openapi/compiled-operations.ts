@@ -47,8 +47,8 @@ export interface OperationPlace {
 
 const require = createRequire(import.meta.url)
 const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'authorization'])
-const JSON_RANGES: ReadonlySet<string> = new Set(['*/*', 'application/*'])
-export const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
+/** The JSON MIME types of the WHATWG's MIME Sniffing. */
+export const JSON_TYPE = /^(?:application|text)\/json$|^[^/]+\/[^/]+\+json$/
 
 /** A part of the document that cannot be compiled. */
 export class Unusable extends Error {
@@ -156,7 +156,7 @@ class Compiler {
       const type = bareMediaType(name)
       const found = this.#followed({ value: media, pointer: childPointer(`${body.pointer}/content`, name) })
       const schema = `${found.pointer}/schema`
-      const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
+      const isJson = JSON_TYPE.test(type) || (type.endsWith('/*') && this.#isStructure(schema))
       const isChecked = isJson && Object(found.value).schema !== undefined
       return {
         type,

@@ -1,4 +1,3 @@
-import { JSON_TYPE } from '../../config/openapi/compiled-operations.ts'
 import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import type { JsonMember } from '../../config/settings.ts'
 import { checkedText, memberIn, twinIn } from '../../edge/bodies/exact-json.ts'
@@ -13,6 +12,8 @@ import { wholeBody } from './whole-body.ts'
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
 const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
 const MAX_CHARS = 16_384
+/** Types that each service reads as JSON in UTF-8. */
+const JSON_TYPE = /^application\/(?:json|[^/]+\+json)$/
 const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
 
 /**

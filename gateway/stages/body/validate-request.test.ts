@@ -170,6 +170,15 @@ describe('validate', () => {
     ] as const) {
       assert.equal(looked(contentType, versions), found, contentType)
     }
+    const ofAspNet = ['application/json', 'text/json', 'application/*+json']
+    for (const [contentType, found] of [
+      ['text/json', 1],
+      ['Text/JSON; charset=utf-8', 1],
+      ['application/vnd.a+json', 2],
+      ['application/vnd.a+b+json', 2],
+      ['application/vnd.a+xml', UNSUPPORTED],
+    ] as const)
+      assert.equal(looked(contentType, ofAspNet), found, contentType)
     assert.equal(looked('application/json;v=3', ['application/json;v=1', 'application/json']), 1)
     assert.equal(looked('application/json;v=3', ['application/json;v=1', '*/*', 'application/json;v=2']), 1)
     assert.equal(looked('application/json;v=1;v=3', [...versions, '*/*']), UNSUPPORTED)

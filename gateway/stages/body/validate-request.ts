@@ -76,14 +76,15 @@ function checkBody(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Looks for a type under its name, else under the narrowest range. */
+/** Looks for a type under its name, else under the narrowest range, which may be one of ASP.NET: `application/*+json`. */
 function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,
 ): RequestContent | undefined {
   const type = bareMediaType(contentType ?? '')
   if (contentType === undefined || type === '') return undefined
-  for (const name of [type, `${type.slice(0, type.indexOf('/'))}/*`, '*/*']) {
+  const suffix = type.replace(/\/.*(?=\+)/, '/*')
+  for (const name of [type, suffix, `${type.slice(0, type.indexOf('/'))}/*`, '*/*']) {
     const same = content.filter((one) => one.type === name)
     if (same.length === 1) return same[0]
     if (same.length === 0) continue
