@@ -207,8 +207,13 @@ class Compiler {
     const form =
       media === undefined ? formOf(written, known) : JSON_TYPE.test(bareMediaType(media)) ? 'json' : 'unread'
     const isList = form === 'repeated' || form === 'commas'
-    const items = `${this.#pointerOf(schema)}/items`
-    const types = isList ? this.#typesOf(items) : known
+    const items = (isList ? this.#schemasOf(schema) : [])
+      .map((one) => `${one.pointer}/items`)
+      .filter((one) => at(this.#document, one) !== undefined)
+    const itemTypes = new Set(items.flatMap((one) => [...this.#typesOf(one)]))
+    const isChecked = at(this.#document, schema) !== undefined && form !== 'unread'
+    const fits: Fits = isChecked ? fitsBy(this.#validatorOf(schema)) : () => undefined
+    const mayBeEmpty = place === 'query' && written.allowEmptyValue === true
     return [
       {
         in: place,
@@ -216,38 +221,35 @@ class Compiler {
         required: place === 'path' || (written.required === true && !isSpread(written, known)),
         form,
         at: inPath,
-        types,
-        fits:
-          at(this.#document, schema) === undefined || form === 'unread'
-            ? () => undefined
-            : fitsBy(this.#validatorOf(schema)),
-        ...(isList && types.has('string') && types.size > 1
-          ? { eachFits: eachFitsBy(this.#validatorOf(items)) }
+        types: known.union(itemTypes),
+        fits: mayBeEmpty ? (value) => (value === '' ? undefined : fits(value)) : fits,
+        ...(items.length === 1 && itemTypes.has('string') && itemTypes.size > 1
+          ? { eachFits: eachFitsBy(this.#validatorOf(items[0] as string)) }
           : {}),
       },
     ]
   }
 
-  #pointerOf(pointer: string): string {
-    return this.#followed({ value: at(this.#document, pointer), pointer }).pointer
+  /** The schema at a pointer, what it refers to, and their alternatives, which all are about one value. */
+  #schemasOf(pointer: string, seen = new Set<string>()): Located[] {
+    if (seen.has(pointer) || at(this.#document, pointer) === undefined) return []
+    seen.add(pointer)
+    const found = this.#followed({ value: at(this.#document, pointer), pointer })
+    const branches = ['allOf', 'anyOf', 'oneOf'].flatMap((key) => {
+      const written = Object(found.value)[key]
+      const count = Array.isArray(written) ? written.length : 0
+      return Array.from({ length: count }, (_, index) => `${found.pointer}/${key}/${index}`)
+    })
+    return [found, ...branches.flatMap((one) => this.#schemasOf(one, seen))]
   }
 
-  #typesOf(pointer: string, depth = 0): ReadonlySet<string> {
-    if (depth > 8 || at(this.#document, pointer) === undefined) return new Set()
-    const found = this.#followed({ value: at(this.#document, pointer), pointer })
-    const schema = Object(found.value) as Readonly<Record<string, unknown>>
-    const types = new Set([schema.type].flat().filter((type) => typeof type === 'string'))
-    const values = [
-      ...(Array.isArray(schema.enum) ? schema.enum : []),
-      ...('const' in schema ? [schema.const] : []),
-    ]
-    for (const value of values) types.add(typeNameOf(value))
-    for (const key of ['allOf', 'anyOf', 'oneOf']) {
-      const branches = schema[key]
-      if (!Array.isArray(branches)) continue
-      for (const index of branches.keys()) {
-        for (const type of this.#typesOf(`${found.pointer}/${key}/${index}`, depth + 1)) types.add(type)
-      }
+  #typesOf(pointer: string): ReadonlySet<string> {
+    const types = new Set<string>()
+    for (const { value } of this.#schemasOf(pointer)) {
+      const schema = Object(value) as Readonly<Record<string, unknown>>
+      for (const type of [schema.type].flat()) if (typeof type === 'string') types.add(type)
+      for (const one of Array.isArray(schema.enum) ? schema.enum : []) types.add(typeNameOf(one))
+      if ('const' in schema) types.add(typeNameOf(schema.const))
     }
     return types
   }
@@ -293,8 +295,8 @@ function isSpread(
   { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,
 ): boolean {
-  if (place !== 'query' || content !== undefined || !types.has('object')) return false
-  return style === 'deepObject' || (style === 'form' && explode !== false)
+  if (place !== 'query' || content !== undefined) return false
+  return style === 'deepObject' || (style === 'form' && explode !== false && types.has('object'))
 }
 
 function formOf(

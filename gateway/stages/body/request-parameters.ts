@@ -46,12 +46,17 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   const [first, another] = texts
   if (first === undefined) return required ? { pointer: '', reason: 'is missing' } : undefined
   if (form === 'unread') return undefined
-  if (form === 'repeated') return listMisfit(texts, parameter)
   const text = parameter.in === 'header' ? texts.join(', ') : first
+  const isOne = another === undefined || parameter.in === 'header'
   // Services differ in which of several values they take.
-  if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
-  if (form === 'commas') return listMisfit(text.split(',').map(withoutSpaceAround), parameter)
+  if (form !== 'repeated' && !isOne) return { pointer: '', reason: 'must be there once' }
   if (form === 'single') return singleMisfit(text, parameter)
+  if (form !== 'json') {
+    const list = form === 'commas' ? text.split(',').map(withoutSpaceAround) : texts
+    const misfit = listMisfit(list, parameter)
+    // The schema may allow one value in place of a list.
+    return misfit && isOne && singleMisfit(text, parameter) === undefined ? undefined : misfit
+  }
   const json = parseCheckedJson(Buffer.from(text))
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
 }
@@ -71,7 +76,8 @@ function listMisfit(
 ): Misfit | undefined {
   const values = texts.map((text) => meant(text, types))
   const misfit = fits(values)
-  if (misfit === undefined || eachFits === undefined) return misfit
+  if (misfit === undefined) return undefined
+  if (eachFits === undefined) return types.has('string') && fits(texts) === undefined ? undefined : misfit
   const valueFits = eachFits(values)
   const textFits = eachFits(texts)
   const read = values.map((value, at) => (!valueFits[at] && textFits[at] ? texts[at] : value))
