@@ -85,6 +85,9 @@ test('security says who may call, and schemes that do not say what they are must
     /asks for token and certificate together/,
   )
   assert.match(read(secured([{ token: ['a'] }, { certificate: [] }])).faults.join(), /scopes that differ/)
+  for (const scopes of ['a', { a: true }, 5])
+    assert.match(read(secured([{ token: scopes }])).faults.join(), /must list the scopes of token, or \[\]/)
+  assert.match(read(secured([[]])).faults.join(), /must be a list of security requirements/)
 })
 
 test('schemes that are needed together are one kind to the gateway, or some are left to the service with their scopes', () => {

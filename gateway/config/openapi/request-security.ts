@@ -55,12 +55,14 @@ function keyOf(sets: readonly ReadonlySet<string>[]): string {
 
 /** Reads one requirement. A scheme that is left to the service asks for nothing here. */
 function readRequirement(requirement: unknown, rules: SecurityRules): Alternative | string {
-  if (typeof requirement !== 'object' || requirement === null)
+  if (typeof requirement !== 'object' || requirement === null || Array.isArray(requirement))
     return 'must be a list of security requirements'
+  const unlisted = Object.entries(requirement).find(([, scopes]) => !Array.isArray(scopes ?? []))
+  if (unlisted !== undefined) return `must list the scopes of ${unlisted[0]}, or [] for none`
   const asked = Object.entries(requirement).map(([name, scopes]) => ({
     name,
     auth: authOf(name, rules),
-    scopes: Array.isArray(scopes) ? scopes.map(textOf) : [],
+    scopes: (scopes ?? []).map(textOf),
   }))
   const unknown = asked.find(({ auth }) => auth === undefined)
   if (unknown !== undefined) {
