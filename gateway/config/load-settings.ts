@@ -147,9 +147,10 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))
-  // GATEWAY_UPSTREAM replaces the targets of the default group, so TLS is not checked for those of the file.
-  if (file === undefined || env.GATEWAY_UPSTREAM !== undefined) return faults
-  return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
+  if (file === undefined) return faults
+  // GATEWAY_UPSTREAM replaces the targets of the default group, so those of the file need not speak TLS.
+  const upstream = env.GATEWAY_UPSTREAM === undefined ? file.upstream : []
+  return [...faults, ...(loadUpstreamTls({ ...file, ...sources, upstream }).faults ?? [])]
 }
 
 /** Finds faults of variables, which faults of the file would hide. */

@@ -146,3 +146,16 @@ test('a target that TLS is not spoken with is a fault, for nobody would notice',
   assert.equal(fault?.path, '$.upstreams.pay.tls')
   assert.equal(fault?.reason, 'must not be given: no TLS is spoken with http://b')
 })
+
+test('faults of variables do not hide those of the files, whoever names the targets', () => {
+  const tls = { caFile: 'broken.pem' }
+  const file = { upstream: 'http://x', upstreams: { default: { tls }, pay: { targets: ['https://a'], tls } } }
+  const text = JSON.stringify({ ...file, routes: [{ path: '/*', auth: ['none'] }] })
+  const read = (name: string) => (name === 'config/gateway.json' ? text : (FILES[name] ?? ''))
+  const env = { GATEWAY_PORT: 'none', GATEWAY_UPSTREAM: 'https://y' }
+  const places = (loadSettings(env, read).faults ?? []).map(({ path }) => path)
+  assert.deepEqual(places, [
+    'GATEWAY_PORT',
+    ...['default', 'pay'].map((group) => `$.upstreams.${group}.tls.caFile`),
+  ])
+})
