@@ -54,6 +54,11 @@ describe('the page of results', () => {
     assert.match(page, /\| gateway \| 1\.2\.3 \| everything \|/)
   })
 
+  it('links no file that only the machine of the run has', () => {
+    const page = renderResults(reportOf([entryOf('gateway', [10])]))
+    assert.deepEqual(page.match(/(?<=\]\()[^)]*/g), ['results.svg'])
+  })
+
   it('tells median and bounds, and the ratio of each round', () => {
     const page = renderResults(reportOf([entryOf('gateway', [10, 40, 30]), entryOf('other', [20, 40, 120])]))
     // The median of 0.5, 1 and 0.25. The ratio of the medians would be 0.75.

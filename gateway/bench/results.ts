@@ -24,7 +24,7 @@ export function renderResults(report: Report): string {
   )
   return `${[
     '# Results of the benchmark',
-    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of ${report.rounds} rounds of ${report.secondsPerRound} s, with the least and the greatest in brackets. Contenders take turns within a round. A ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start. [results.csv](results.csv) has every round.`,
+    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of ${report.rounds} rounds of ${report.secondsPerRound} s, with the least and the greatest in brackets. Contenders take turns within a round. A ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start. \`results.csv\` has every round.`,
     '![CPU per request](results.svg)',
     table(['', ''], report.facts),
     table(
