@@ -72,10 +72,12 @@ export function parseGatewayFile(
     clientCertProxies: readNetworks(json, 'clientCertProxies'),
   }
   json.checkEach('$.allowedFieldNames', written.allowedFieldNames, fieldNameFault)
-  const own = json.faults()
-  if (own.length > 0) return { faults: own }
+  const isSound = json.faults().length === 0
+  // A document has faults of its own, which need not wait until those of the file are mended.
+  if (!json.sound('$.openapi') || !json.sound('$.routes')) return { faults: json.faults() }
   const documented = documentedRoutes(written.openapi, written.routes, readFile)
-  for (const { at, reason } of documented.unfit) json.refuse({ path: `$.openapi.rows${at}`, reason })
+  if (isSound)
+    for (const { at, reason } of documented.unfit) json.refuse({ path: `$.openapi.rows${at}`, reason })
   const faults = [...json.faults(), ...documented.faults]
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }

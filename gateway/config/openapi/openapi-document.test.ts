@@ -281,6 +281,20 @@ test('what the gateway cannot do is a fault that names its place', () => {
   for (const [document, fault] of cases) assert.match(read(document).faults.join('\n'), fault)
 })
 
+test('faults of the file and of its document are told together, if the file says which document is meant', () => {
+  const document = api({ '/a;b': { get: OPEN } })
+  const places = (openapi: object, routes?: readonly object[]) =>
+    read(document, openapi, routes).faults.map((fault) => fault.split(': ').slice(0, 2).join(' '))
+  const own = { path: 'a', auth: ['none'] }
+  const rows = [{ path: '/c', timeoutMs: 5 }]
+  assert.deepEqual(places({ rows }, [own]), ['gateway.json $.routes[0].path', 'api.json $.paths["/a;b"]'])
+  assert.deepEqual(places({ schemes: 1 }), ['gateway.json $.openapi.schemes'])
+  assert.deepEqual(places({}, [{ ...own, auth: 1 }]), [
+    'gateway.json $.routes[0].auth',
+    'gateway.json $.routes[0].path',
+  ])
+})
+
 test('a schema that cannot be used is a fault only when requests are validated', () => {
   const schema = (value: object) =>
     api({ '/a': { post: { requestBody: { content: { 'application/json': { schema: value } } } } } })
