@@ -1,7 +1,7 @@
 import { isOverShare } from '../rules/fair-share.ts'
 
 const MIB = 1024 * 1024
-/** Most bytes of all buffered bodies, of one key's, and of one address's (IPv6: a /64). */
+/** Most bytes of the buffered bodies of all, of one key, and of one address (IPv6: a /64). */
 const MAX_BYTES = 64 * MIB
 const MAX_OF_KEY_BYTES = 16 * MIB
 const MAX_OF_NETWORK_BYTES = 8 * MIB
@@ -13,7 +13,7 @@ export interface WaitingBody {
   bytes: number
 }
 
-/** Shares room for bodies that wait for a signature or its check. Counts received bytes: anyone can announce many. */
+/** Shares the room for whole bodies in memory. Counts received bytes, because anyone can announce many. */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()

@@ -11,7 +11,7 @@ export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
-  /** Short pieces behind those in the stream. They enter the stream when it is read, or when this buffer is full. */
+  /** Short pieces that came after the pieces in the stream. They enter the stream when it is read, or this is full. */
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 
@@ -47,7 +47,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes > this.#maxBytes
   }
 
-  /** Copies a piece behind others, so that its read buffer is free again. @returns false when no more should come */
+  /** Copies a piece behind the others. Then its read buffer is free. @returns false when no more should come */
   protected gather(bytes: Buffer, from: number, to: number): boolean {
     for (let at = from; at < to; ) {
       const gathered = this.#gatheringBuffer(to - at)

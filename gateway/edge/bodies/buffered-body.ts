@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 
 interface BufferOptions {
   readonly maxBytes: number
-  /** By Content-Length; undefined when unknown. */
+  /** Undefined: no length was announced. */
   readonly contentLength: number | undefined
   /** Called before each piece is kept. */
   readonly hasRoom?: (bytes: number) => boolean
@@ -38,7 +38,7 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
   })
 }
 
-/** Takes a body of announced length when all has arrived: a buffer costs less than a stream. */
+/** Takes a body of announced length if all of it has come, because a buffer costs less than a stream. */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
   if (source.readableFlowing === true || source.destroyed) return undefined

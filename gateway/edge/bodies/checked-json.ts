@@ -13,7 +13,7 @@ const END_ARRAY = 93
 const BEGIN_OBJECT = 123
 const END_OBJECT = 125
 
-/** Parses JSON (RFC 8259). A key repeated in one object is a fault: the service may take the unchecked value. */
+/** Parses JSON (RFC 8259). A repeated key of an object is a fault, because the service may take the unchecked value. */
 export function parseCheckedJson(body: Buffer): CheckedJson {
   if (!isUtf8(body)) return { fault: 'is not UTF-8' }
   const text = body.toString('utf8')
@@ -29,7 +29,7 @@ export function parseCheckedJson(body: Buffer): CheckedJson {
   return keysOf(value) === keys ? { value } : { fault: 'has a member twice in one object' }
 }
 
-/** Counts the keys of a JSON text; undefined when it is too deep. The number means nothing for other texts. */
+/** Counts the keys of JSON; undefined when it is too deep. For text that is not JSON the number means nothing. */
 function writtenKeys(text: string): number | undefined {
   let depth = 0
   let keys = 0

@@ -5,7 +5,7 @@ import { endOfText, parseCheckedJson } from './checked-json.ts'
 export interface FoundMember {
   /** Text of its value, with numbers as they are written. */
   readonly source?: string
-  /** A name that some services may take for one in the pointer: it differs only in letter case or after a NUL. */
+  /** A name that a service may take for a name in the pointer. They differ only in letter case or after a NUL. */
   readonly odd?: string
 }
 
@@ -78,12 +78,12 @@ function endOfValue(json: string, from: number): number {
   return json.length
 }
 
-/** The name as a lenient service reads it: Go folds the long s and the Kelvin sign too, and in C a NUL ends it. */
+/** The name as a lenient service reads it. Go folds the long s and the Kelvin sign too; in C a NUL ends a name. */
 function fold(name: string): string {
   return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
-/** Finds a name whose `fold` equals that of another name of its object. */
+/** Finds a name that `fold` makes equal to another name of its object. */
 export function twinIn(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const seen = new Set<string>()

@@ -1,9 +1,9 @@
 interface PieceHolder {
-  /** True while pieces have not been written: their buffers must stay as they are. */
+  /** True while pieces have not been written. Meanwhile their buffers must not change. */
   readonly isHolding: boolean
 }
 
-/** Buffers of one size that are used again: a new one for each read would keep V8 busy with garbage collection. */
+/** Buffers of one size that are used again. A new one for each read would keep V8's garbage collector busy. */
 class BufferPool {
   readonly #bytes: number
   readonly #kept: number
@@ -50,7 +50,7 @@ class BufferPool {
   /** Frees the spare buffers not needed since the last call. */
   trim(): void {
     for (let lent = this.#takeBack(); lent !== undefined; lent = this.#takeBack()) this.give(lent)
-    // Freed at once: the collector may come much later, or never.
+    // This frees at once. The collector may come much later, or never.
     for (const buffer of this.#spare.splice(0, this.#unused)) (buffer.buffer as ArrayBuffer).transfer(0)
     this.#made -= this.#unused
     this.#unused = this.#spare.length
@@ -90,7 +90,7 @@ export interface Piece {
   readonly to: number
 }
 
-/** Connections read into these while no large body comes. TLS may read into one while we use that of the other side. */
+/** Connections read into these while no large body comes. TLS may read into one while we use the other. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
@@ -137,7 +137,7 @@ export class ReadBuffer {
     this.bytes = this.#shared
   }
 
-  /** Called between reads only: the socket keeps the buffer that it was given. */
+  /** Called between reads only, because the socket keeps the buffer that it was given. */
   next(): Buffer {
     if (this.isBulk) this.#nextOfBody()
     else if (this.bytes !== this.#shared) this.release()
@@ -168,7 +168,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece, copied if it is in the shared buffer, or short while others are held. @returns `false` to pause */
+  /** Passes a piece, copied if in the shared buffer, or if short while others are held. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared

@@ -23,7 +23,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
-  /** True until a request or an empty line comes: the client may still speak HTTP/2. */
+  /** True until a request or an empty line comes. Until then the client may begin HTTP/2. */
   isFresh = true
   readonly #reader: RequestReader
   readonly pipelined: PipelinedBytes
@@ -180,7 +180,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** If the response ends the connection, drops the bytes behind its request: they are no request. */
+  /** If the response ends the connection, drops the bytes behind its request, which are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')

@@ -5,7 +5,7 @@ import { Slots, type Slotted } from '../syntax/slots.ts'
 /** Most networks of one search for an idle connection, and most connections of each. */
 const MAX_NETWORKS = 64
 const LOOKS_PER_NETWORK = 16
-/** An address with more than this part of the common room may lose busy connections too. */
+/** An address with more than this part of all places may lose busy connections too. */
 const EXCESS = 1 / 8
 /** Most refused streams that wait for their responses. They take no place. */
 const MAX_REFUSED_STREAMS = 256
@@ -39,14 +39,14 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** How many places of the common room it has; 0 without a connection, because its streams are about to end. */
+  /** How many of all places it has; 0 without a connection, because its streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
   }
 }
 
-/** Places of connections and streams. Networks with equal parts form a row, so each operation takes constant time. */
+/** Places of connections and streams. Networks with equal parts form a row, so the largest are found quickly. */
 export class ClientNetworks {
   max: number
   readonly #byName = new Map<string, ClientNetwork>()

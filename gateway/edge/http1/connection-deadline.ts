@@ -34,7 +34,7 @@ export interface DeadlineTerms {
   readonly steadyClock: () => number
 }
 
-/** Time by which a client must send more. A body begins with its grace; each byte adds its time at the least rate. */
+/** Time by which a client must send more. A body begins with `graceMs`; each byte adds its time at the least rate. */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
@@ -109,7 +109,7 @@ export class ConnectionDeadline {
     this.atMs = this.#isUnpaced ? NEVER : Math.min(paceEndMs, this.#requestEndMs)
   }
 
-  /** Lets the rest of the body take any time: its reader has another bound. */
+  /** Lets the rest of the body take any time, because its reader has another bound. */
   endPace(): void {
     this.#isUnpaced = true
     this.atMs = NEVER

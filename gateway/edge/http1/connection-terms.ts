@@ -12,7 +12,7 @@ import type { Origin } from './incoming-request.ts'
  * - `response`: the request is complete, its response is not. New bytes are kept for later.
  * - `last response`: the connection closes after this response. New bytes are ignored.
  * - `lingering`: the last response is written, our half is closed. New bytes are thrown away.
- * - `detached`: the socket belongs to a tunnel, or to the process that replaces this one.
+ * - `detached`: the socket belongs to a tunnel, to HTTP/2, or to the process that replaces this one.
  */
 export type ConnectionPhase =
   | 'idle'
@@ -29,7 +29,7 @@ export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   readonly networks: ClientNetworks
-  /** True when the gateway stops: HTTP/2 connections end with the requests that they have. */
+  /** True when the gateway stops. HTTP/2 connections then end after their present requests. */
   readonly isLeaving: () => boolean
   /** Called at close and detach. */
   readonly left: (connection: Timed) => void

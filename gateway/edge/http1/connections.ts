@@ -78,7 +78,7 @@ export class Connections<E> {
     const peer = withoutMapping(socket.remoteAddress ?? '')
     const isProxy = this.#isProxy(peer)
     const network = this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
-    // A client that has reset the connection has no address. Nobody waits for its request, so it must not begin.
+    // A client that has reset the connection has no address. Nobody waits for its request, which must not begin.
     if (peer === '' || !this.#networks.makeRoom(network)) {
       socket.destroy()
       return undefined

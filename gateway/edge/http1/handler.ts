@@ -55,7 +55,7 @@ export interface ReceivedRequest {
 
 /** Handles all requests. `E`: its record of one request. */
 export interface Handler<E> {
-  /** Begins a request whose head is complete. @param fault why to refuse the request, whose rest will not come */
+  /** Begins a request whose head is complete. @param fault why to refuse the request, whose rest is not read */
   begin(received: ReceivedRequest, fault: RequestFault | undefined): E
   /** Refuses a request whose head cannot be read or did not come whole. `req` has what could be read. */
   unreadable(received: ReceivedRequest, fault: RequestFault): E

@@ -4,7 +4,7 @@ import type { AcceptedConnection } from './client-networks.ts'
 import type { Connections } from './connections.ts'
 import { acceptClientSockets } from './sockets/client-socket.ts'
 
-/** How long a drain waits for TLS handshakes: they have no request yet. */
+/** How long a drain waits for TLS handshakes, which have no request yet. */
 const HANDSHAKE_MS = 1000
 
 /** The system's queue counts as empty after more turns of the loop than this without a new connection. */
@@ -46,7 +46,7 @@ export function createSecureHttpServer<E>(
     const accepted = handshakes.get(name)?.accepted
     handshakes.delete(name)
     socket.allowHalfOpen = true
-    // Node throws for a TLS socket: the TCP connection below is reset instead.
+    // Node's own method throws for a TLS socket, so this resets the TCP connection below.
     socket.resetAndDestroy = () => {
       accepted?.socket.resetAndDestroy()
       return socket.destroy()

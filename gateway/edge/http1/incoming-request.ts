@@ -19,7 +19,7 @@ interface StartLine {
 
 const NO_FIELDS: readonly Field[] = []
 
-/** One request as received, made when its head is complete. */
+/** One request as received. */
 export class IncomingRequest {
   readonly socket: Socket
   readonly peer: string
@@ -55,7 +55,7 @@ export class IncomingRequest {
     this.headers = headers
   }
 
-  /** True when the end of the body is uncertain, or what follows is not HTTP. The response ends the connection. */
+  /** True after a fault of the fields or for CONNECT: what follows may be no HTTP. The response ends the connection. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }

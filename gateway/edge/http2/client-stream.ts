@@ -63,7 +63,7 @@ export interface StreamCarrier<E> extends Origin {
   /** How many bytes of DATA the client takes on all streams together. */
   sendWindow: number
   readonly unsentBytes: number
-  /** True while nothing more should be written. Afterwards every response is pumped. */
+  /** True while nothing more should be written. Afterwards `pump` of every response is called. */
   readonly isCongested: boolean
   write(bytes: Buffer): void
   retire(): void
@@ -192,14 +192,14 @@ export class ClientStream<E> {
   /** @param isWhole true when the last byte of the response has been written */
   responseWritten(isWhole: boolean): void {
     if (this.fault?.code === 'malformed_request') this.end(PROTOCOL_ERROR)
-    // RFC 9113 section 5.1.2 wants a stream beyond the settings reset, also after a whole response.
+    // A stream beyond the settings must be reset, also after a whole response (RFC 9113 section 5.1.2).
     else if (!isWhole || this.place === 'beyond settings') this.end(REFUSED_STREAM)
     else if (this.isRemoteClosed) this.end(undefined)
     else if (this.isRefused) this.end(NO_ERROR)
     else this.#awaitEnd()
   }
 
-  /** Throws the rest of the request away. After a reset at once the client might throw away the response. */
+  /** Throws the rest of the request away. If we reset the stream at once, the client might lose the response. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()

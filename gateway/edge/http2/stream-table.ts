@@ -62,7 +62,7 @@ export class StreamTable<S extends { readonly id: number }> {
 export const MAX_STREAMS = 100
 
 /**
- * `first` has the place of its connection, `further` one more of the common room. The others have no place and
+ * `first` has the place of its connection, `further` has a place of its own. The others have no place and
  * are refused: they are beyond the share of their address, or beyond the announced settings.
  */
 export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'

@@ -54,7 +54,7 @@ function withoutPort(entry: string): string {
 const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
 /**
- * The `for` of each element of Forwarded (RFC 7239 section 4); empty where absent or malformed. Read from the
+ * The `for` of each element of Forwarded (RFC 7239 section 4); empty where absent or malformed. Reads from the
  * right, so that a client's quotation mark cannot hide what a proxy added behind it.
  */
 function forwardedNodes(value: string): readonly string[] {

@@ -28,7 +28,7 @@ interface FieldRule {
   readonly removedAs: string | undefined
 }
 
-/** Never forwarded: fields about one connection (RFC 9110 section 7.6.1), and the secret of gateway and service. */
+/** Never forwarded: fields about one connection (RFC 9110 section 7.6.1), and the secret shared with the service. */
 export const HOP_BY_HOP: readonly string[] = [
   'x-gateway-secret',
   'connection',

@@ -96,7 +96,7 @@ export function grpcStatusOfRefusal(status: number): number {
   return OF_REFUSAL[status] ?? UNKNOWN
 }
 
-/** The status of HTTP as which a call counts for circuit breakers and health. */
+/** The status of HTTP that a call counts as, for circuit breakers and health. */
 export function httpStatusOfGrpc(status: number): number {
   return AS_HTTP[status] ?? 500
 }

@@ -51,7 +51,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** Index of a parameter's end: where the next text first occurs, or -1. The last one ends at the closing text. */
+/** Index of a parameter's end: where the next text first occurs, or -1. The last parameter ends at the closing text. */
 function endOf(
   segment: string,
   fixed: readonly string[],

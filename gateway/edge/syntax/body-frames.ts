@@ -2,7 +2,7 @@ import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
 /** A longer piece is passed on by itself, because moving it would cost more. */
 const MAX_JOINED_BYTES = 4096
-/** A loop moves this many bytes or fewer faster than `copyWithin`. */
+/** A loop moves so few bytes faster than `copyWithin` does. */
 const FEW_BYTES = 16
 /** A shorter chunk has hardly more bytes of data than of frame. */
 const TINY_BYTES = 8
@@ -37,7 +37,7 @@ type Framing = number | 'chunks'
 
 /**
  * Finds the data of a body between its frames. Reads chunks (RFC 9112 section 7.1) strictly: CR LF alone ends
- * a line, and no white space stands around a size. Skips extensions, bounded over the whole body.
+ * a line, and no white space stands around a size. Skips extensions, and bounds their bytes in the whole body.
  */
 export class BodyFrames {
   fault: string | undefined = undefined

@@ -34,7 +34,7 @@ export function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09
 }
 
-/** Undefined for text that is not UTF-8, such as a part that ends within an octet. */
+/** Undefined for text that is not UTF-8, such as a part that ends within a percent-encoded octet. */
 export function percentDecoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text)

@@ -1,4 +1,4 @@
-/** A value of a structured field (RFC 9651 section 3.3), but no date and no display string. `text` is canonical. */
+/** A value of a structured field (RFC 9651 section 3.3), except dates and display strings. `text` is canonical. */
 export type BareItem = { readonly text: string } & (
   | { readonly kind: 'integer' | 'decimal'; readonly value: number }
   | { readonly kind: 'string' | 'token'; readonly value: string }
@@ -91,7 +91,7 @@ class Reader {
     return this.#at === this.#text.length
   }
 
-  /** @param pattern a sticky one. `test` makes no array for each match, as `exec` does. */
+  /** @param pattern a sticky one. `test` makes no array for each match; `exec` does. */
   take(pattern: RegExp): string | undefined {
     const start = this.#at
     pattern.lastIndex = start

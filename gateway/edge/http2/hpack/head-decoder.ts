@@ -15,7 +15,7 @@ const LOWER_PSEUDO = /^:[a-z]+$/
 export class HeadField {
   readonly field: Field
   readonly isPseudo: boolean
-  /** True when white space stood around the value; `field` has it stripped. */
+  /** True when white space stood around the value. `field` has none. */
   readonly isPadded: boolean
   /** A fault of the field in any message (RFC 9113 section 8.2.1). */
   readonly fault: string | undefined
@@ -44,7 +44,7 @@ export interface HeadSink {
   take(field: HeadField): void
 }
 
-/** Decodes the blocks of one connection (RFC 7541), which must end after an invalid block: the table may be wrong. */
+/** Decodes blocks (RFC 7541) of one connection. The connection must end after an invalid one: the table may be wrong. */
 export class HeadDecoder {
   readonly #maxTableBytes: number
   /** The newest last. */

@@ -48,7 +48,7 @@ function build(): void {
   }
 }
 
-/** Two children of each node: another node, or a symbol as its complement. */
+/** Two children of each node. A child is another node, or the complement of a symbol. */
 function tree(): Int32Array {
   const children = new Int32Array(2 * NODES)
   let nodes = 1

@@ -18,7 +18,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream may not set: ours, and those that name software or that caches prefer to Cache-Control. */
+/** Fields, in lower case, that an upstream may not set: ours, names of software, and what replaces Cache-Control. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
