@@ -53,7 +53,7 @@ describe('the key of a limit', () => {
     assert.ok(otherUser[0] !== caller && otherUser[3] !== both)
   })
 
-  test('is what there is where the user or the app is missing', () => {
+  test('is the user or the app alone where the other is missing', () => {
     const machine = { ...alice, subject: undefined, client: 'tpp-1', ...keysOf('client:tpp-1') }
     for (const per of ['caller', 'user', 'client', 'client+user'] as const) {
       assert.equal(limitKey(per, alice, '203.0.113.9'), 'p:user:alice')
@@ -154,7 +154,7 @@ describe('the key of a limit', () => {
     )
   })
 
-  test('is whatever stands there when it is no address', () => {
+  test('is the text itself when that is no address', () => {
     assert.equal(limitKey('address', undefined, 'unix:'), 'a:unix:')
     assert.equal(limitKey('address', undefined, ''), 'a:')
   })

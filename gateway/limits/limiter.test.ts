@@ -179,7 +179,7 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.constantFrom<Step>({ do: 'restart' }, { do: 'crash' }) },
 )
 
-/** Runs a schedule on a gateway and beside the model; `judge` sees every take with what the rule counted before it. */
+/** Runs a schedule on a gateway and on the model, and compares every take. @param skip numbers of takes to leave out */
 function run(table: LimitRow[], steps: readonly Step[], skip: ReadonlySet<number> = new Set()): boolean[] {
   const gateway = new Gateway()
   const model = new Model()
@@ -327,7 +327,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('answers for shadow mode as for enforcing, and counts nothing that it would refuse', () => {
+  test('decides in shadow mode as it does when enforcing, and counts nothing that it would refuse', () => {
     const gateway = new Gateway()
     const shadow = row({ limit: 1, mode: 'shadow' })
     gateway.limiter.replace([shadow])
@@ -339,7 +339,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('counts nothing once it is closed, goes on where it was when it is opened again, and leaves all of it', () => {
+  test('counts nothing while it is closed, and keeps all counts when it is opened again', () => {
     const gateway = new Gateway()
     const login = row({ limit: 3, windowMs: HOUR })
     const take = () => gateway.limiter.take(login, 'a')
@@ -355,7 +355,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('has a row that came while it was closed in the journal as soon as it is opened again', () => {
+  test('writes a row that came while it was closed into the journal once it is opened again', () => {
     const gateway = new Gateway()
     const [login, other] = [row({ windowMs: HOUR }), row({ name: 'other', path: '/other', windowMs: HOUR })]
     gateway.limiter.replace([login])
@@ -383,7 +383,7 @@ describe('the limiter', () => {
     limiter.close()
   })
 
-  test('turns away whom it has no room to count', () => {
+  test('refuses a caller that it has no room to count', () => {
     const limiter = new Limiter({ clock: () => START, maxKeys: 2 })
     const login = row()
     limiter.replace([login])
@@ -399,7 +399,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('keeps the counts of a short window over a stop, once, and not over a crash', () => {
+  test('keeps the counts of a short window over a stop, and not over a later crash', () => {
     const gateway = new Gateway()
     const login = row({ limit: 1 })
     gateway.limiter.replace([login])
@@ -459,7 +459,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('counts no hit twice when a window passes from an hour to a minute and back over stops', () => {
+  test('counts no hit twice when a window changes to a minute and back to an hour, with stops', () => {
     const gateway = new Gateway()
     const [long, short] = [row({ limit: 9, windowMs: HOUR }), row({ limit: 9 })]
     gateway.limiter.replace([long])

@@ -88,8 +88,8 @@ export class Limiter {
    * Counts the request in all windows of the rows, if each enforced one allows it.
    *
    * @param caller for the keys of rows beside `row`; undefined: `key`
-   * @param shared what the store decided, or `away`. With either, only rows with `onStoreFailure: local` are counted here, in
-   *   each window that allows the request.
+   * @param shared what the store decided, or `away`. Then only rows with `onStoreFailure: local` are counted here.
+   *   After a decision, each of their windows that allows the request counts it.
    * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
@@ -153,7 +153,7 @@ export class Limiter {
     return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 
-  /** Gives rows of one window each. */
+  /** Gives each window as a row of its own. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }
@@ -206,8 +206,8 @@ export class Limiter {
   }
 
   /**
-   * Edits a row. A row that becomes durable, or ceases to be, gets a new id: a restart would count hits twice if they were in
-   * segments and in the snapshot under one id.
+   * Edits a row. A row that becomes durable, or ceases to be, gets a new id: if hits were in segments and in the
+   * snapshot under one id, a restart would count them twice.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): void {
     const before = counters.record
@@ -218,7 +218,7 @@ export class Limiter {
     this.#appendAll(counters, nowMs)
   }
 
-  /** Begins a further window of a row with the hits of another. */
+  /** Begins a further window of a row with the hits of an old one. */
   #copy(from: Counters, row: LimitRow, nowMs: number): Counters {
     const record = { ...editedRecord(from.record, row, nowMs), id: this.#newId() }
     const copy = new Counters(record, this.#budget)

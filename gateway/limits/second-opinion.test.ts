@@ -8,7 +8,7 @@ import type { Take } from './windows/window.ts'
 
 const START_MS = 1_763_692_800_000
 
-/** The library's windows begin at the first hit and do not slide, and a refusal uses points of the others. */
+/** A window of the library begins at its first hit and does not slide. A refusal by one uses points of the others. */
 it('until the first refusal in the first window, also under a plan, rate-limiter-flexible decides and tells the same', async (context) => {
   context.mock.timers.enable({ apis: ['Date'] })
   const anyBounds = fc.uniqueArray(

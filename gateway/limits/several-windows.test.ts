@@ -116,7 +116,7 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
 const anySteps = fc.array(anyStep, { maxLength: 60, size: 'max' })
 
 describe('a row with several windows', () => {
-  it('counts a request in all of them or in none, as the law tells it without windows, journal or files', (t) => {
+  it('counts a request in all of them or in none, like a model without windows, journal or files', (t) => {
     withoutSyncs(t)
     fc.assert(
       fc.property(anyBounds, anyCost, anySteps, (first, cost, steps) => {
@@ -163,7 +163,7 @@ describe('a row with several windows', () => {
       gateway.nowMs += 500
       assert.equal(isAllowed(gateway.limiter.take(row, 'a')), false)
     }
-    // The first hit has left the hour. If a refused hit had moved its slice, it would still count.
+    // The first hit has left the hour. If a refused hit had moved its slice, the first would still count.
     gateway.nowMs = START_MS + HOUR_MS
     assert.deepEqual(gateway.counts('a'), [0, 0])
   })
@@ -184,7 +184,7 @@ describe('a row with several windows', () => {
     assert.ok(passed.length > 0 && passed.length < 5)
   })
 
-  it('uses no hit of any row when the memory that one finds is that of another row', () => {
+  it('uses no hit of any row when one row takes the memory that another needs', () => {
     const limiter = new Limiter({ clock: () => START_MS, maxKeys: 4 })
     limiter.replace([makeRow({ path: '/a' }), makeRow({ name: 'all', path: '/*', isOverall: true })])
     const ask = (path: string, key: string) => {

@@ -127,7 +127,7 @@ describe('a journal that cannot be written', () => {
     assert.equal(admit(limiter, 10, MINUTELY), 5)
   })
 
-  it('is not missed where no window is that long', () => {
+  it('is not missed where every window is shorter than an hour', () => {
     const { limiter, journal } = start()
     limiter.replace([MINUTELY])
     roomBytes = 0
@@ -136,7 +136,7 @@ describe('a journal that cannot be written', () => {
     assert.equal(limiter.isWritable, true)
   })
 
-  it('counts in memory where the operator would have it so, and says so', () => {
+  it('counts in memory where the operator wants it so, and says so', () => {
     const { limiter } = start('degraded')
     roomBytes = 0
     assert.equal(admit(limiter, 200), 100)
@@ -195,7 +195,7 @@ describe('a journal that cannot be written', () => {
     assert.match(failed.at(-1) ?? '', /^ELOOP/)
   })
 
-  it('keeps every count through a start with a wrong clock, of short windows too', () => {
+  it('keeps every count, also of short windows, through a start with a wrong clock', () => {
     const first = start()
     assert.equal(admit(first.limiter, 60), 60)
     assert.equal(admit(first.limiter, 5, MINUTELY), 5)

@@ -72,7 +72,7 @@ describe('the lines of the journal', () => {
     assert.deepEqual([...batches([])], [])
   })
 
-  test('tell of a torn last line, and give all before it', () => {
+  test('are all read before a torn last line, which is reported', () => {
     const { hits, ignored } = read(`${tableLine([login])}[1,5,"a"]\n[1,6,"b`)
     assert.deepEqual(hits, [{ id: 1, atMs: 5, key: 'a', count: 1 }])
     assert.deepEqual(ignored, {
@@ -129,7 +129,7 @@ describe('the lines of the journal', () => {
     fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => void read(Buffer.from(bytes))))
   })
 
-  test('that nobody has a use for are counted, not damaged', () => {
+  test('that belong to no row are counted, and not as damaged', () => {
     writeFileSync(file, '[1,5,"a"]\n[2,5,"a"]\n')
     assert.deepEqual(
       readHits(file, (hit) => hit.id === 1),
@@ -144,7 +144,7 @@ describe('the lines of the journal', () => {
     assert.equal(lastTable(unreadable), undefined)
   })
 
-  test('tell the table that was in force last, past a torn one', () => {
+  test('give the last table that is whole, before a torn one', () => {
     writeFileSync(
       file,
       `${tableLine([login])}[1,5,"a"]\n${tableLine([{ ...login, limit: 6 }])}[1,5,"a"]\n{"rows":[{`,

@@ -56,7 +56,7 @@ export function tableLine(rows: readonly RowRecord[]): string {
 export function lastTable(file: string): readonly RowRecord[] | undefined {
   try {
     const text = readFileSync(file, 'utf8')
-    // From the end: splitting a million lines would take long.
+    // Searches from the end, because splitting a million lines would take long.
     for (let end = text.length; end > 0; ) {
       const start = text.lastIndexOf('\n{', end - 1) + 1
       const rows = text.startsWith('{', start)

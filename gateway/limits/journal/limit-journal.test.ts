@@ -107,7 +107,7 @@ describe('the journal', () => {
     journal.append(hit(START + HOUR))
     assert.equal(segments(at).length, 2)
     for (let hours = 2; hours < 24; hours++) journal.append(hit(START + hours * HOUR))
-    // The first is kept for its daily hit; of the others only the one whose hits are not an hour old.
+    // The first stays for its daily hit; of the others only the last has hits that are not an hour old.
     assert.deepEqual(segments(at), [`hits-${START}.ndjson`, `hits-${START + 23 * HOUR}.ndjson`])
     journal.append(hit(START + 25 * HOUR))
     assert.deepEqual(segments(at), [`hits-${START + 25 * HOUR}.ndjson`])
@@ -153,7 +153,7 @@ describe('the journal', () => {
     assert.deepEqual(hits, [`[1,${START + HOUR},"p:alice"]`, ''])
   })
 
-  test('takes a hit of the future, from before the clock was set back, as of now', () => {
+  test('gives a hit of the future, from before the clock was set back, the present time', () => {
     const at = directory()
     const before = open(at, START + HOUR)
     before.journal.putTable([transfer], START + HOUR)
@@ -330,7 +330,7 @@ describe('the journal', () => {
     journal.close([], START + HOUR)
   })
 
-  test('gives no id twice, also to a row that nothing was counted for', () => {
+  test('gives no id twice, also when its row has no hits', () => {
     const at = directory()
     const first = open(at, START)
     first.journal.putTable([{ ...transfer, id: 5 }], START)
@@ -372,7 +372,7 @@ describe('the journal', () => {
     next.journal.close([], START + HOUR)
   })
 
-  test('takes the place of a snapshot that was never finished', () => {
+  test('writes its snapshot over one that was never finished', () => {
     const at = directory()
     const { journal, failed } = open(at, START)
     journal.putTable([transfer], START)
@@ -383,7 +383,7 @@ describe('the journal', () => {
     next.journal.close([], START)
   })
 
-  test('leaves the snapshot of before when a new one cannot be written, and says so', () => {
+  test('keeps the old snapshot when a new one cannot be written, and says so', () => {
     const at = directory()
     const first = open(at, START)
     first.journal.putTable([transfer], START)
@@ -399,7 +399,7 @@ describe('the journal', () => {
     third.journal.close([], START + 2)
   })
 
-  test('does not take a row for another after its id, when only the hits of a table are left', () => {
+  test('gives no id twice when only the hits of a table are left', () => {
     const at = directory()
     mkdirSync(at, { recursive: true })
     writeFileSync(join(at, `hits-${START}.ndjson`), '{"rows":[{broken\n[41,5,"a"]\n')

@@ -16,8 +16,8 @@ import {
 } from './journal-records.ts'
 
 /**
- * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: the hit counts in
- * memory and is written later; a crash may let more than the limit through.
+ * What happens when a hit of a durable row cannot be written. `unready`: its request is refused. `degraded`: it counts
+ * in memory and is written later; a crash may let more than the limit through.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
@@ -50,9 +50,9 @@ export function isDurable(record: RowRecord): boolean {
 }
 
 /**
- * Counts on disk, in a directory of its own. Hits of durable windows are appended to segments `hits-<start>.ndjson` before their
- * take returns. A segment is removed when no window needs its hits, by `ConservativeClock`. Hits of shorter windows are in
- * `snapshot.ndjson`, which `close` writes.
+ * Counts on disk, in a directory of its own. A hit of a durable window is appended to a segment, `hits-<start>.ndjson`,
+ * before its take returns. A segment is removed when, by `ConservativeClock`, no window needs its hits. Hits of shorter
+ * windows are in `snapshot.ndjson`, which `close` writes.
  */
 export class Journal {
   readonly #directory: string
@@ -92,7 +92,7 @@ export class Journal {
   }
 
   /**
-   * Reads the rows of earlier runs, then their hits, for each key oldest first. A hit from the future gets the time `nowMs`.
+   * Reads the rows of earlier runs, then the hits, those of a key oldest first. A hit from the future gets `nowMs`.
    * @throws NewerFormatError
    */
   load(nowMs: number, target: { rows(records: readonly RowRecord[]): void; hit(hit: Hit): void }): void {
@@ -213,7 +213,7 @@ export class Journal {
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
   }
 
-  /** @returns false when none was due, or it could not be opened */
+  /** @returns false when no segment was due, or it could not be opened */
   #rotateWhenDue(nowMs: number): boolean {
     const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES
     if (!due || nowMs < this.#reopenAtMs) return false

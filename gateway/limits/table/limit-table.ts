@@ -23,11 +23,11 @@ export interface LimitRow
   /** A request is counted in all windows of a row or in none. */
   readonly next?: LimitRow
   readonly isOverall?: true
-  /** The next row that counts the request, those in shadow mode last. A request is counted in all enforced rows or in none. */
+  /** The next row that counts the request; rows in shadow mode come last. All enforced rows count it, or none. */
   readonly beside?: LimitRow
   /** Factor of the plan that `limit` is for. */
   readonly factor?: number
-  /** The row of the table that this one was made from. It has the counts. */
+  /** The row of the table that this one was made from, and that has the counts. */
   readonly origin?: LimitRow
 }
 

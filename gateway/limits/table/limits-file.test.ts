@@ -79,7 +79,7 @@ test('a row with windows is a list of them, each with a name of its own', () => 
   )
 })
 
-test('what a row with windows may not be is a fault that names the key', () => {
+test('a wrong row with windows has a fault that names the key', () => {
   const [minute, day] = SEVERAL.windows
   const cases: [part: object, sentence: RegExp][] = [
     [{ limit: 5 }, /^\$\.limits\[0\]\.windows: must not stand beside "limit" and "window"/],
@@ -110,7 +110,7 @@ test('no name of a window is the name of another row or window', () => {
   assert.equal(good(SEVERAL, { ...ROW, name: 'transfer-1h' }).length, 2)
 })
 
-test('a template is checked as one of a route is, and its requests count together', () => {
+test('a template is checked like a template of a route, and its requests count together', () => {
   assert.match(only({ ...ROW, path: '/x/{a}/{a}' }), /^\$\.limits\[0\]\.path: must not have "\{a\}" twice$/)
   const again = { ...ROW, path: '/x/{b}', name: 'again' }
   assert.match(
@@ -283,7 +283,7 @@ test('a path whose last segment cannot be a name asks for one', () => {
   assert.equal(good({ ...ROW, path, name: 'cafe' }).length, 1)
 })
 
-test('two rows with one name are a fault that asks for a name, made or written', () => {
+test('two rows with one name, made or written, are a fault that asks for a name', () => {
   const other = { ...ROW, path: '/admin/login' }
   const sentence = '$.limits[1].name: "login" is also the name of $.limits[0]: give this row a "name"'
   assert.equal(only(ROW, other), sentence)

@@ -31,8 +31,8 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Finds the old row whose counts each new row continues: one with its path and methods, else one with its name that no other row
- * continues. Of several old windows it is the shortest that is at least as long as the new one, else the longest.
+ * Finds the old row whose counts each new row continues: the one with its path and methods, else a free one with its
+ * name. Of several old windows it is the shortest that is at least as long as the new one, else the longest.
  *
  * @param rows each of one window
  */

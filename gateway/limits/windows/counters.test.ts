@@ -119,7 +119,7 @@ describe('counters', () => {
     )
   })
 
-  test('outside a table count under another limit what had not expired under the one before', () => {
+  test('outside a table keep the hits that had not expired when their limit was edited', () => {
     const twice = (editedMs: number) => {
       const row = countersOutsideTable(2, 1000)
       row.take('a', START)
@@ -215,7 +215,7 @@ describe('the budget for keys', () => {
     assert.equal(busy.size, 60)
   })
 
-  test('takes them back from many rows, a few at each refusal', () => {
+  test('takes idle keys back from many rows, a few at each refusal', () => {
     const budget = new KeyBudget(2000)
     const rows = Array.from({ length: 500 }, (_, id) => new Counters(record({ id }), budget))
     budget.divide(rows)

@@ -14,7 +14,7 @@ import {
 const MAX_KEYS = 1_000_000
 /** Keys that each take checks: more than it may add. */
 const SWEEP = 2
-/** Keys of its row, and of another, that are checked before a new key is refused. */
+/** Keys of a row, and of another, that are checked before the row refuses a new key. */
 const SWEEP_FOR_ROOM = 64
 const ROWS_FOR_ROOM = 64
 
@@ -130,7 +130,7 @@ export class Counters {
   }
 
   /**
-   * Counts `cost` hits if the limit allows it. When the memory is full, a new key is refused: a flood must not erase counts.
+   * Counts `cost` hits if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
    *
    * @param isCounted false: only decides
    * @param factor of the caller's plan
@@ -160,7 +160,7 @@ export class Counters {
     window.add(atMs, count, this.#rule)
   }
 
-  /** Leaves out expired entries. For each key oldest first. */
+  /** Leaves out expired entries. Those of a key come oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]

@@ -265,7 +265,7 @@ for (const [form, rule] of forms) {
     assert.equal(window.countAt(START + 62_000, minute), 0)
   })
 
-  test(`the only hit of a window that is given back leaves it idle (${form})`, () => {
+  test(`a window is idle once its only hit is given back (${form})`, () => {
     const window = new Window()
     const minute = rule(1, 60_000)
     window.take(START, minute)
@@ -277,13 +277,13 @@ for (const [form, rule] of forms) {
   })
 }
 
-test('limits up to a thousand are logged, above that sliced', () => {
+test('limits up to a thousand have a log, larger ones slices', () => {
   assert.equal(windowRule(1000, 60_000).sliceMs, 0)
   assert.equal(windowRule(1001, 60_000).sliceMs, 600)
 })
 
 /** Runs in a process of its own: fields that once held a double hold doubles for good. */
-test('counts are small integers of V8, whatever the array of an entry held them as', () => {
+test('counts are small integers of V8, however the array of an entry held them', () => {
   const program = `
     import { Window, windowRule } from ${JSON.stringify(new URL('window.ts', import.meta.url))}
     const rule = windowRule(5000, 60_000)

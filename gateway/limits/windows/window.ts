@@ -46,7 +46,7 @@ export function windowRule(
 }
 
 export function plannedLimit(limit: number, factor: number): number {
-  // Rounded first: 100 times 0.29 is 28.999999999999996.
+  // Rounds first, because 100 times 0.29 is 28.999999999999996.
   return Math.max(1, Math.floor(Number((limit * factor).toPrecision(15))))
 }
 
@@ -69,8 +69,8 @@ export function refusedForCapacity(rule: WindowRule): Take {
 /**
  * The hits of one key, in ascending order. A hit of exactly `nowMs - windowMs` no longer counts.
  *
- * A limit up to `MAX_LOGGED` has a log of each hit. A larger one has `SLICES` slices, so that its memory does not grow with the
- * limit. The hits of a slice expire with its newest: late, but never early. An edit converts between the two.
+ * A limit up to `MAX_LOGGED` has a log of each hit. A larger one has `SLICES` slices, so that its memory is
+ * bounded. The hits of a slice expire with its newest: late, but never early. An edit converts between the two.
  */
 export class Window {
   /** Times of the entries, in a ring that grows and shrinks. */
