@@ -158,7 +158,7 @@ test('what is no HTTP, and a change of protocol that nobody asked for, are fault
   await assert.rejects(upgrade.send(GET), /upgrade/)
 })
 
-test('an address where nobody listens, or that has no name, is a fault that names it', async () => {
+test('an address where nobody listens, or a name without an address, is a fault that names it', async () => {
   const closed = createSender({ url: 'http://127.0.0.1:1/', timeoutMs: LONG_MS, maxResponseBytes: MAX_BYTES })
   await assert.rejects(closed(GET), { message: 'connect ECONNREFUSED 127.0.0.1:1' })
   const both = createSender({ url: 'http://localhost:1/', timeoutMs: LONG_MS, maxResponseBytes: MAX_BYTES })
