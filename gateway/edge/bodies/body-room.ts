@@ -9,7 +9,7 @@ const MAX_OF_NETWORK_BYTES = 8 * MIB
 export interface WaitingBody {
   readonly keyId: string
   readonly network: string
-  /** Bytes for which it has room. Written by BodyRoom only. */
+  /** Bytes that the body has room for. Only BodyRoom writes it. */
   bytes: number
 }
 

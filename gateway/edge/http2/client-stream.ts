@@ -39,7 +39,7 @@ import { isWithoutPlace, type StreamEnd, type StreamPlace } from './stream-table
 /** Longer DATA is written apart from its frame header. */
 const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
-/** How long the rest of a request may come after its response. */
+/** How long we take the rest of a request after its response. */
 const ANSWERED_MS = 1000
 /** Not CANCEL or NO_ERROR: after them Node's client takes a partial response as complete. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM

@@ -70,7 +70,7 @@ interface HeaderBlock {
 export class ConnectionFrames<E> {
   readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)
-  /** Set while its CONTINUATION is awaited: no other frame may come. */
+  /** Set while its CONTINUATION is awaited. Meanwhile no other frame may come. */
   #block: HeaderBlock | undefined = undefined
   #receiveWindow = CONNECTION_WINDOW
   /** True once SETTINGS have come: they must come first. */

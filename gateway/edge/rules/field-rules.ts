@@ -1,6 +1,6 @@
 /**
- * What happens to a request's field on the way upstream. `dropped`: it is about one connection, written anew by
- * the gateway, or a claim of the client. `length`: sent with a body only. `continued`: the gateway adds to its
+ * What happens to a request's field on the way upstream. `dropped`: it is about one connection, the gateway writes
+ * it anew, or it is a claim of the client. `length`: sent with a body only. `continued`: the gateway adds to its
  * value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for
  * OPTIONS. `forwarding`: copied if a trusted proxy sent it. `certificate`: copied if it comes from a proxy that
  * passes on client certificates. `interaction`: copied unless the gateway sends its own.

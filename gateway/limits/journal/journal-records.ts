@@ -8,7 +8,7 @@ const BATCH_CHARACTERS = 64 * 1024
 /** Parsing lines together takes half as long as parsing each alone. */
 const BATCH_LINES = 1_000
 
-/** A line of the journal. `id` is that of the row's record. */
+/** A line of the journal. `id` is the id of the row's record. */
 export interface Hit {
   readonly id: number
   readonly atMs: number

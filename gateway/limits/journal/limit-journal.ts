@@ -320,7 +320,7 @@ class Segment {
     this.#newestMs = new Map(from === undefined ? [] : from.#newestMs)
   }
 
-  /** To be called for each hit that the segment holds or will hold. */
+  /** Call it for each hit that the segment holds or will hold. */
   note(id: number, atMs: number): void {
     const newestMs = this.#newestMs.get(id)
     if (newestMs === undefined || newestMs < atMs) this.#newestMs.set(id, atMs)

@@ -44,7 +44,7 @@ export interface HeadSink {
   take(field: HeadField): void
 }
 
-/** Decodes blocks (RFC 7541) of one connection. The connection must end after an invalid one: the table may be wrong. */
+/** Decodes header blocks (RFC 7541). The connection must end after an invalid block, because the table may be wrong. */
 export class HeadDecoder {
   readonly #maxTableBytes: number
   /** The newest last. */
