@@ -5,6 +5,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
+import { createServer as createSecureServer, type TLSSocket } from 'node:tls'
 import { freePort } from '../../../backend/testing/free-port.ts'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import type { Take } from '../../limits/windows/window.ts'
@@ -164,6 +165,32 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.equal(await good.send(['PING']), 'PONG')
     const stranger = open(storeAt('single', [tlsPort], { tls: { ca: undefined } }))
     await until(() => /certificate/.test(faults.join()), 'the fault')
+    assert.equal(stranger.isReady, false)
+  })
+
+  it('names the host that it means in TLS, and verifies the certificate whatever Node is told', async () => {
+    const authority = await makeAuthority({ subject: 'CN=store' })
+    const { certPem, keyPem } = await makeCertificate({
+      subject: 'CN=localhost',
+      issuer: authority,
+      san: [{ type: 'dns', value: 'localhost' }],
+      extendedKeyUsages: [SERVER_AUTH],
+    })
+    const server = createSecureServer({ cert: certPem, key: keyPem }).listen(0, '127.0.0.1')
+    cleanups.push(() => void server.close())
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const settingsWith = (ca: string | undefined) =>
+      storeAt('single', [], { addresses: [{ host: 'localhost', port }], tls: { ca } })
+    const met = once(server, 'secureConnection')
+    open(settingsWith(authority.certPem))
+    const [socket] = (await met) as [TLSSocket & { readonly servername: unknown }]
+    cleanups.push(() => void socket.destroy())
+    assert.equal(socket.servername, 'localhost')
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+    cleanups.push(() => void delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
+    const stranger = open(settingsWith(undefined))
+    await until(() => stranger.isReady || /certificate/.test(faults.join()), 'the fault')
     assert.equal(stranger.isReady, false)
   })
 

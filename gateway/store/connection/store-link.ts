@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { boundReplies } from './reply-bounds.ts'
@@ -117,7 +118,7 @@ async function dial(
   const client = PARENT.duplicate({
     ...clientOptions(),
     ...defined(credentials),
-    socket: { host, port, ...socketOptions(settings), reconnectStrategy: false },
+    socket: { host, port, ...socketOptions(settings, host), reconnectStrategy: false },
   })
   client.on('error', resolve)
   const link: StoreLink = {
@@ -203,10 +204,18 @@ function clientOptions() {
   } as const
 }
 
-function socketOptions({ tls }: StoreSettings) {
+/** @param host undefined: servers of a cluster, which give their own addresses */
+function socketOptions({ tls }: StoreSettings, host?: string) {
   const connectTimeout = CONNECT_TIMEOUT_MS
   if (tls === undefined) return { connectTimeout }
-  return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
+  // SNI takes names only (RFC 6066 section 3). NODE_TLS_REJECT_UNAUTHORIZED=0 must have no effect.
+  const servername = isIP(host ?? '') === 0 ? host : undefined
+  return {
+    connectTimeout,
+    tls: true as const,
+    rejectUnauthorized: true,
+    ...defined({ ca: tls.ca, servername }),
+  }
 }
 
 /** Has jitter: many gateways must not come back in the same moment. @param retries before this one */
