@@ -62,6 +62,8 @@ export function createSender(receiver: Receiver): Send {
         allowH2: false,
         connect: {
           timeout: timeoutMs,
+          // NODE_TLS_REJECT_UNAUTHORIZED=0 must have no effect.
+          rejectUnauthorized: true,
           ...(ca !== undefined && { ca }),
           ...(cert !== undefined && key !== undefined && { cert, key }),
         },
