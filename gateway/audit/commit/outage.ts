@@ -214,7 +214,10 @@ export class Outage {
   }
 
   end(): { readonly left: number; readonly error: Error | undefined } {
-    const error = this.#writeLast()
+    // Behind the AUDIT_STOP of `suspend` only its seal may stand.
+    const isLate =
+      this.#suspended && this.#pending.length > 0 && this.#pending.every((one) => typeof one === 'string')
+    const error = isLate ? this.fault : this.#writeLast()
     this.#ended = true
     this.writable = false
     this.#fault = new Error('the audit trail is closed')

@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import type { Durability } from '../../config/settings.ts'
+import { storeRecord } from '../audit-records.ts'
 import { continueTrail, openTrail } from '../open-trail.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import type { Trail } from '../trail.ts'
@@ -90,6 +91,20 @@ test('a process that takes its trail back goes on sealing', async (t) => {
   await trail.end('end')
   assert.deepEqual(ends().slice(2), ['AUDIT_SEAL', 'AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
   assert.equal((await check()).rest.length, 1)
+})
+
+test('what happens while the last seal is made is not written behind it, and is no write of others', async (t) => {
+  const { options, seal, ends, faults } = sealedDirectory(t)
+  const lost: string[] = []
+  const trail = openTrail({ ...options, onFault: ({ message }) => lost.push(message) })
+  seal(trail)
+  const ended = trail.end('end')
+  await turn()
+  trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp: new Date().toISOString(), store: 'shared' }))
+  await ended
+  assert.deepEqual(ends(), ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
+  assert.deepEqual([lost, faults], [['1 audit records could not be written before the end'], []])
+  openTrail({ ...options, onForeign: () => assert.fail() }).close('end')
 })
 
 test('a thread that dies is replaced, and until then the lag says so', async (t) => {
