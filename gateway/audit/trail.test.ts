@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -528,5 +529,49 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
     const lines = linesOf(file)
     assert.deepEqual(typesOf(lines), ['AUDIT_START', 'API_RESPONSE', 'AUDIT_STOP'])
     assert.deepEqual([lines[0]?.removed, lines[0]?.open], [true, 1])
+  })
+}
+
+for (const durability of ['written', 'synced', 'buffered'] as const) {
+  test(`${durability}: while nobody can look at the name of the file, the trail goes on, and is rotated later`, async (t) => {
+    const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability })
+    fs.renameSync(file, `${file}.1`)
+    fs.symlinkSync(file, file)
+    trail.maintain()
+    trail.reopen()
+    assert.match(faults.join(), /ELOOP/)
+    assert.equal(await endOf(trail.append(requestLine('a'))), undefined)
+    fs.rmSync(file)
+    trail.reopen()
+    await endOf(trail.append(requestLine('b')))
+    trail.close('end')
+    assert.deepEqual(typesOf(linesOf(`${file}.1`)), ['API_REQUEST', 'AUDIT_STOP'])
+    assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'API_REQUEST', 'AUDIT_STOP'])
+  })
+
+  test(`${durability}: an open file that the system cannot find any more is an outage`, async (t) => {
+    const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability })
+    const { fstatSync } = fs
+    const put = (fstat: typeof fstatSync) => {
+      Object.assign(fs, { fstatSync: fstat })
+      syncBuiltinESMExports()
+    }
+    const stale = () => {
+      throw Object.assign(new Error('ESTALE: stale file handle, fstat'), { code: 'ESTALE' })
+    }
+    t.after(() => put(fstatSync))
+    put(stale)
+    trail.maintain()
+    const { writable } = trail
+    await endOf(trail.append(requestLine('a')))
+    trail.maintain()
+    put(fstatSync)
+    trail.maintain()
+    assert.deepEqual(
+      [writable, trail.writable, faults.every(({ message }) => /ESTALE/.test(message))],
+      [true, true, true],
+    )
+    trail.close('end')
+    assert.equal(typesOf(linesOf(file)).at(-1), 'AUDIT_STOP')
   })
 }

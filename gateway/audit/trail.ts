@@ -157,11 +157,11 @@ export class Trail {
 
   #replaceRemoved(): void {
     const { file, onFault } = this.#options
-    if (this.#trailFile.sink.isRemoved) {
-      onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
-      this.reopen()
-    }
     try {
+      if (this.#trailFile.sink.isRemoved) {
+        onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
+        this.reopen()
+      }
       this.#lock = this.#lock?.renewed()
     } catch (error) {
       onFault(error as Error)

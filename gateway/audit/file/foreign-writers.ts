@@ -54,7 +54,11 @@ export class ForeignWriters {
 
   find(): void {
     const { trailFile, onFault, onForeign } = this.#options
-    if (!this.#hasJustLeft) this.#findStranger()
+    try {
+      if (!this.#hasJustLeft) this.#findStranger()
+    } catch (error) {
+      onFault(error as Error)
+    }
     const error = trailFile.check()
     if (error !== undefined) onFault(error)
     trailFile.note()

@@ -1,3 +1,4 @@
+import type { Stats } from 'node:fs'
 import { countsOf, openChangeIn, type RecordCounts } from '../audit-records.ts'
 import type { TrailSink } from './trail-sink.ts'
 
@@ -77,7 +78,12 @@ export class TrailFile {
    * in a new line if `onForeign` began no file.
    */
   check(): Error | undefined {
-    const stats = this.sink.isOwn ? this.sink.stats : undefined
+    let stats: Stats | undefined
+    try {
+      if (this.sink.isOwn) stats = this.sink.stats
+    } catch (error) {
+      return error as Error
+    }
     const found = stats?.size ?? this.#end
     const isChanged = stats !== undefined && this.#isChanged(stats.mtimeMs)
     if (found !== this.#end || isChanged) {
