@@ -26,7 +26,7 @@ interface NamedFile {
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
 /** Files without records that a shell finds by `audit.ndjson*`. */
-const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
+const BESIDE = /\.(?:(?:segments\.)?lock|(?:shipped|clock)(?:\.tmp)?|zst\.tmp)$/
 
 /**
  * Finds the trails that paths name. An audit file stands for all its segments, a directory for each trail in it, a
@@ -51,7 +51,7 @@ export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> 
     named.set(auditFile, trail)
   }
   // Such a file belongs to a trail of which no other file is left.
-  const alone = beside.find((path) => !named.has(path.replace(BESIDE, '')))
+  const alone = beside.find((path) => !named.has(auditFileOf(path.replace(BESIDE, ''))))
   if (alone !== undefined)
     throw new Error(`${alone} names no audit trail: no file of a trail of this name is there`)
   const trails: TrailFiles[] = []

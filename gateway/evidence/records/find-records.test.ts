@@ -359,10 +359,11 @@ describe('the files of a trail', () => {
     const names = async (...paths: string[]) =>
       (await trailsOf(paths)).map(({ auditFile, segments }) => [auditFile, segments.length])
     const file = join(dir, 'audit.ndjson')
-    for (const ending of ['lock', 'shipped', 'clock', 'segments.lock']) writeFileSync(`${file}.${ending}`, '')
+    const beside = ['lock', 'shipped', 'shipped.tmp', 'clock', 'segments.lock', '20261120T000000000Z.zst.tmp']
+    for (const ending of beside) writeFileSync(`${file}.${ending}`, '')
     assert.deepEqual(await names(file), [[file, 4]])
     assert.deepEqual(await names(dir), [[file, 4]])
-    assert.deepEqual(await names(file, `${file}.1`, `${file}.lock`, `${file}.shipped`, `${file}.clock`), [
+    assert.deepEqual(await names(file, `${file}.1`, ...beside.map((ending) => `${file}.${ending}`)), [
       [file, 4],
     ])
     assert.deepEqual(await names(`${file}.1`, `${file}-20261120.gz`), [[file, 2]])
