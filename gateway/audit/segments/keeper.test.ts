@@ -387,6 +387,18 @@ test('a trail without seals is removed only if the configuration says so, and no
   assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
 })
 
+test('segments and drafts of a trail whose name begins like this one are left alone', async (t) => {
+  const { file, clock, told, round } = await trailOfDays(t, { days: 2 })
+  const other = `${file}2.20260101T000010000Z`
+  fs.writeFileSync(other, requestLine('of another trail'))
+  fs.writeFileSync(`${other}.zst.tmp`, 'a draft')
+  clock.ms = BEGIN_MS + 400 * DAY_MS
+  removeDrafts(file)
+  await round(keepDays(30, true))
+  assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
+  assert.deepEqual([fs.existsSync(other), fs.existsSync(`${other}.zst.tmp`)], [true, true])
+})
+
 test('after seals were switched off, the log of before keeps nothing from being compressed and removed', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 4 })
   const [first = '', second = '', third = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)

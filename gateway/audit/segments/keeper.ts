@@ -188,7 +188,7 @@ async function makeShipper(
 export function removeDrafts(auditFile: string): void {
   const file = realPathOf(auditFile)
   for (const name of namesBeside(file)) {
-    const isDraft = name.startsWith(basename(file)) && name.endsWith('.zst.tmp')
-    if (isDraft && stampOf(name.slice(0, -'.tmp'.length)) !== undefined) removeFile(join(dirname(file), name))
+    const isDraft = name.endsWith('.zst.tmp') && stampOf(file, name.slice(0, -'.tmp'.length)) !== undefined
+    if (isDraft) removeFile(join(dirname(file), name))
   }
 }

@@ -1,5 +1,5 @@
 import { fstatSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
-import { basename, dirname } from 'node:path'
+import { dirname } from 'node:path'
 import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditSettings } from '../../config/settings.ts'
 import { naming, realPathOf } from '../../storage/append-file.ts'
@@ -127,10 +127,7 @@ function readAt(fd: number, at: number, bytes: number): Buffer {
 
 /** A name later than any segment's, even if the clock went backwards. */
 export function freePath(file: string, nowMs: number): string {
-  const base = basename(file)
   let lastMs = 0
-  for (const name of readdirSync(dirname(file))) {
-    if (name.startsWith(base)) lastMs = Math.max(lastMs, stampOf(name) ?? 0)
-  }
+  for (const name of readdirSync(dirname(file))) lastMs = Math.max(lastMs, stampOf(file, name) ?? 0)
   return stampedPath(file, Math.max(nowMs, lastMs + 1))
 }

@@ -46,10 +46,11 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** Time at which the gateway closed the segment; undefined for names by others. */
-export function stampOf(path: string): number | undefined {
-  const digits = STAMPED.exec(plainPath(path))?.[1]
-  if (digits === undefined) return undefined
+/** Time at which the gateway closed this segment; undefined for names by others and in other trails. */
+export function stampOf(auditFile: string, name: string): number | undefined {
+  const plain = plainPath(name)
+  const digits = STAMPED.exec(plain)?.[1]
+  if (digits === undefined || plain !== `${basename(auditFile)}.${digits}`) return undefined
   const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
   const ms = Date.parse(iso)
   // The next segment might need a five-digit year.

@@ -147,9 +147,7 @@ export interface ClosedSegment extends Segment {
 /** Oldest first, without copies. @throws Error that names the audit file */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
-  const paths = namesBeside(file).filter(
-    (name) => stampOf(name) !== undefined && name.startsWith(basename(file)),
-  )
+  const paths = namesBeside(file).filter((name) => stampOf(file, name) !== undefined)
   const present = new Set(paths)
   const segments: ClosedSegment[] = []
   // A compressed name sorts like the plain one.
@@ -164,7 +162,7 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
       compression: compressionOf(name),
       sizeBytes: Number(stats.size),
       inode: stats.ino.toString(),
-      closedMs: stampOf(name) ?? 0,
+      closedMs: stampOf(file, name) ?? 0,
     })
   }
   return segments
