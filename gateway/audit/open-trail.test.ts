@@ -84,6 +84,17 @@ test('a start after a crash is told from one after a stop, with its seal or not,
   assert.equal(crashes, 1)
 })
 
+test('requests of a running gateway whose trail has a longer name are not taken for open ones', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit')
+  const options = { onFault: assert.fail, onRecord: () => {} }
+  const other = openTrail({ ...options, file: `${file}-2` })
+  await endOf(other.append(requestLine('of the other')))
+  openTrail({ ...options, file }).close('end')
+  const [{ type, open, recovered } = assert.fail()] = linesOf(file)
+  assert.deepEqual({ type, open, recovered }, { type: 'AUDIT_START', open: 0, recovered: 0 })
+  other.close('end')
+})
+
 test('a second writer of a file is refused while the first lives, also under another name', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')

@@ -63,10 +63,9 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   try {
     const recovery = recover(file)
     if (recovery.foreign === undefined && !hasEnded(file)) options.onCrash?.()
-    const inode = inodeOf(file) ?? ''
     const foreign: ForeignWrite | undefined = recovery.foreign && {
+      inode: inodeOf(file) ?? '',
       file: setAside(file, now()),
-      inode,
       ...recovery.foreign,
       reason: 'behind the end',
     }

@@ -10,9 +10,11 @@ const HEAD_BYTES = 128 * 1024
 type Candidate = { readonly path: string; readonly mtimeNs: bigint }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
+/** Lists files of the directory. One with a lock beside it is the open file of a trail of its own. */
 export function candidatesIn(directory: string): Candidates {
-  const names = readdirSync(directory).filter((name) => !NOT_A_TRAIL.test(name))
-  const files = names.flatMap((name) => {
+  const names = new Set(readdirSync(directory))
+  const files = [...names].flatMap((name) => {
+    if (NOT_A_TRAIL.test(name) || names.has(`${name}.lock`)) return []
     const path = join(directory, name)
     const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
     return stats?.isFile() ? [{ path, mtimeNs: stats.mtimeNs, inode: stats.ino.toString() }] : []
