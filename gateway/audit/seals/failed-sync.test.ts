@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { renameSync } from 'node:fs'
+import { cpSync, readFileSync, renameSync, statSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
+import { temporaryDirectory } from '../trail.test-support.ts'
 
 test('what a failed fdatasync may have dropped is on the disk before a checkpoint covers it', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
@@ -59,6 +61,27 @@ test('the same where the process ends after the disk has failed, and another goe
   await write('d')
   await seal()
   assert.deepEqual([seals, await sizeAfterCut()], [[1, 3, 4], 4])
+})
+
+test('where the audit file is a link, the disk has closed files too before a checkpoint covers them', async (t) => {
+  const { disk, start, startIn, fail } = sealedDisk(t)
+  const before = start()
+  await before.write('a')
+  await before.seal()
+  await before.write('b')
+  fail(false, true)
+  await assert.rejects(before.seal(), /EIO/)
+  const closed = `${before.file}.20260102T000000001Z`
+  renameSync(before.file, closed)
+  before.trail.reopen()
+  const elsewhere = temporaryDirectory(t)
+  symlinkSync(before.file, join(elsewhere, 'audit.ndjson'))
+  cpSync(before.log, join(elsewhere, 'audit-log'), { recursive: true })
+  const { write, seal } = startIn(elsewhere)
+  await write('c')
+  await seal()
+  const durable = disk.moments.at(-1)?.files.get(statSync(closed).ino)?.durable
+  assert.equal(durable?.toString(), readFileSync(closed, 'utf8'))
 })
 
 test('an AUDIT_STOP that the disk may have dropped is cut off again, before anybody reads it', async (t) => {
