@@ -464,6 +464,22 @@ test('a file that others cut, or rewrite before it is sealed, costs no seal: the
   assert.deepEqual(typesOf(rest), ['AUDIT_SEAL'])
 })
 
+test('what looks like a broken AUDIT_FOREIGN, in a file that others put in the place of the trail, does not end sealing', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(1)
+  await trail.pollLater()
+  trail.sealerDies()
+  await trail.write(1)
+  fs.renameSync(trail.file, `${trail.file}.1`)
+  fs.writeFileSync(trail.file, '{"type":"AUDIT_FOREIGN",\n')
+  trail.trail.maintain()
+  await trail.write(1)
+  await trail.pollLater()
+  assert.deepEqual([trail.gaps, trail.faults], [[], []])
+  // Three requests, AUDIT_SEAL, AUDIT_START, AUDIT_FOREIGN.
+  assert.equal(trail.seals.at(-1)?.size, 6)
+})
+
 test('while the disk is full nothing is sealed, little waits in memory, and then the tree goes on', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(300)
