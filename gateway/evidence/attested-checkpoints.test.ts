@@ -136,7 +136,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
     writeFileSync(join(forged.directory, path), hashes)
     assert.match(
       shown(kept, provenLog(forged)),
-      /^rolled back: whether the log continues .*, signed by .*, nothing shows: tiles under it are not/,
+      /^rolled back: nothing proves that the log continues .*, signed by .*: tiles under that checkpoint are not/,
     )
     rmSync(join(forged.directory, path))
     assert.match(shown(kept, provenLog(forged)), /older than what is left of the log$/)

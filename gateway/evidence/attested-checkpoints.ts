@@ -133,7 +133,7 @@ export function compareKept(
   const root = kept.size === size ? log.checkpoint.root : log.provenRootAt(kept.size)
   if (root === undefined) return { isKnown: false, text: `${file} is older than what is left of the log` }
   if (root === 'unproven') {
-    const text = `whether the log continues ${file}, ${says}, nothing shows: tiles under it are not those of the signed log, as when it was written anew with the same key`
+    const text = `nothing proves that the log continues ${file}, ${says}: tiles under that checkpoint are not those of the signed log, as when the log was written anew with the same key`
     return { what: 'rolled back', text }
   }
   if (root.equals(kept.root)) return { isKnown: true, text: `${plural(kept.size, 'line')} ${says}: ${file}` }

@@ -125,7 +125,7 @@ function requestFault({ fields, body }: Sent, { covered }: MessageSignature): st
     return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
   return body.length === 0
     ? undefined
-    : 'the response is not signed with the body of its request: leave it out of the message'
+    : "the response's signature does not cover the request's body: remove that body from the message"
 }
 
 /** Takes the target from the message, since the record may mask it. */
