@@ -23,6 +23,8 @@ for (const name of ['stdout', 'stderr'] as const) {
     const by = written.getStore()
     if (by === undefined) return Reflect.apply(write, stream, [chunk, ...rest])
     by[name] += typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString()
+    const done = rest.at(-1)
+    if (typeof done === 'function') done()
     return true
   }
 }

@@ -5,6 +5,7 @@ import fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { makeStampAuthority } from '../../audit/witness/stamps/stamp-authority.test-support.ts'
 import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { stampRequest } from '../../audit/witness/stamps/stamp-rounds.ts'
@@ -56,6 +57,20 @@ describe('the output of the audit commands', () => {
 
   it('may lose its reader without a word', () => {
     const command = `'${process.execPath}' '${PROGRAM}' audit find --status 200 '${trail.file}' | head -1`
+    const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { encoding: 'utf8' })
+    assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
+  })
+
+  it('is written while the trail is read, so that it need not fit into memory, and nothing is read for no reader', () => {
+    const file = join(home, 'long', 'audit.ndjson')
+    fs.mkdirSync(dirname(file))
+    fs.cpSync(trail.file, `${file}.2`)
+    // A reader that comes this far says so.
+    fs.writeFileSync(`${file}.1.gz`, gzipSync(fs.readFileSync(trail.file)).subarray(0, 10_000))
+    fs.writeFileSync(file, '')
+    const words = ['audit', 'find', '--status', '200', file]
+    assert.match(run(words).stderr, / cannot go on: .*\.1\.gz cannot be read: .* too early/)
+    const command = `'${process.execPath}' '${PROGRAM}' ${words.join(' ')} | head -1`
     const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { encoding: 'utf8' })
     assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
   })

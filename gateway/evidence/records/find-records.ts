@@ -73,7 +73,8 @@ export interface Search {
 interface Found {
   readonly onRecord: (line: Buffer, record: AuditLine) => void
   readonly onRead?: OnRead | undefined
-  readonly isEnough?: () => boolean
+  /** Asked after each block. */
+  readonly isEnough?: () => Promise<boolean>
 }
 
 interface FindResult {
@@ -118,7 +119,7 @@ class Finder {
     const hasOpen = () => this.#open.size > 0
     for await (const { bytes } of blocksWritten(segments, { period: around, hasOpen, onRead })) {
       for (const line of needle === undefined ? linesIn(bytes) : linesWith(needle, bytes)) this.#look(line)
-      if (isEnough?.() === true) break
+      if ((await isEnough?.()) === true) break
     }
     return this.#count
   }
