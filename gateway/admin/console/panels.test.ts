@@ -4,6 +4,7 @@ import type { AuditState } from './wire.ts'
 
 /** The page needs the types of a browser. Its functions that make no elements run here too. */
 const { sealFacts } = await import(String(new URL('./page/panels.js', import.meta.url)))
+const { follow } = await import(String(new URL('./page/stream.js', import.meta.url)))
 const { latency, milliseconds, rate } = await import(String(new URL('./page/words.js', import.meta.url)))
 
 function factsOf(more: Pick<AuditState, 'witnesses' | 'stamps'>): ReadonlyMap<string, unknown> {
@@ -33,4 +34,20 @@ it('rates and latencies have one unit each, so that the numbers of a column can 
     ['number', 'number', 'number warn'],
   )
   assert.deepEqual([null, 0.25, 12.4, 1500].map(milliseconds), ['–', '0.3 ms', '12 ms', '1,500 ms'])
+})
+
+it('an event is taken whole, whatever characters its texts have', async (t) => {
+  const reason = 'alg "\u2028\u2029\r\n" is not accepted'
+  const event = `event: fault\ndata: ${JSON.stringify({ reason })}\n\n`
+  t.mock.method(globalThis, 'fetch', async () => new Response(event))
+  const received = await new Promise((resolve) => {
+    const stop = follow(undefined, {
+      fault: resolve,
+      lost: () => {
+        stop()
+        resolve('nothing')
+      },
+    })
+  })
+  assert.equal(received, reason)
 })

@@ -86,7 +86,7 @@ async function* textsOf(body) {
 
 /** @param {string} event @param {Receiver} receiver */
 function dispatch(event, receiver) {
-  const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []
+  const [, name, data] = /^event: (\w+)\ndata: (.*)$/s.exec(event) ?? []
   if (data === undefined) return
   const value = JSON.parse(data)
   if (name === 'history') receiver.history(value)
