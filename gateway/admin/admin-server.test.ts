@@ -65,6 +65,25 @@ it('responds to probes beside any number of connections that ask nothing, or hav
   server.closeAllConnections()
 })
 
+it('responds to probes beside any number of connections whose response does not end', async () => {
+  const hung = { ...whole, metrics: { expose: () => new Promise<never>(() => {}) } }
+  const server = serverOf(hung).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const sockets: Socket[] = []
+  for (let n = 0; n < 150; n++) {
+    const asked = once(server, 'request')
+    const socket = connect(port, '127.0.0.1').on('error', () => {})
+    sockets.push(socket)
+    socket.write('GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n')
+    await Promise.race([asked, once(socket, 'close')])
+  }
+  for (let n = 0; n < 5; n++) assert.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200)
+  for (const socket of sockets) socket.destroy()
+  server.close()
+  server.closeAllConnections()
+})
+
 it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {
   const broken = { ...metrics, expose: () => Promise.reject(new Error('no numbers')) }
   const answer = await get({ ...whole, metrics: broken }, '/metrics')

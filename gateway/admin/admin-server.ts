@@ -46,7 +46,10 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   return server
 }
 
-/** Keeps room for probes: closes the longest idle connection, and serves one request per connection in a turn of the loop. */
+/**
+ * Keeps room for probes: closes the longest idle connection, or the oldest if most clients do not read their response. Serves one
+ * request per connection in a turn of the loop.
+ */
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()
@@ -61,7 +64,7 @@ class Places {
       this.#waiting.delete(socket)
     })
     if (this.#open.size <= MAX_CONNECTIONS - KEPT_FREE) return
-    const [longest] = this.#waiting
+    const [longest] = this.#waiting.size > KEPT_FREE ? this.#waiting : this.#open
     longest?.destroy()
   }
 
