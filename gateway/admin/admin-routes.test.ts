@@ -42,3 +42,24 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
   assert.deepEqual(JSON.parse(String(bad?.body)).limits.faults, ['limits.json: $: is bad'])
   assert.match(String(await get()), /limits\.json: \$: is bad/)
 })
+
+it('/reload during a reload reads the files once more, because they may have been edited since they were read', async () => {
+  const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: { rows: [], plans: new Map() } } }
+  const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
+  const ends: (() => void)[] = []
+  const [, route] = configRoutes({ config, reload: () => new Promise((done) => ends.push(done)) })
+  const post = () => Promise.resolve(route?.respond({} as never))
+  const turn = () => new Promise((done) => setImmediate(done))
+  const first = post()
+  await turn()
+  const [second, third] = [post(), post()]
+  await turn()
+  assert.equal(ends.length, 1)
+  ends[0]?.()
+  assert.equal((await first)?.status, 200)
+  await turn()
+  assert.equal(ends.length, 2, 'one more for both')
+  config.failed('limits', [{ file: 'limits.json', path: '$', reason: 'is bad' }])
+  ends[1]?.()
+  for (const { status } of [await second, await third] as { status: number }[]) assert.equal(status, 422)
+})

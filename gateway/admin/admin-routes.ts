@@ -64,7 +64,8 @@ export function configRoutes({
   readonly config: ConfigInForce
   readonly reload: () => Promise<void>
 }): AdminRoute[] {
-  let reloading: Promise<AdminResponse> | undefined
+  let underWay: Promise<unknown> = Promise.resolve()
+  let next: Promise<AdminResponse> | undefined
   const reloadOnce = async () => {
     const results = await config.reloadedBy(reload)
     const isGood = Object.values(results).every(({ result }) => result !== 'failure')
@@ -83,12 +84,15 @@ export function configRoutes({
       path: '/reload',
       method: 'POST',
       access: 'operator',
-      // Requests during a reload share its result.
+      // Requests share the next reload: the one under way may have read the files before an edit.
       respond: () => {
-        reloading ??= reloadOnce().finally(() => {
-          reloading = undefined
+        next ??= underWay.then(() => {
+          next = undefined
+          const reloading = reloadOnce()
+          underWay = reloading.catch(() => {})
+          return reloading
         })
-        return reloading
+        return next
       },
     },
   ]
