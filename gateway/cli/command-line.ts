@@ -39,8 +39,9 @@ async function runCommand(args: readonly string[]): Promise<number> {
       complain(`countersign ${name} ${error.message}\nSee: countersign ${name} --help`)
       return EXIT.usage
     }
-    if (!(error instanceof CommandFault)) throw error
-    complain(error.message)
+    const { message, syscall } = error as NodeJS.ErrnoException
+    if (!(error instanceof CommandFault) && syscall === undefined) throw error
+    complain(message)
     return EXIT.fault
   }
 }

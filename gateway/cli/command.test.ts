@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { command as find } from './audit/find.ts'
 import { type Command, parseCommandLine } from './command.ts'
+import { countersign } from './program.test-support.ts'
 
 const command: Command = {
   words: 'METHOD PATH',
@@ -35,6 +36,9 @@ test('what the command does not take is refused, with what was meant', () => {
   assert.match(refused('GET', '/x', '--zzzzzz'), /it has --config, --force, --help$/)
   assert.match(refused('GET', '/x', '-c'), /^has no -c/)
   assert.match(refused('GET', '/x', '--config'), /argument missing/)
+  // As of a variable of the shell that is not set: "audit find --user" would find nothing, and "--config" the default.
+  assert.equal(refused('GET', '/x', '--config', ''), 'needs a FILE after --config, and "" is none')
+  assert.equal(refused('GET', '/x', '--config='), 'needs a FILE after --config, and "" is none')
   assert.match(refused('GET', '/x', '--force=1'), /does not take an argument/)
   assert.equal(refused('GET'), 'needs METHOD PATH')
   assert.equal(refused('GET', '/x', '/y'), 'takes METHOD PATH, and nothing like "/y"')
@@ -47,4 +51,9 @@ test('a status that no call of gRPC has is refused, not searched for', async () 
       /^Error: --grpc-status must be a number from 0 to 16$/,
       number,
     )
+})
+
+test('what the system refuses is told in one sentence, without a stack', async () => {
+  const { status, stderr } = await countersign(['certs', 'demo', '/dev/null/certs'])
+  assert.deepEqual([status, stderr], [1, "ENOTDIR: not a directory, mkdir '/dev/null/certs'\n"])
 })

@@ -58,6 +58,8 @@ export function environmentOf(flags: Given['flags']): Environment {
 
 export function parseCommandLine({ words = '', flags = {} }: Command, args: readonly string[]): Given {
   const { values, positionals } = parsed(flags, args)
+  for (const [name, { value }] of Object.entries(flags))
+    if (values[name] === '') throw new UsageFault(`needs a ${value} after --${name}, and "" is none`)
   const taken = words.split(' ').filter((word) => word !== '')
   const least = taken.filter((word) => !word.startsWith('[')).length
   const most = words.endsWith('…]') ? Number.POSITIVE_INFINITY : taken.length
