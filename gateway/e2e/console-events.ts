@@ -7,7 +7,7 @@ export async function firstMoment(adminUrl: string, token?: string): Promise<Mom
   let text = ''
   for await (const chunk of response.body ?? []) {
     text += Buffer.from(chunk).toString('utf8')
-    const [, data] = /event: moment\ndata: (.*)\n\n/.exec(text) ?? []
+    const [, data] = /event: moment\ndata: (.*?)\n\n/s.exec(text) ?? []
     if (data !== undefined) return JSON.parse(data)
   }
   throw new Error('the stream ended')

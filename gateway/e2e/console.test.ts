@@ -118,8 +118,8 @@ function describeConsole(): void {
     const unknown = page.getByRole('link', { name: 'Unknown outcome at /pay/*' })
     assert.equal(await unknown.getAttribute('href'), '/runbook#countersignpaymentunknown')
 
-    writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [{ name: MARKUP, [MARKUP]: 1 }] }))
-    await page.getByRole('cell', { name: /^refused, .*<script>/ }).waitFor()
+    writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [{ name: MARKUP, [`\u2028${MARKUP}`]: 1 }] }))
+    await page.getByRole('cell', { name: /^refused, .*<script>/s }).waitFor()
     // A reload of the page does not ask again, and another tab does.
     await page.reload()
     await page.getByText('live').waitFor()
