@@ -180,6 +180,40 @@ onEachDatabase('key rotation', (database) => {
     assert.notEqual(keys.current.kid, exposed)
   })
 
+  it('starts anew when the clock was set back past the last change, and is then under way once', async () => {
+    const keys = await loadSigningKeys(database(), clock)
+    await rotateSigningKeys(database(), { now: clock() })
+    nowMs += PUBLISHED_AHEAD_MS
+    await keys.refresh()
+    const before = await kids(keys)
+    nowMs -= DAY_MS
+    const rotation = await rotateSigningKeys(database(), { now: clock() })
+    assert.equal(rotation.outcome, 'started')
+    const { outcome, ...pending } = await rotateSigningKeys(database(), { now: clock() })
+    assert.deepEqual({ ...rotation, outcome }, { outcome: 'pending', ...pending })
+    await keys.refresh()
+    nowMs += PUBLISHED_AHEAD_MS - 1
+    assert.equal(keys.current.kid, before[0], 'the key that has signed signs on')
+    nowMs += 1
+    assert.equal(keys.current.kid, 'kid' in rotation && rotation.kid)
+    nowMs += PUBLISHED_AFTER_MS
+    assert.equal((await kids(keys)).length, 1, 'the keys before it end, whatever their times were')
+    nowMs = START_MS
+    assert.equal((await rotateSigningKeys(database(), { now: clock() })).outcome, 'started')
+  })
+
+  it('happens by schedule also when the clock was set back by years', async () => {
+    const keys = await loadSigningKeys(database(), clock)
+    const { kid } = keys.current
+    nowMs -= 1000 * DAY_MS
+    const upkeep = upkeepOf(keys)
+    for (let look = 0; look < 2; look++) await keepKeys(upkeep)
+    assert.equal(keys.current.kid, kid)
+    assert.equal((await kids(keys)).length, 2)
+    nowMs += PUBLISHED_AHEAD_MS
+    assert.notEqual(keys.current.kid, kid)
+  })
+
   it('keeps signing with what it has when the clock is set back', async () => {
     const keys = await loadSigningKeys(database(), clock)
     const { kid } = keys.current

@@ -38,21 +38,26 @@ export function rotateSigningKeys(
 ): Promise<Rotation> {
   return database.transaction(async (transaction): Promise<Rotation> => {
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [ROTATION_LOCK])
+    // A later time comes from before the clock was set back. Clocks of other processes may be a little ahead.
+    const notLater = new Date(now.getTime() + 2 * PUBLISHED_AHEAD_MS)
     if (olderThanMs !== undefined) {
       const younger = await transaction.query(
-        'SELECT 1 AS younger FROM signing_keys WHERE created_at > $1 LIMIT 1',
-        [new Date(now.getTime() - olderThanMs)],
+        'SELECT 1 AS younger FROM signing_keys WHERE created_at > $1 AND created_at <= $2 LIMIT 1',
+        [new Date(now.getTime() - olderThanMs), notLater],
       )
       if (younger.length > 0) return { outcome: 'early' }
     }
-    const [newest] = await transaction.query<{ kid: string; signsFrom: Date }>(
-      'SELECT kid, signs_from AS "signsFrom" FROM signing_keys ORDER BY signs_from DESC, kid LIMIT 1',
+    const [pending] = await transaction.query<{ kid: string; signsFrom: Date }>(
+      `SELECT kid, signs_from AS "signsFrom" FROM signing_keys
+        WHERE signs_from > $1 AND signs_from <= $2 AND signs_until IS NULL ORDER BY signs_from DESC, kid LIMIT 1`,
+      [now, notLater],
     )
-    if (newest !== undefined && newest.signsFrom > now) return { outcome: 'pending', ...newest }
+    if (pending !== undefined) return { outcome: 'pending', ...pending }
     const signsFrom = new Date(now.getTime() + PUBLISHED_AHEAD_MS)
     await transaction.query(
-      'UPDATE signing_keys SET signs_until = $1, published_until = $2 WHERE signs_until IS NULL',
-      [signsFrom, new Date(signsFrom.getTime() + PUBLISHED_AFTER_MS)],
+      `UPDATE signing_keys SET signs_from = least(signs_from, $3), signs_until = $1, published_until = $2
+        WHERE signs_until IS NULL OR signs_until > $1`,
+      [signsFrom, new Date(signsFrom.getTime() + PUBLISHED_AFTER_MS), now],
     )
     return { outcome: 'started', kid: await storeNewKey(transaction, { now, signsFrom }), signsFrom }
   })
