@@ -1,7 +1,6 @@
-import type { Database } from './database/database.ts'
+import type { Database, Queryable } from './database/database.ts'
 import { hashPassword } from './identity/passwords.ts'
 import type { Role } from './identity/session-tokens.ts'
-import { emailKey, findCredentials } from './identity/user-credentials.ts'
 import { fundAccount } from './money/ledger.ts'
 import { addUser } from './user-store.ts'
 
@@ -14,15 +13,19 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
   { name: 'Bob Novak', email: 'bob@example.com', role: 'user' },
 ]
 
+/** Adds them to a database without users. One that was renamed or deleted does not come back. */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
-  // One by one, so that they are listed in this order.
-  for (const user of DEMO_USERS) {
-    if ((await findCredentials(database, 'email_key', emailKey(user.email))) !== undefined) continue
-    const passwordHash = await hashPassword(PASSWORD)
-    await database.transaction(async (transaction) => {
+  const hasUsers = async (queryable: Queryable) =>
+    (await queryable.query('SELECT 1 AS one FROM users LIMIT 1')).length > 0
+  if (await hasUsers(database)) return
+  const passwordHash = await hashPassword(PASSWORD)
+  await database.transaction(async (transaction) => {
+    if (await hasUsers(transaction)) return
+    // One by one, so that they are listed in this order.
+    for (const user of DEMO_USERS) {
       const added = await addUser(transaction, { ...user, passwordHash }, now)
       if (added === 'email_taken') return
       await fundAccount(transaction, { id: added.accountId, amountMinor: OPENING_BALANCE_MINOR }, now)
-    })
-  }
+    }
+  })
 }
