@@ -181,6 +181,12 @@ function withServer(): void {
     const slow = impatient.query('SELECT pg_sleep(5)')
     await assert.rejects(slow, { name: 'DatabaseBusyError' })
   })
+
+  it('lets a step of the schema take its time, and nothing after it', async () => {
+    const seconds = (STATEMENT_TIMEOUT_MS + 2500) / 1000
+    await impatient.transaction(({ script }) => script(`SELECT pg_sleep(${seconds})`))
+    await assert.rejects(impatient.query('SELECT pg_sleep(5)'), { name: 'DatabaseBusyError' })
+  })
 }
 
 describe('the start of a backend whose database is not there yet', () => {

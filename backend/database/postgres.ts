@@ -16,6 +16,8 @@ const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
+/** A step of the schema may rewrite a large table. If it were cut off, each start would begin it again. */
+const SCRIPT_TIMEOUT_MS = 3_600_000
 /** A server that stays silent this long after its own statement timeout counts as unreachable. */
 const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
@@ -109,7 +111,13 @@ async function attempt<T>(
     // The queue comes before BEGIN, because the snapshot must be younger than the commits that this call waited for.
     for (const queue of queues) await queueUp(query, queue, queueTimeoutMs)
     await query('BEGIN ISOLATION LEVEL SERIALIZABLE')
-    const result = await work({ query, script: async (sql) => void (await translated(client.query(sql))) })
+    const script = async (sql: string) => {
+      await query("SELECT set_config('statement_timeout', $1, true)", [String(SCRIPT_TIMEOUT_MS)])
+      // The driver's types do not know this option.
+      const patient = { text: sql, query_timeout: SCRIPT_TIMEOUT_MS + SILENCE_MS }
+      await translated(client.query(patient))
+    }
+    const result = await work({ query, script })
     await commit(query)
     return result
   } catch (fault) {
