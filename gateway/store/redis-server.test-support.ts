@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient } from '@redis/client'
@@ -189,6 +189,39 @@ export async function startCluster() {
 async function busPortOf(server: RedisServer): Promise<number> {
   const config = (await server.command('CONFIG', 'GET', 'cluster-port')) as string[]
   return Number(config[1])
+}
+
+/** An address that leads to a server, as a name or a load balancer does, and later to another. */
+export async function startAddress(first: Pick<RedisServer, 'port'>) {
+  let target = first
+  const sockets: Socket[] = []
+  const joined = (from: Socket, to: Socket) => {
+    sockets.push(from)
+    from.on('error', () => undefined)
+    from.on('close', () => to.destroy())
+    from.pipe(to)
+  }
+  const listener = createServer((socket) => {
+    const server = connect(target.port, '127.0.0.1')
+    joined(socket, server)
+    joined(server, socket)
+  }).listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  return {
+    port: (listener.address() as AddressInfo).port,
+    /** Connections so far. */
+    get connections() {
+      return sockets.length / 2
+    },
+    /** Leaves connections as they are. */
+    moveTo: (next: Pick<RedisServer, 'port'>) => {
+      target = next
+    },
+    stop: () => {
+      listener.close()
+      for (const socket of sockets) socket.destroy()
+    },
+  }
 }
 
 /** Looks at intervals that grow until `holds`; a look that fails is repeated. @throws after a minute */

@@ -270,6 +270,6 @@ export class StoreBreaker {
   }
 }
 
-function isReply(error: unknown, code: string): boolean {
+export function isReply(error: unknown, code: string): boolean {
   return error instanceof ErrorReply && error.message.startsWith(code)
 }

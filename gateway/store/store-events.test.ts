@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it, test } from 'node:test'
 import { StoreConnection } from './connection/store-connection.ts'
-import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import { NO_REDIS, startAddress, startRedis, storeAt, until } from './redis-server.test-support.ts'
 import { StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
 
@@ -66,6 +66,34 @@ test('a store that falls silent while its sessions are read gets a new connectio
 })
 
 describe('events', { skip: NO_REDIS }, () => {
+  it('come from the new master once the address leads there, though the old one lives on as a replica', async (t) => {
+    const [old, heir] = [await startRedis(), await startRedis()]
+    const address = await startAddress(old)
+    const keys = new StoreKeys('test', 'k')
+    const heard: string[] = []
+    const events = new StoreEvents({
+      connection: new StoreConnection(storeAt('single', [address.port])),
+      keys,
+      id: 'me',
+      beforeFollowing: async () => undefined,
+      onEvent: (_kind, hash) => heard.push(hash),
+      onFault: () => undefined,
+    })
+    t.after(async () => {
+      events.close()
+      address.stop()
+      for (const server of [old, heir]) await server.stop()
+    })
+    await until(() => events.isCurrent, 'the events')
+    await old.command('REPLICAOF', '127.0.0.1', '1')
+    await until(() => address.connections === 2, 'the second connection')
+    address.moveTo(heir)
+    await until(async () => {
+      await heir.command('XADD', streamKey(keys), '*', 'kind', 'ended', 'hash', 'h', 'origin', 'o')
+      return heard.includes('h')
+    }, 'the event')
+  })
+
   it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
     const server = await startRedis()
     const connection = new StoreConnection(storeAt('single', [server.port]))

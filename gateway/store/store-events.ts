@@ -1,5 +1,6 @@
 import type { StoreConnection } from './connection/store-connection.ts'
 import type { Send, StoreReply } from './connection/store-link.ts'
+import { isReply } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 /** `ended`: a session. `failed`: a bad credential was presented. */
@@ -73,6 +74,7 @@ export class StoreEvents {
       } catch (error) {
         this.#isCurrent = false
         if (this.#isClosed) break
+        if (isReply(error, 'READONLY')) connection.reset()
         // The connection reports its loss itself. At a first failure, the store may not be reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
@@ -85,6 +87,8 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
+    // Writes, because a replica may be cut off from its master, where the address may lead by now.
+    await this.#send(['SET', `${key}:probe`, '1', 'PX', '1000'], key)
     // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing(this.#send)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
@@ -13,6 +13,7 @@ import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/thro
 import {
   NO_REDIS,
   PATIENT_MS,
+  startAddress,
   startCluster,
   startRedis,
   startSentinel,
@@ -211,33 +212,16 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
 
   it('follows an address to the new master while the old one lives on as its replica', async () => {
     const [old, heir] = [await startRedis(), await startRedis()]
+    const address = await startAddress(old)
     cleanups.push(
       () => old.stop(),
       () => heir.stop(),
+      () => address.stop(),
     )
-    let { port: target } = old
-    const sockets: Socket[] = []
-    const address = createServer((socket) => {
-      const server = connect(target, '127.0.0.1')
-      for (const [from, to] of [
-        [socket, server],
-        [server, socket],
-      ] as const) {
-        sockets.push(from)
-        from.on('error', () => undefined)
-        from.on('close', () => to.destroy())
-        from.pipe(to)
-      }
-    }).listen(0, '127.0.0.1')
-    cleanups.push(() => {
-      address.close()
-      for (const socket of sockets) socket.destroy()
-    })
-    await once(address, 'listening')
-    const store = openStore(storeAt('single', [(address.address() as AddressInfo).port]))
+    const store = openStore(storeAt('single', [address.port]))
     await until(() => store.wasReached, 'the store')
     await old.command('REPLICAOF', '127.0.0.1', `${heir.port}`)
-    target = heir.port
+    address.moveTo(heir)
     assert.equal(await take(store, 5, 'a'), undefined)
     await until(() => !store.breaker.isOpen, 'the new master')
     assert.equal((await take(store, 5, 'a'))?.remaining, 4)
