@@ -97,18 +97,19 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     responseHeaders: _responseHeaders,
     ...asWritten
   } = written
+  const routes = routesOf(written, documented)
   const own: Pick<Settings, 'upstream' | 'issuers' | 'allowedFieldNames' | 'openapi' | 'routes'> = {
     upstream: [upstream].flat().map(tidyUpstream),
     issuers: written.issuers.map(issuerSettings),
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
     openapi: documented.openapi,
-    routes: routesOf(written, documented),
+    routes,
   }
   return {
     ...asWritten,
     ...issuerTerms(written),
     ...read,
-    ...filePolicy(written),
+    ...filePolicy(written, routes),
     ...own,
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
     addressRate: addressRate && { requests: addressRate.requests, windowMs: windowToMs(addressRate.window) },

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
-import { type Call, call } from './client.ts'
+import { type Call, call, sendBytes } from './client.ts'
 import { answered } from './http2-client.ts'
 import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -296,5 +296,22 @@ describe('a gateway that validates requests by a document', () => {
     const change = gateway.audit().findLast(({ type }) => type === 'CONFIG_CHANGE')
     const [after] = (change as object as { after: [{ openapi: { hash: string } }] }).after
     assert.match(after.openapi.hash, /^[0-9a-f]{64}$/)
+  })
+
+  it('forwards what a row of openapi.rows allows, and no path that a service may read as that of another', async () => {
+    const rows = [{ path: '/v1/shared/{number}', rawPath: true, underscoreNames: true }]
+    write(DOCUMENT)
+    const openapi = { file: join(gateway.dir, 'api.json'), validateRequests: true, rows }
+    writeFileSync(
+      join(gateway.dir, 'gateway.json'),
+      JSON.stringify({ upstream: upstream.url, http2: true, openapi }),
+    )
+    const answer = (target: string) =>
+      sendBytes(
+        Number(new URL(gateway.url).port),
+        `GET ${target} HTTP/1.1\r\nHost: a\r\nX_Odd: 1\r\nConnection: close\r\n\r\n`,
+      )
+    await until(async () => (await answer('/v1/shared/%35')).includes('"/v1/shared/%35"') || undefined)
+    assert.match(await answer('/v1/items/%2e%2e/shared/5'), /^HTTP\/1\.1 400 /)
   })
 })

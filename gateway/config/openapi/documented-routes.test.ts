@@ -55,6 +55,22 @@ test('keys are laid over the operations that a row fits, and over no other; who 
   }
 })
 
+test('the file knows what any operation lets through, as it knows that of its own rows', () => {
+  const override = { requestHeaders: { allow: ['X-HTTP-Method'] } }
+  const rows = [
+    { path: '/v1/users', underscoreNames: true, ...override },
+    { path: '/v1/users/{id}', encodedSlashes: true, rawPath: true },
+  ]
+  const own = [{ path: '/own', auth: ['none'], pathParameters: true }]
+  assert.deepEqual(parse(rows, own).value?.leniency, {
+    encodedSlashes: true,
+    pathParameters: true,
+    underscoreNames: true,
+    rawPath: true,
+    methodOverrides: new Set(['x-http-method']),
+  })
+})
+
 test('a prefix is for all operations below it, and each key of the more specific row counts', () => {
   const rows = [
     { path: '/v1/users/{id}', timeoutMs: 3 },

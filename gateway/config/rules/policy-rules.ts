@@ -14,7 +14,7 @@ import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
-import type { Maintenance, Screening } from '../settings.ts'
+import type { Maintenance, Route, Screening } from '../settings.ts'
 import { checkDecision } from './decision-rules.ts'
 import { checkIdempotency } from './idempotency-rules.ts'
 import { methodFault, methodSet } from './method-rules.ts'
@@ -105,16 +105,20 @@ function nameFault(name: string): string | undefined {
   return isToken(name) ? undefined : `must be the name of a header, but is ${JSON.stringify(name)}`
 }
 
-/** @param written without faults */
-export function filePolicy({ addresses, responseHeaders, routes }: Written) {
+/** @param written without faults @param routes of the file and of its document */
+export function filePolicy(
+  { addresses, responseHeaders }: WrittenPolicy,
+  routes: readonly Pick<Route, 'leniency'>[],
+) {
+  const lenient = routes.flatMap(({ leniency }) => leniency ?? [])
   return {
     addresses: addressList(addresses),
     leniency: leniencyOf({
-      encodedSlashes: routes.some((route) => route.encodedSlashes),
-      pathParameters: routes.some((route) => route.pathParameters),
-      underscoreNames: routes.some((route) => route.underscoreNames),
-      rawPath: routes.some((route) => route.rawPath),
-      methodOverrides: overridesOf(routes),
+      encodedSlashes: lenient.some((one) => one.encodedSlashes),
+      pathParameters: lenient.some((one) => one.pathParameters),
+      underscoreNames: lenient.some((one) => one.underscoreNames),
+      rawPath: lenient.some((one) => one.rawPath),
+      methodOverrides: new Set(lenient.flatMap((one) => [...one.methodOverrides])),
     }),
     responseLines: responseLines(responseHeaders ?? {}),
   }
@@ -134,7 +138,7 @@ export function routePolicy(route: WrittenRoute, file: Written) {
   return {
     screening: Object.values(screening).some((part) => part !== undefined) ? screening : undefined,
     isShadow: route.mode === 'shadow',
-    leniency: leniencyOf({ ...route, methodOverrides: overridesOf([route]) }),
+    leniency: leniencyOf({ ...route, methodOverrides: overridesOf(route) }),
     cors,
     sending: sendingPolicy(route),
     forwarded: forwardedPolicy(headers, cors !== undefined, [
@@ -152,11 +156,9 @@ function leniencyOf(leniency: Leniency): Leniency | undefined {
     : undefined
 }
 
-function overridesOf(routes: readonly Pick<WrittenRoute, 'requestHeaders'>[]): ReadonlySet<string> {
-  const allowed = routes.flatMap(({ requestHeaders }) => requestHeaders?.allow ?? [])
-  return new Set(
-    allowed.map((name) => name.toLowerCase()).filter((name) => ruleOf(name).upstream === 'refused'),
-  )
+function overridesOf({ requestHeaders }: WrittenRoute): ReadonlySet<string> {
+  const allowed = (requestHeaders?.allow ?? []).map((name) => name.toLowerCase())
+  return new Set(allowed.filter((name) => ruleOf(name).upstream === 'refused'))
 }
 
 function addressList(written: WrittenPolicy['addresses']): AddressList | undefined {
