@@ -1,4 +1,5 @@
 import { printable } from '../terminal/printable.ts'
+import { pathOfPointer } from './json/json-path.ts'
 
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
@@ -50,8 +51,13 @@ export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/** Finds faults in a key of each route. A key that a row of `openapi.rows` gives to several routes is named once. */
-export function keyFaults<R extends { readonly laidAt?: Readonly<Record<string, number>> | undefined }>(
+/** Finds faults in a key of each route. A key of `openapi.rows` is named once, and an operation without it by its place. */
+export function keyFaults<
+  R extends {
+    readonly laidAt?: Readonly<Record<string, number>> | undefined
+    readonly documentedAt?: string | undefined
+  },
+>(
   file: string,
   routes: readonly R[],
   faultOf: (route: R) => { readonly key: string; readonly reason: string } | undefined,
@@ -60,9 +66,18 @@ export function keyFaults<R extends { readonly laidAt?: Readonly<Record<string, 
   for (const [index, route] of routes.entries()) {
     const found = faultOf(route)
     if (found === undefined) continue
-    const laidAt = route.laidAt?.[found.key]
-    const path = `${laidAt === undefined ? `$.routes[${index}]` : `$.openapi.rows[${laidAt}]`}.${found.key}`
-    if (!faults.has(path)) faults.set(path, { file, path, reason: found.reason })
+    const { key, reason } = found
+    const { laidAt, documentedAt } = route
+    const row = laidAt?.[key.split('.', 1)[0] as string]
+    const own = row === undefined ? `$.routes[${index}]` : `$.openapi.rows[${row}]`
+    const isOfOperation = row === undefined && documentedAt !== undefined
+    const place = isOfOperation ? placeOfOperation(documentedAt) : { file, path: `${own}.${key}` }
+    faults.getOrInsert(JSON.stringify(place), { ...place, reason })
   }
   return [...faults.values()]
+}
+
+function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'path'> {
+  const at = documentedAt.indexOf('#/')
+  return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
 }

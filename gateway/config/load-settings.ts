@@ -6,7 +6,6 @@ import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
 import { loadFile, namedText, type ReadFile } from './load-file.ts'
-import { placeOfOperation } from './openapi/documented-routes.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { decisionConflicts } from './rules/decision-rules.ts'
 import { idempotencyConflicts } from './rules/idempotency-rules.ts'
@@ -274,11 +273,9 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: Merge
   if (tls?.clientCaFile !== undefined) return []
   const reason =
     'accepts nothing but client certificates, and no HTTPS listener asks for any: set tls.clientCaFile'
-  return routes.flatMap(({ auth, documentedAt }, index) => {
-    if (!auth.has('mtls') || auth.size > 1) return []
-    if (documentedAt === undefined) return [{ file, path: `$.routes[${index}].auth`, reason }]
-    return [{ ...placeOfOperation(documentedAt), reason }]
-  })
+  return keyFaults(file, routes, ({ auth }) =>
+    auth.has('mtls') && auth.size === 1 ? { key: 'auth', reason } : undefined,
+  )
 }
 
 function issuerConflicts(merged: Merged, configFile: string, place: Place): Fault[] {

@@ -1,5 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import type { Fault } from '../faults.ts'
+import { type Fault, keyFaults } from '../faults.ts'
 import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
 import { loadText, type ReadFile, shownName } from '../load-file.ts'
 import { privateUrlFault } from '../rules/value-rules.ts'
@@ -36,7 +36,7 @@ export function introspectionFault(written: WrittenIntrospection): string | unde
 interface Trust {
   readonly configFile: string
   readonly issuers: readonly Pick<IssuerSettings, 'issuer' | 'introspection'>[]
-  readonly routes: readonly Pick<Route, 'auth' | 'trustIssuers'>[]
+  readonly routes: readonly Route[]
   readonly readFile: ReadFile | undefined
 }
 
@@ -52,14 +52,13 @@ export function introspectionConflicts({ configFile, issuers, routes, readFile }
           reason,
         })),
   )
-  for (const [index, { auth, trustIssuers }] of routes.entries()) {
-    if (!auth.has('bearer')) continue
+  const trusting = keyFaults(configFile, routes, ({ auth, trustIssuers }) => {
     const names = asked.map(({ issuer }) => issuer).filter((name) => trustIssuers?.has(name) !== false)
-    if (names.length < 2) continue
-    const reason = `must name at most one issuer with introspection, because a token is shown to no server but its own; the row trusts ${names.join(', ')}`
-    faults.push({ file: configFile, path: `$.routes[${index}].trustIssuers`, reason })
-  }
-  return faults
+    if (!auth.has('bearer') || names.length < 2) return undefined
+    const reason = `must name at most one issuer with introspection in "trustIssuers", because a token is shown to no server but its own; the row trusts ${names.join(', ')}`
+    return { key: 'trustIssuers', reason }
+  })
+  return [...faults, ...trusting]
 }
 
 function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefined) {

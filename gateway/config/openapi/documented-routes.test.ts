@@ -99,6 +99,18 @@ test('a rewritten prefix is that of each operation below it', () => {
   }
 })
 
+test('an operation that one row rewrites and another leaves as it came is a fault', () => {
+  const rows = [
+    { path: '/v1/*', rewrite: { prefix: '/' } },
+    { path: '/v1/users/{id}', rawPath: true },
+  ]
+  assert.match(
+    faultOf(rows),
+    /^\$\.openapi\.rows\[1\]\.rawPath: must not be true .* another row gives "rewrite"/,
+  )
+  assert.deepEqual(parse([rows[0], { path: '/v1/users/{id}', rawPath: false }]).faults, undefined)
+})
+
 test('requests of an operation are not validated where a row says so', () => {
   const { value } = parse([{ path: '/v1/users', validateRequests: false }], [], { validateRequests: true })
   const validated = value!.routes.map(({ path, operations }) => [path, operations !== undefined])
@@ -156,6 +168,25 @@ test('a fault in a key laid over operations is told once, with the row that the 
     '$.openapi.rows[1].webhookClient: needs "hmac" in',
   ])
   assert.deepEqual(placesIn(open)?.slice(2), ['$.openapi.rows[1].maxAuthAge: must not be ask'])
+  const issuer = 'https://login.example'
+  const introspection = { url: `${issuer}/i`, clientId: 'g', clientSecretFile: 'secret' }
+  const asked = { introspection, issuers: [{ issuer, jwksUri: `${issuer}/k`, audience: 'a', introspection }] }
+  const idempotency = { maxResponseBytes: 100_000 }
+  const laid = [{ path: '/v1/users', idempotency, trustIssuers: ['http://localhost:8080', issuer] }]
+  const file = JSON.stringify({ openapi: { file: 'api.json', rows: laid }, routes: [], ...asked })
+  const texts: Record<string, string> = { 'api.json': JSON.stringify(DOCUMENT), secret: 'x'.repeat(40) }
+  const { faults } = loadSettings({ GATEWAY_STORE: 'redis://a' }, (name) => texts[name] ?? file)
+  assert.deepEqual(
+    faults?.map((fault) => fault.path),
+    [
+      '$.openapi.rows[0].idempotency.maxResponseBytes',
+      '$.idempotencyKeyFile',
+      '$.openapi.rows[0].trustIssuers',
+      '$.paths["/users/{id}"].get',
+      '$.paths["/users/{id}"].delete',
+      '$.paths["/other"].get',
+    ],
+  )
   const { value } = parse(rows)
   assert.deepEqual(
     webhookClientFaults('g', value!.routes, { byWebhookClient: new Map() }).map(({ path }) => path),

@@ -32,6 +32,8 @@ export interface DocumentedRoutes {
   readonly unfit: readonly UnfitKey[]
 }
 
+const RAW_AND_REWRITTEN =
+  'must not be true for an operation that another row gives "rewrite": the path is either changed or left as it came'
 const NONE = { rows: [], operations: [], unfit: [] }
 
 /** Reads the document, and makes rows of the operations that no row of the file covers. */
@@ -100,11 +102,6 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   return { openapi, rows, operations: all, faults: found, unfit }
 }
 
-export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'path'> {
-  const at = documentedAt.indexOf('#/')
-  return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
-}
-
 function requestOf({ path, method }: Operation): string {
   return `${method} ${foldedPattern(path)}`
 }
@@ -160,6 +157,7 @@ type Operation = Pick<ApiOperation, 'path' | 'method'>
 
 function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
   const used = new Set<OperationRow>()
+  const rawAndRewritten = new Set<number>()
   // More specific rows come last, so their keys replace others.
   const ordered = rows.toSorted((one, other) => rankOf(one.path) - rankOf(other.path))
   return {
@@ -171,15 +169,20 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
         Object.keys(row).map((key) => [key, rows.indexOf(row)] as const),
       )
       const keys: Keys = Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
-      return { keys, laidAt: Object.fromEntries(places) }
+      const laidAt = Object.fromEntries(places)
+      if (keys.rawPath && keys.rewrite) rawAndRewritten.add(laidAt.rawPath as number)
+      return { keys, laidAt }
     },
-    /** Rows that fit no operation whose keys were asked for, and masked names that fit none. */
+    /** Rows that fit no operation whose keys were asked for, masked names that fit none, and keys that exclude others. */
     unfit: (): UnfitKey[] =>
-      [...rows.entries()].flatMap(([index, row]) =>
-        used.has(row)
-          ? unfitMask(row, operations).map(({ at, reason }) => ({ at: `[${index}]${at}`, reason }))
-          : [{ at: `[${index}].path`, reason: whyUnfit(row, operations) }],
-      ),
+      [...rows.entries()].flatMap(([index, row]) => {
+        if (!used.has(row)) return [{ at: `[${index}].path`, reason: whyUnfit(row, operations) }]
+        const raw = rawAndRewritten.has(index) ? [{ at: '.rawPath', reason: RAW_AND_REWRITTEN }] : []
+        return [...raw, ...unfitMask(row, operations)].map(({ at, reason }) => ({
+          at: `[${index}]${at}`,
+          reason,
+        }))
+      }),
   }
 }
 
