@@ -303,6 +303,31 @@ test('segments are removed when their time is over, named in the trail before, a
   assert.ok(fs.existsSync(join(logDirectory(file), 'tile/1/000.p')))
 })
 
+test('many segments at once have each tile read a few times, however many there are', async (t) => {
+  const { file, clock, told, round } = await trailOfDays(t, { days: 12, pairs: 640 })
+  const tiles = Math.ceil((await seal(file)) / 256)
+  const { openSync } = fs
+  const put = (open: typeof openSync) => {
+    Object.assign(fs, { openSync: open })
+    syncBuiltinESMExports()
+  }
+  let opened = 0
+  put((path, ...rest) => {
+    if (String(path).includes('/tile/0/')) opened++
+    return openSync(path, ...rest)
+  })
+  t.after(() => put(openSync))
+  clock.ms = BEGIN_MS + 400 * DAY_MS
+  await round(COMPRESS)
+  const compressing = opened
+  await round(keepDays(30))
+  assert.equal(told.length, 24)
+  assert.ok(
+    compressing < 3 * tiles && opened - compressing < 3 * tiles,
+    `${compressing} and ${opened} of ${tiles}`,
+  )
+})
+
 test('the record of a removal bears the time of the machine, whatever retention believes of it', async (t) => {
   const { file } = await trailOfDays(t, { days: 1 })
   const believedMs = BEGIN_MS + 9 * DAY_MS

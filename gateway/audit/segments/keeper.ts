@@ -46,6 +46,8 @@ export class SegmentKeeper {
   #shipTo: AuditKeeping['ship']
   #shipper: Shipper | undefined
   #treeShippedMs = Number.NEGATIVE_INFINITY
+  /** Leaf behind the segment compressed last. */
+  #nextLeaf: number | undefined
 
   constructor(parts: KeeperParts) {
     this.#parts = parts
@@ -81,8 +83,12 @@ export class SegmentKeeper {
     return free.length === plain.length
   }
 
-  async #compressOne(keeping: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
-    if (!(await isSealed(keeping, segment))) return false
+  async #compressOne({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
+    const tree = seals === 'on' ? SealedTree.of(file) : undefined
+    const range = await tree?.rangeOf(segment, 'end', this.#nextLeaf)
+    // The sealer needs the last leaf's line.
+    if (tree !== undefined && (range === undefined || range.last + 1 >= tree.size)) return false
+    this.#nextLeaf = range && range.last + 1
     await compressSegment(segment.path)
     this.#parts.reports.done('compress')
     return true
@@ -165,14 +171,6 @@ export class SegmentKeeper {
     if (isDone) this.#retries.delete(key)
     else this.#retries.set(key, { atMs: performance.now() + nextMs, delayMs: nextMs })
   }
-}
-
-/** True if nothing is sealed, or the log has the segment and a later leaf: the sealer needs the last leaf's line. */
-async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
-  const tree = seals === 'on' ? SealedTree.of(file) : undefined
-  if (tree === undefined) return true
-  const range = await tree.rangeOf(segment, 'end')
-  return range !== undefined && range.last + 1 < tree.size
 }
 
 async function makeShipper(

@@ -63,7 +63,7 @@ async function dueSegments(
   for (const [i, segment] of closed.entries()) {
     if (segment.closedMs + windowToMs(retention.keep) > nowMs) break
     try {
-      const range = await mayGo(segment, closed[i + 1], options)
+      const range = await mayGo(segment, { next: closed[i + 1], before: due.at(-1)?.range }, options)
       if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }
       due.push({ segment, range, line: await recordOf(segment, range, wallMs) })
     } catch (error) {
@@ -78,7 +78,7 @@ async function dueSegments(
 /** @returns the leaves of the segment, if any; or a text that says why it must stay */
 async function mayGo(
   segment: ClosedSegment,
-  next: ClosedSegment | undefined,
+  { next, before }: { readonly next: ClosedSegment | undefined; readonly before: LeafRange | undefined },
   { auditFile, retention, isSealed, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
   if (segment.inode === (await inUse())) return 'it is still written'
@@ -86,7 +86,7 @@ async function mayGo(
   const tree = SealedTree.of(auditFile)
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
-  const range = await tree?.rangeOf(segment, 'beginning')
+  const range = await tree?.rangeOf(segment, 'beginning', before && before.last + 1)
   // The sealer needs the last leaf, so its segment stays.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'

@@ -43,15 +43,20 @@ export class SealedTree {
 
   /**
    * Finds the leaves of a segment; undefined when they are not contiguous.
-   * @param from where the search begins: new segments are near the end @throws TileFault; Error as `blocksOf`
+   * @param from where the search begins: new segments are near the end
+   * @param likely the first leaf, if the segment follows one that was found @throws TileFault; Error as `blocksOf`
    */
-  async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {
+  async rangeOf(
+    segment: Segment,
+    from: 'end' | 'beginning',
+    likely = Number.POSITIVE_INFINITY,
+  ): Promise<LeafRange | undefined> {
     let first: number | undefined
     let next = 0
     let isSound = true
     const hasher = new LineHasher((hash) => {
       if (first === undefined && isSound) {
-        first = this.#find(hash, from, this.size)
+        first = this.#leaf(likely) === hash ? likely : this.#find(hash, from, this.size)
         next = first ?? 0
         isSound = first !== undefined
       }
@@ -66,7 +71,9 @@ export class SealedTree {
   }
 
   hasBefore(end: number, line: Buffer | undefined): boolean {
-    const found = line && this.#find(lineHash(line), 'beginning', end)
+    const hash = line && lineHash(line)
+    if (hash === undefined || this.#leaf(end) === hash) return false
+    const found = this.#find(hash, 'beginning', end)
     return found !== undefined && found < end
   }
 
