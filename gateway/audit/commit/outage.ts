@@ -48,6 +48,7 @@ export class Outage {
 
   constructor(options: OutageOptions) {
     this.#options = options
+    options.trailFile.onFirst = (counts) => this.written(counts)
   }
 
   get pending(): number {

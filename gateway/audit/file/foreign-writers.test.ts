@@ -27,16 +27,17 @@ function trailOf(t: TestContext, durability: 'written' | 'synced' = 'written') {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   const foreign: ForeignWrite[] = []
+  const records: string[] = []
   const open = () =>
     openTrail({
       file,
       durability,
       onFault: assert.fail,
-      onRecord: () => {},
+      onRecord: (type, count) => records.push(...Array<string>(count).fill(type)),
       onForeign: (what) => foreign.push(what),
     })
   const asides = () => readdirSync(directory).filter((name) => /^audit.ndjson.\d{8}T/.test(name))
-  return { directory, file, foreign, open, asides, trail: open() }
+  return { directory, file, foreign, records, open, asides, trail: open() }
 }
 
 const typesIn = (file: string) => linesOf(file).map(({ type }) => type)
@@ -61,6 +62,16 @@ for (const durability of ['written', 'synced'] as const) {
     trail.close('end')
   })
 }
+
+test('the records with which the next file begins are counted', async (t) => {
+  const { file, records, trail } = trailOf(t)
+  const before = linesOf(file).length
+  appendFileSync(file, 'x')
+  trail.maintain()
+  await endOf(trail.append(requestLine('a')))
+  trail.close('end')
+  assert.deepEqual(records.slice(before).sort(), typesIn(file).sort())
+})
 
 test('a file that others make longer, shorter, or replace is noticed within a second without a request', async (t) => {
   for (const [reason, change] of [

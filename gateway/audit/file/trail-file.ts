@@ -44,7 +44,7 @@ export class TrailFile {
   /** Lines not yet told to the seals: they may be rolled back, or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
-  #first: readonly string[] = []
+  #first: string[] = []
   /** Another process may have left a line without its end. */
   #isEndForeign = false
   /** Time of change as last noted; undefined once the gateway has written. */
@@ -53,6 +53,8 @@ export class TrailFile {
   #idle: NodeJS.Timeout | undefined
   /** Called after foreign writes; may call `moveTo`. */
   onForeign: (at: number, found: number) => void = () => {}
+  /** Called when first lines of the next file are written. */
+  onFirst: (counts: RecordCounts) => void = () => {}
 
   /** @param isFollowed `follow` will be called: lines are kept for it */
   constructor(sink: TrailSink, isFollowed = false) {
@@ -104,7 +106,8 @@ export class TrailFile {
     }
     if (this.#first.length === 0) return undefined
     const error = this.#put(this.#first)
-    this.#first = error === undefined ? [] : this.#first.slice(this.wholeLines)
+    const whole = error === undefined ? this.#first.length : this.wholeLines
+    this.onFirst(countsOf(this.#first.splice(0, whole)))
     this.wholeLines = 0
     return error
   }
@@ -205,7 +208,7 @@ export class TrailFile {
   }
 
   /** @param first lines of the next file @returns the previous file, which the caller closes */
-  moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
+  moveTo(next: TrailSink, first: string[] = []): TrailSink {
     const old = this.sink
     this.endCommit()
     this.sink = next
