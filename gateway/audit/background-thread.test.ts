@@ -1,8 +1,43 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { test } from 'node:test'
-import { THREAD_LIMITS } from './background-thread.ts'
+import workerThreads from 'node:worker_threads'
+import { BackgroundThread, THREAD_LIMITS } from './background-thread.ts'
+
+test('a thread for which the system has no room is started later, and ends nothing', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const { Worker } = workerThreads
+  const put = (made: typeof Worker) => {
+    Object.assign(workerThreads, { Worker: made })
+    syncBuiltinESMExports()
+  }
+  t.after(() => put(Worker))
+  put(
+    class {
+      constructor() {
+        throw Object.assign(new Error('EAGAIN'), { code: 'ERR_WORKER_INIT_FAILED' })
+      }
+    } as never,
+  )
+  const [told, faults]: [unknown[], string[]] = [[], []]
+  const heard = Promise.withResolvers<void>()
+  const thread = new BackgroundThread<'finish', unknown>({
+    script: 'seals/seal-thread',
+    job: {},
+    onNews: (news) => told.push(news) && heard.resolve(),
+    onFault: (cause) => faults.push(cause),
+  })
+  thread.start()
+  t.mock.timers.tick(1000)
+  put(Worker)
+  t.mock.timers.tick(2000)
+  assert.deepEqual(faults, Array(2).fill('the thread seals/seal-thread cannot be started: EAGAIN'))
+  assert.equal(thread.isRunning, true)
+  await heard.promise
+  await thread.finish('finish', 60_000)
+})
 
 /** Keeps some MiB, and makes garbage in 300 turns. */
 const BUSY_THREAD = `

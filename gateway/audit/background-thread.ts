@@ -42,11 +42,16 @@ export class BackgroundThread<Message, News> {
     const { script, job, resourceLimits, onNews, onFault, onStart, onExit } = this.#options
     const file = new URL(`./${script}.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
     const startedMs = performance.now()
-    const worker = new Worker(file, {
-      workerData: job,
-      name: script,
-      ...(resourceLimits && { resourceLimits }),
-    })
+    this.#isFinishing = false
+    let worker: Worker
+    try {
+      worker = new Worker(file, { workerData: job, name: script, ...(resourceLimits && { resourceLimits }) })
+    } catch (error) {
+      // The system may have no room for another thread (EAGAIN).
+      onFault(`the thread ${script} cannot be started: ${(error as Error).message}`)
+      this.#startLater()
+      return
+    }
     worker.on('message', onNews)
     worker.on('error', (error: Error) => onFault(`the thread ${script} has died: ${error.message}`))
     worker.on('exit', () => {
@@ -54,14 +59,17 @@ export class BackgroundThread<Message, News> {
       onExit?.()
       if (this.#isFinishing) return
       if (performance.now() - startedMs >= MAX_RESTART_MS) this.#restartMs = FIRST_RESTART_MS
-      this.#restart = setTimeout(() => this.start(), this.#restartMs).unref()
-      this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
+      this.#startLater()
     })
     // `unref` comes after the listeners, which keep the process alive too.
     worker.unref()
     this.#worker = worker
-    this.#isFinishing = false
     onStart?.()
+  }
+
+  #startLater(): void {
+    this.#restart = setTimeout(() => this.start(), this.#restartMs).unref()
+    this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
   }
 
   post(message: Message, transfer: ArrayBuffer[] = []): void {
