@@ -122,6 +122,21 @@ describe('an append log', () => {
     log.close()
   })
 
+  test('begins a file with its own header alone, where a full disk did not take that of the file before', () => {
+    const [old, next] = [newFile(), newFile()]
+    const room = { bytes: 0 }
+    const { log } = fillingLog(room)
+    log.moveTo(old.fd, 'old header\n', 0)
+    log.put('line\n', 0)
+    log.moveTo(next.fd, 'header\n', 0)
+    assert.equal(log.waitingBytes, 12)
+    room.bytes = 100
+    log.flush(250)
+    assert.equal(readFileSync(next.file, 'utf8'), 'header\nline\n')
+    assert.equal(log.waitingBytes, 0)
+    log.close()
+  })
+
   test('keeps what is put before there is a file, and after it was closed', () => {
     const { file, fd } = newFile()
     const log = new AppendLog({ retryMs: RETRY_MS, onFault: (error) => assert.fail(String(error)) })

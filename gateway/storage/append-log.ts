@@ -32,6 +32,7 @@ export class AppendLog {
   #opened: number | undefined
   sizeBytes = 0
   #waiting: string[] = []
+  #header = ''
   /** A crash would lose these bytes. */
   waitingBytes = 0
   /** Lines that were given up, because too many were waiting. */
@@ -72,14 +73,17 @@ export class AppendLog {
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
   }
 
-  /** Continues in another open file, with `header` and what waits. */
+  /** Continues in another open file, with `header` and what waits, but not with the last header. */
   moveTo(fd: number, header: string, nowMs: number): void {
     this.close()
     this.descriptor = fd
     this.sizeBytes = 0
     this.isTorn = false
-    this.#waiting.unshift(header)
-    this.waitingBytes += Buffer.byteLength(header)
+    const [first = ''] = this.#waiting
+    const lines = first.startsWith(this.#header) ? first.slice(this.#header.length) : first
+    this.#waiting[0] = header + lines
+    this.waitingBytes += Buffer.byteLength(header + lines) - Buffer.byteLength(first)
+    this.#header = header
     this.flush(nowMs)
   }
 
