@@ -1,8 +1,9 @@
-import { openSync, readdirSync, readFileSync } from 'node:fs'
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { Slots, type Slotted } from '../edge/syntax/slots.ts'
 import {
+  discard,
   makeDirectory,
   NewerFormatError,
   OWNER_ONLY,
@@ -89,8 +90,14 @@ export function createSegment(
   const said = { key: secret.name, salt: seal.salt, atMs: clock() }
   const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...said, crc: crcOf(said) })}\n`
   const fd = openSync(file, 'ax', OWNER_ONLY)
-  syncDirectory(directory)
-  return { segment: openSegment(file, secret.name, seal), fd, header }
+  try {
+    syncDirectory(directory)
+    return { segment: openSegment(file, secret.name, seal), fd, header }
+  } catch (error) {
+    closeSync(fd)
+    discard(file)
+    throw error
+  }
 }
 
 function openSegment(file: string, key: string, seal: RecordSeal | undefined): Segment {

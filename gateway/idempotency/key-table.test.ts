@@ -451,6 +451,37 @@ describe('keys whose secret is changed', () => {
     table.rekey([NEW])
   })
 
+  it('leave no file open, nor behind, while a process has no descriptor for another', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, outcome } = openTable(directory)
+    const opened = new Set<number>()
+    const { openSync, closeSync } = fs
+    t.mock.method(fs, 'openSync', (path: string, flags: string, mode: number) => {
+      if (flags === 'r' && path.endsWith('.log')) throw new Error('EMFILE')
+      const fd = openSync(path, flags, mode)
+      opened.add(fd)
+      return fd
+    })
+    t.mock.method(fs, 'closeSync', (fd: number) => {
+      opened.delete(fd)
+      closeSync(fd)
+    })
+    const restore = () => {
+      t.mock.restoreAll()
+      syncBuiltinESMExports()
+    }
+    t.after(restore)
+    syncBuiltinESMExports()
+    const files = readdirSync(directory)
+    table.rekey([NEW, OLD])
+    for (let second = 0; second < 3; second++) table.maintain()
+    assert.equal(opened.size, 1, 'the reserve')
+    assert.deepEqual(readdirSync(directory), files)
+    restore()
+    table.maintain()
+    assert.equal(outcome('a'), 'begun')
+  })
+
   it('stay known when the old one goes, after their file was written again under the new one', async (t) => {
     const directory = temporaryDirectory(t)
     const sync = ((_fd: number, done: (error: null) => void) => setImmediate(done, null)) as never
