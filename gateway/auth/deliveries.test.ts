@@ -12,7 +12,7 @@ function memory(nowMs = { value: 0 }) {
   return new ReplayMemory({ lifetimeMs: DELIVERY_LIFETIME_MS, clock: () => nowMs.value })
 }
 
-it('a copy of a delivery that is on its way is refused, and passes once that has failed', () => {
+it('a copy of a delivery in progress is refused, and passes once the delivery has failed', () => {
   const deliveries = new Deliveries(memory())
   assert.equal(deliveries.begin(DELIVERY), undefined)
   assert.equal(deliveries.begin({ ...DELIVERY, keys: ['content'] }), 'replayed')
@@ -50,7 +50,7 @@ it('a delivery that was taken is known after a restart', (t) => {
   assert.equal(open().begin(DELIVERY), 'replayed')
 })
 
-it('a delivery that the shared store cannot tell about is refused, and stays free', async () => {
+it('a delivery is refused while the shared store is away, and may begin again', async () => {
   let found: 'away' | undefined = 'away'
   const guard: DeliveryGuard = {
     begin: async () => found,
@@ -68,7 +68,7 @@ it('a delivery is refused where no more can be remembered', () => {
   assert.equal(new Deliveries(full).begin(DELIVERY), 'full')
 })
 
-it('a delivery that the process before a restart has in progress is refused until that ends it, or has gone', () => {
+it('a copy of a delivery in progress in the old process is refused until that process ends it, or has gone', () => {
   const before = new Deliveries(memory())
   const names = ['taken', 'failed', 'cut']
   const deliveryOf = (name: string) => ({ keys: [name, `${name} id`], sender: 'acme' })
@@ -85,7 +85,7 @@ it('a delivery that the process before a restart has in progress is refused unti
   assert.deepEqual(names.map(tell), ['replayed', 'replayed', undefined])
 })
 
-it('a delivery that comes when another process has the files is refused, because that may have a copy', () => {
+it('a delivery is refused while another process has the files, which may have a copy in progress', () => {
   const deliveries = new Deliveries(memory())
   deliveries.otherProcess = () => assert.fail()
   assert.equal(deliveries.begin(DELIVERY), 'unwritable')

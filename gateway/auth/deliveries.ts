@@ -13,9 +13,9 @@ export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
-  /** Keys in progress at the process before a restart, which tells how they end. */
+  /** Keys in progress at the old process of a restart. That process tells how they end. */
   readonly #inherited = new Set<string>()
-  /** Tells the process that has the files of each delivery that ends here. */
+  /** Tells each delivery that ends here to the process that has the files. */
   otherProcess: ((delivery: Delivery, isTaken: boolean) => void) | undefined
 
   constructor(guard: DeliveryGuard) {
@@ -52,7 +52,7 @@ export class Deliveries {
     this.otherProcess?.(delivery, isTaken)
   }
 
-  /** Refuses copies of what the process before has in progress, until `end` or `release`. */
+  /** Refuses copies of what the old process has in progress, until `end` or `release`. */
   inherit(keys: readonly string[]): void {
     for (const key of keys) {
       this.#inProgress.add(key)
@@ -60,7 +60,7 @@ export class Deliveries {
     }
   }
 
-  /** Lets pass again what the process before has not ended. */
+  /** Lets copies of what the old process has not ended pass again. */
   release(): void {
     for (const key of this.#inherited) this.#inProgress.delete(key)
     this.#inherited.clear()

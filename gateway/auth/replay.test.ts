@@ -124,7 +124,7 @@ test('a clock that is set back forgets nothing', () => {
 })
 
 for (const setBackMs of [60_000, 3_600_000]) {
-  test(`a wall clock that is set back by ${setBackMs} ms, by which a message stays fresh, has it remembered for longer`, () => {
+  test(`a message that stays fresh by a wall clock set back by ${setBackMs} ms is remembered for longer`, () => {
     const { memory, time } = withWallClock()
     memory.take('a', 'a')
     time.setBackMs = setBackMs
@@ -191,7 +191,7 @@ test('a memory without a store writes nothing and forgets with its process', (t)
   assert.throws(() => readdirSync(dataDir), /ENOENT/)
 })
 
-test('a restart opens no window: what was seen stays refused until its time is over while a gateway runs', (t) => {
+test('a restart lets no replay pass: a message stays refused until its time is over while a gateway runs', (t) => {
   const { open, time } = place(t)
   open().take('a', 'a')
   time.nowMs += LIFETIME_MS - 1
@@ -312,7 +312,7 @@ test('files that are removed after they were rotated are begun anew once', (t) =
   assert.equal(removals.length, 1)
 })
 
-test('kill -9 lets no message pass again whose take had returned', async (t) => {
+test('after kill -9 no message passes again if its take had returned', async (t) => {
   const { dataDir, open, time } = place(t)
   const program = `
     import { writeSync } from 'node:fs'

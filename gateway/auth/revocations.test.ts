@@ -56,7 +56,7 @@ function lines(file: string): unknown[] {
   return written.filter((line) => line !== '').map((line) => JSON.parse(line))
 }
 
-test('only a session that was revoked is', (t) => {
+test('only a session that was revoked counts as revoked', (t) => {
   const revocations = place(t).open()
   revocations.revoke('session-1')
   assert.equal(revocations.isRevoked('session-1'), true)
@@ -72,7 +72,7 @@ test('a revocation is in the file when revoke returns, readable by its owner alo
   assert.deepEqual(faults, [])
 })
 
-test('a file that others could read is theirs no more after the start', (t) => {
+test('a file that others could read is for its owner alone after the start', (t) => {
   const { open, file, dataDir } = place(t)
   mkdirSync(dataDir)
   writeFileSync(file, '', { mode: 0o644 })
@@ -87,7 +87,7 @@ test('a restart keeps what was revoked', (t) => {
   assert.equal(open().isRevoked('session-1'), true)
 })
 
-test('a start forgets, by the times in the file alone, what no living token can belong to', (t) => {
+test('a start forgets sessions that no living token can have, by the times in the file alone', (t) => {
   const { open, time, file, dataDir } = place(t)
   mkdirSync(dataDir)
   const line = (sid: string, revokedAtMs: number) => `${JSON.stringify({ sid, revokedAtMs })}\n`
@@ -103,7 +103,7 @@ test('a start forgets, by the times in the file alone, what no living token can 
   ])
 })
 
-test('a clock that was wrong for some starts gives no session back, and none that ended meanwhile', (t) => {
+test('a clock that was wrong for some starts gives no session back, not even one that ended meanwhile', (t) => {
   const { open, time } = place(t)
   open().revoke('before')
   time.nowMs += 25 * HOUR_MS
@@ -249,7 +249,7 @@ test('lines that are no revocations are left out and reported once with their nu
   assert.deepEqual(faults, [`${file}: 7 line(s) that are no revocations are left out, the first is line 2`])
 })
 
-test('a revocation of a time to come is remembered for no longer than any other', (t) => {
+test('a revocation with a future time is remembered for no longer than any other', (t) => {
   const { open, file, dataDir, time } = place(t)
   mkdirSync(dataDir)
   writeFileSync(file, `${JSON.stringify({ sid: 'future', revokedAtMs: NOW_MS + 1000 * DAY_MS })}\n`)
@@ -392,7 +392,7 @@ test('a start on a full disk keeps what is only in the reserve there, also over 
 })
 
 for (const order of ['before', 'after'] as const) {
-  test(`on a full disk what ends in a process that is being replaced outlives the next one, told ${order} its second`, (t) => {
+  test(`on a full disk a session that ends in the old process is safe in the new one, told ${order} its maintenance`, (t) => {
     const disk = smallDisk(t)
     if (disk === undefined) return
     const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
@@ -410,7 +410,7 @@ for (const order of ['before', 'after'] as const) {
   })
 }
 
-test('what neither the file nor the reserve takes is not safe, and is when there is room again', (t) => {
+test('sessions that neither the file nor the reserve takes are not safe until there is room again', (t) => {
   const disk = smallDisk(t)
   if (disk === undefined) return
   const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
@@ -497,7 +497,7 @@ test('a process that takes its files back from one that failed writes into them 
   revocations.maintain()
 })
 
-test('kill -9 gives no session back whose revocation had returned', async (t) => {
+test('after kill -9 a session stays revoked if its revocation had returned', async (t) => {
   const { dataDir, open, time } = place(t)
   const program = `
     import { writeSync } from 'node:fs'

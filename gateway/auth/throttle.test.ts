@@ -27,7 +27,7 @@ function throttleOf({ maxBlocked = 100 }: Partial<ThrottleOptions> = {}) {
   return { throttle, time, fail }
 }
 
-test('as many failures as are let pass are followed by a refusal until the first of them is a window ago', () => {
+test('after all failures that are let pass a caller is refused until the first of them is a window ago', () => {
   const { throttle, time, fail } = throttleOf()
   fail('a')
   time.nowMs += 10_000
@@ -65,14 +65,14 @@ test('over any window no more failures are let pass than are allowed, however th
   assert.ok(failures.length > 100)
 })
 
-test('who comes after the time that was named is let pass', () => {
+test('a caller that comes after the named time is let pass', () => {
   const { throttle, time, fail } = throttleOf()
   fail('a', 3)
   time.nowMs += (throttle.blockedSeconds('a') ?? 0) * 1000
   assert.equal(throttle.blockedSeconds('a'), undefined)
 })
 
-test('the failures of one are not those of another', () => {
+test('the failures of one caller do not count for another', () => {
   const { throttle, fail } = throttleOf()
   fail('a', 3)
   assert.equal(throttle.blockedSeconds('b'), undefined)
@@ -86,7 +86,7 @@ test('failures that were under way when the last one counted change nothing', ()
   assert.equal(throttle.blockedSeconds('a'), 55)
 })
 
-test('one that had to make room for others is refused again after a single failure', () => {
+test('a caller dropped to make room for others is refused again after a single failure', () => {
   const { throttle, fail } = throttleOf({ maxBlocked: 1 })
   fail('a', 3)
   fail('b', 3)

@@ -322,7 +322,7 @@ describe('a delivery, once and again', () => {
     assert.equal(seen.take(replayKey('key_a', message({ signature })), 'key_a'), 'replayed')
   })
 
-  it('is no replay as the retry of its sender, who signs a new time, nor under another id or key', () => {
+  it('is no replay when its sender signs a new time, nor under another id or key', () => {
     const seen = new ReplayMemory({ lifetimeMs: 600_000, clock: () => NOW_MS })
     assert.equal(seen.take(replayKey('key_a', message()), 'key_a'), undefined)
     assert.equal(seen.take(replayKey('key_a', message({ timestamp: '1614265335' })), 'key_a'), undefined)
@@ -344,7 +344,7 @@ describe('a webhook of another scheme', () => {
     assert.ok(verifyWebhook(message, { ...content, body: Buffer.from('Hello, World?') }))
   })
 
-  it('refuses an id that holds what separates it from the rest, and knows content apart by what is signed', () => {
+  it('is refused if its id holds a separator, and its content key differs with all that is signed', () => {
     const described = schemeOf({
       ...{
         header: 'X-Sig',

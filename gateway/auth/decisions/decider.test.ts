@@ -151,7 +151,7 @@ describe('a decider', () => {
     }
   })
 
-  it('has a question of its own for each answer: one that nobody asked for answers no other', async (t) => {
+  it('that answers more often than it is asked answers no later question', async (t) => {
     const answer = (decision: boolean) => {
       const body = JSON.stringify({ decision })
       const type = 'Content-Type: application/json'
@@ -176,7 +176,7 @@ describe('a decider', () => {
     assert.equal(state.asked.length, 3)
   })
 
-  it('is asked once about equal questions for the time of the cache, and at once again without a decision', async () => {
+  it('is asked once about equal questions for the time of the cache, and again at once if it gave no decision', async () => {
     let allows: boolean | undefined = true
     const { decider, state } = harness(() => ({ text: `{"decision":${allows ?? '"maybe"'}}` }), 1000)
     const outcomeOf = async (question: string) => (await decider.decide(question, CALLER)).outcome

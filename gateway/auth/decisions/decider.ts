@@ -18,7 +18,7 @@ export interface Decision {
 
 interface DeciderOptions {
   readonly steadyClock?: () => number
-  /** Reports why the decider gives no decision: once, until it gives one again. */
+  /** Reports once in each outage why the decider gives no decision. */
   readonly onFault: (cause: string) => void
   readonly send?: Send
 }

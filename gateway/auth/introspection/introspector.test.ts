@@ -69,7 +69,7 @@ function harness(answer: Answer | (() => Answer | Promise<Answer>), changes: Par
   return { introspector, state, outcomes }
 }
 
-describe('an issuer that is asked about opaque tokens', () => {
+describe('an introspector', () => {
   it('names user, client and permitted scopes of an active token', async () => {
     const { introspector } = harness(ACTIVE)
     const { principal, issuer } = await introspector.verify('opaque-1', CALLER)
@@ -87,7 +87,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal(principal?.scope, 'accounts:read')
   })
 
-  it('takes a token without a user for one of its client', async () => {
+  it('takes a token without a user for a token of its client', async () => {
     const { sub: _, ...machine } = ACTIVE
     const { introspector } = harness(machine)
     const { principal } = await introspector.verify('opaque-1', CALLER)
@@ -114,7 +114,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     })
   }
 
-  it('gives the binding of a token to who must prove it', async () => {
+  it('tells the binding of a token', async () => {
     const jkt = 'A'.repeat(43)
     const { introspector } = harness({ ...ACTIVE, token_type: 'DPoP', cnf: { jkt } })
     assert.equal((await introspector.verify('opaque-1', CALLER)).binding?.jkt, jkt)
@@ -149,7 +149,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal(state.asked.length, 2)
   })
 
-  it('believes an answer whose exp is null as one without, for five seconds', async () => {
+  it('believes an answer whose exp is null for five seconds', async () => {
     const { introspector, state } = harness({ ...ACTIVE, exp: null, iat: NOW_SECONDS - 3600 })
     assert.notEqual((await introspector.verify('opaque-1', CALLER)).principal, undefined)
     state.steadyMs += 5_001
@@ -201,7 +201,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     ['two errors', { statusCode: 400, text: '{"error":"x","error":"unsupported_token_type"}' }],
     ['active as a text', { ...ACTIVE, active: 'true' }],
   ] as const) {
-    it(`says that it is away after ${title}`, async () => {
+    it(`says that the endpoint is away after ${title}`, async () => {
       const { introspector, outcomes, state } = harness(answer)
       const { fault } = await introspector.verify('opaque-1', CALLER)
       assert.equal(fault?.reason, 'introspection_unavailable')
@@ -217,7 +217,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal(state.asked.length, 1)
   })
 
-  it('gets a pause after five failures in a row, then one trial, and keeps what it has said before', async () => {
+  it('pauses after five failures in a row, then tries once, and keeps earlier answers', async () => {
     let answer: Answer = ACTIVE
     const { introspector, state, outcomes } = harness(() => answer)
     await introspector.verify('good', CALLER)
@@ -238,7 +238,7 @@ describe('an issuer that is asked about opaque tokens', () => {
   })
 
   for (const statusCode of [400, 403, 413, 414, 422, 431]) {
-    it(`gets no pause for tokens that it refuses to look at by status ${statusCode}`, async () => {
+    it(`does not pause for a token that the endpoint refuses by status ${statusCode}`, async () => {
       let answer: Answer = { statusCode, text: '{}' }
       const { introspector, state } = harness(() => answer)
       for (let n = 0; n < 10; n++) {
@@ -251,7 +251,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     })
   }
 
-  it('gets a pause from the others only once it has failed for two networks', async () => {
+  it('pauses for all networks only once questions of two have failed', async () => {
     let answer: Answer = new Error('gone')
     const { introspector, state } = harness(() => answer)
     const other = { address: '198.51.100.7', closed: false }
@@ -275,7 +275,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal((await introspector.verify('opaque-1', CALLER)).principal?.session, undefined)
   })
 
-  it('tells no record of a token that the answer repeats', async () => {
+  it('keeps a token that the answer repeats out of names and causes', async () => {
     const token = 'opaque-secret-1'
     for (const claim of ['iss', 'aud', 'token_type', 'sub', 'client_id', 'sid', 'scope', 'cnf', 'exp']) {
       for (const value of [token, `x ${token}`, [token], { jkt: token }]) {
@@ -302,7 +302,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     }
   })
 
-  it('needs a token_type unless a required claim says that it is an access token', async () => {
+  it('needs a token_type unless a required claim says that the token is an access token', async () => {
     const answer = { ...ACTIVE, token_type: undefined, kind: 'app', use: 'access' }
     const of = async (require: Record<string, string>) => {
       const { introspector } = harness(answer, { tokens: tokenDialect({ require }) })
@@ -312,7 +312,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.match((await of({ kind: 'app' })) ?? '', /^the answer has no token_type/)
   })
 
-  it('is asked at most 16 questions of one network at a time, and leaves room for the others', async () => {
+  it('asks at most 16 questions of one network at a time, and leaves room for the others', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state, outcomes } = harness(() => gate.promise)
     const flood = Array.from({ length: 100 }, (_, n) => introspector.verify(`guess-${n}`, CALLER))
@@ -348,7 +348,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.ok(sixth < 80, `the last network waited for ${sixth} questions`)
   })
 
-  it('lets only so many tokens of one network wait', async () => {
+  it('lets at most 256 tokens of one network wait', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, outcomes } = harness(() => gate.promise)
     const all = Array.from({ length: 1000 }, (_, n) => introspector.verify(`t${n}`, CALLER))
@@ -358,7 +358,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     await Promise.all(all)
   })
 
-  it('does not ask for a client that has gone, which is not counted, or that has waited as long as a question may take', async () => {
+  it('does not ask for a client that has gone or has waited too long, and counts only the latter', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state, outcomes } = harness(() => gate.promise)
     const gone = { address: CALLER.address, closed: false }

@@ -30,7 +30,7 @@ export interface IntrospectorOptions {
   readonly clock: () => number
   readonly steadyClock?: () => number
   readonly count: (outcome: IntrospectionOutcome) => void
-  /** Reports why the endpoint cannot be asked: once, until it answers again. */
+  /** Reports once in each outage why the endpoint cannot be asked. */
   readonly onFault: (cause: string) => void
   readonly ask?: ReturnType<typeof introspectionRequest>
 }

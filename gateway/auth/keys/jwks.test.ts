@@ -73,7 +73,7 @@ test('keys of another process are as old as they were there, and expire when the
   assert.deepEqual([other.keys.loaded, other.keys.lastGood()], [false, undefined])
 })
 
-test('keys are as old as their last good fetch, and before it there is none', async () => {
+test('the age of keys counts from the last good fetch, and is infinite before it', async () => {
   const { keys, time } = keySetOf({ keys: [es256] })
   time.steadyMs = 5000
   assert.equal(keys.ageMs, Number.POSITIVE_INFINITY)
@@ -94,7 +94,7 @@ test('a bad key is left out and named, and the others load', async () => {
   assert.match(faults[2]!, /^key number 3 left out: it is not a JSON object/)
 })
 
-test('a key without a kid is found by its thumbprint (RFC 7638), and published twice it is left out', async () => {
+test('a key without a kid is found by its thumbprint (RFC 7638), and left out if it is published twice', async () => {
   const { kid: _kid, ...nameless } = es256
   const thumbprint = await calculateJwkThumbprint(es256)
   const once = keySetOf({ keys: [nameless, rs256] })
@@ -160,7 +160,7 @@ for (const [what, document, cause] of [
   })
 }
 
-test('a first fetch that fails speaks of no keys before it', async () => {
+test('the fault of a first fetch speaks of no earlier keys', async () => {
   const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
   assert.equal(await keys.refresh(), 'failed')
   assert.deepEqual(faults, [
@@ -188,7 +188,7 @@ for (const [what, keys] of [
   })
 }
 
-test('keys that cannot be fetched again are believed for the stated time by a clock that only passes, then no more', async () => {
+test('keys that cannot be fetched again are believed for the stated time by the steady clock, then no more', async () => {
   const harness = keySetOf({ keys: [es256] })
   const { keys, time, faults } = harness
   await keys.refresh()

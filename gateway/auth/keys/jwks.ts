@@ -90,7 +90,7 @@ export class KeySet {
     return this.#options.uri
   }
 
-  /** Fetches every 5 minutes; after a failure in 250 ms, then in twice the time, up to 10 s. May be called again. */
+  /** Fetches every 5 minutes. Retries 250 ms after a failure, then twice as late, up to 10 s. May be called again. */
   start(): void {
     if (this.#started) return
     this.#started = true

@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/** A key of another kind verifies nothing. For a null hash, OpenSSL would use RSA's default hash. */
+/** A key of another kind verifies nothing. OpenSSL would verify RSA with a default hash where `hash` is null. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false

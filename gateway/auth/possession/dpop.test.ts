@@ -69,7 +69,7 @@ test('the proof of RFC 9449 section 4.1, made for a token endpoint, has no ath a
 })
 
 for (const alg of ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const) {
-  test(`a proof that jose signed with ${alg} is good, and with the key remembered so is the next`, async () => {
+  test(`a proof that jose signed with ${alg} is good, and so is the next, whose key is remembered`, async () => {
     const key = signingKey(alg === 'Ed25519' ? 'EdDSA' : alg).privateKey
     const { verifier } = verifierOf()
     for (let use = 0; use < 2; use++) {
@@ -203,7 +203,7 @@ test(`${STEP} 5: a jwk that is none, or of a kind or a size that is not accepted
   }
 })
 
-test(`${STEP} 5: a key that cannot be imported is refused, whoever it is bound to`, async () => {
+test(`${STEP} 5: a key that cannot be imported is refused, even if the token is bound to it`, async () => {
   const { privateKey: weak } = generateKeyPairSync('rsa', { modulusLength: 1024 })
   const payload = Buffer.from((await proofOf()).split('.')[1] ?? '', 'base64url').toString()
   const header = JSON.stringify({ typ: 'dpop+jwt', alg: 'PS256', jwk: publicJwk(weak) })
@@ -283,7 +283,7 @@ test(`${STEP} 9: a proof for another URL is refused`, async () => {
   }
 })
 
-test('what is told of a refused htu leaves its query and fragment out', async () => {
+test('the cause of a refused htu leaves out its query and fragment', async () => {
   for (const htu of ['https://a.example/b?pin=1234', 'https://a.example/b#1234']) {
     assertInvalid(verdictOf(await proofOf({ claims: { htu } })), /^htu "https:\/\/a\.example\/b" is not/)
   }
@@ -306,7 +306,7 @@ test('a public URL that no request could have is a fault at the start', () => {
   }
 })
 
-test(`${STEP} 10: where a nonce is required only one in force will do, and the next round has it`, async () => {
+test(`${STEP} 10: where a nonce is required, only one in force is accepted, and it is renewed`, async () => {
   const time = { nowMs: NOW_SECONDS * 1000 }
   const secret = randomBytes(32)
   const nonces = new Nonces(
@@ -328,7 +328,7 @@ test(`${STEP} 10: where a nonce is required only one in force will do, and the n
   assert.equal(judge(verifier, renewed, REQUEST), undefined)
 })
 
-test(`${STEP} 10: where none was given out, none is asked for and one is not looked at`, async () => {
+test(`${STEP} 10: where no nonce is required, none is asked for, and a sent one is ignored`, async () => {
   const { verifier } = verifierOf()
   assert.equal(verifier.nonce(), undefined)
   assert.equal(judge(verifier, await proofOf({ claims: { nonce: 'of another server' } }), REQUEST), undefined)
@@ -343,7 +343,7 @@ test(`${STEP} 11: a proof made 60 s ago to 10 s ahead is good, older and later o
   }
 })
 
-test('a proof that says itself when it is good is refused before and after', async () => {
+test('a proof is refused before its nbf and after its exp', async () => {
   for (const claims of [{ exp: NOW_SECONDS + 1 }, { nbf: NOW_SECONDS + 10 }, { nbf: 0, exp: 4e9 }])
     assert.equal(verdictOf(await proofOf({ claims })), undefined, JSON.stringify(claims))
   for (const exp of [NOW_SECONDS, NOW_SECONDS - 30, 0, -1])
@@ -360,7 +360,7 @@ test(`${STEP} 12: a proof made for another token is refused`, async () => {
   }
 })
 
-test(`${STEP} 12: a stolen token with a proof by the thief's own key is told of its binding`, async () => {
+test(`${STEP} 12: a stolen token with a proof by the thief's own key is refused for its binding`, async () => {
   const thief = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
   const fault = verdictOf(await proofOf({ key: thief }))
   assert.equal(fault?.error, 'invalid_token')
@@ -379,7 +379,7 @@ test('RFC 9449 section 11.1: a proof is good once, for as long as it could be go
   assertInvalid(judge(verifier, early, REQUEST), /^iat/)
 })
 
-test('a jti is used up by its key, whatever it is used for again; another key may have the same', async () => {
+test('a jti is used up for its key, whatever the request; another key may have the same', async () => {
   const { verifier } = verifierOf()
   const claims = { jti: 'one' }
   assert.equal(judge(verifier, await proofOf({ claims }), REQUEST), undefined)
@@ -435,7 +435,7 @@ test('nothing that a client may send makes checking throw or passes', async () =
   )
 })
 
-test('a proof that only the shared store can vouch for waits for it, and is neither good nor bad while that is away', async () => {
+test('a proof waits for the shared store, and is neither good nor bad while the store is away', async () => {
   for (const [seen, error] of [
     [undefined, undefined],
     ['replayed', 'invalid_dpop_proof'],
@@ -448,7 +448,7 @@ test('a proof that only the shared store can vouch for waits for it, and is neit
   }
 })
 
-test('a nonce of a secret that is in force no more is asked for again', async () => {
+test('a nonce of a former secret is refused, and a new one is asked for', async () => {
   const secrets = [randomBytes(32), randomBytes(32)] as const
   let secret: Uint8Array = secrets[0]
   const { verifier } = verifierOf({ nonces: new Nonces(() => secret, Date.now) })

@@ -7,7 +7,7 @@ import type { ReplayFault, ReplayGuard } from '../replay.ts'
 import { quote } from '../tokens/quote.ts'
 import { type Htu, type ParsedProof, readHtu, readProof } from './dpop-proof.ts'
 
-/** Why a good token is refused (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be good. */
+/** Refusal of a good token (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be good. */
 export interface ProofFault {
   readonly error: 'invalid_dpop_proof' | 'use_dpop_nonce' | 'invalid_token' | 'proofs_unavailable'
   readonly description: string

@@ -13,7 +13,7 @@ function noncesAt(time: { nowMs: number }, secret: Uint8Array = SECRET): Nonces 
   )
 }
 
-test('a nonce is the same for a minute and good for one to two, wherever in its minute it was given out', () => {
+test('a nonce is the same for a minute, and good for one to two minutes after it was given out', () => {
   for (const intoMs of [0, NONCE_STEP_MS - 1]) {
     const time = { nowMs: START_MS + intoMs }
     const nonces = noncesAt(time)
@@ -29,7 +29,7 @@ test('a nonce is the same for a minute and good for one to two, wherever in its 
   }
 })
 
-test('another process with the same secret accepts it, also when its clock is a little behind', () => {
+test('another process with the same secret accepts a nonce, also when the clock there is a little behind', () => {
   const given = noncesAt({ nowMs: START_MS }).current()
   assert.equal(noncesAt({ nowMs: START_MS - 1 }).accepts(given), true)
   assert.equal(noncesAt({ nowMs: START_MS - NONCE_STEP_MS - 1 }).accepts(given), false)

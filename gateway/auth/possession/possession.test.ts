@@ -34,7 +34,7 @@ test('FAPI 2.0 section 5.3.4-1: a token bound to a key is good as DPoP with its 
   assert.equal(prove(TO_KEY, { scheme: 'dpop', proof: await proofOf() }), undefined)
 })
 
-test('RFC 9449 section 7.1: a token without a binding is refused as DPoP, though the proof be good', async () => {
+test('RFC 9449 section 7.1: a token without a binding is refused as DPoP, even with a good proof', async () => {
   for (const binding of [undefined, TO_CERTIFICATE]) {
     const fault = prove(binding, { scheme: 'dpop', proof: await proofOf(), certificate: CERTIFICATE })
     assert.equal(fault?.error, 'invalid_token')
@@ -74,7 +74,7 @@ test('RFC 8705 section 3: a token bound to a certificate is good over its connec
   }
 })
 
-test('a token bound to a certificate is refused with the reason while that is not accepted, and nothing was guessed', () => {
+test('a token bound to a certificate that is not accepted is refused with the reason, and is no guess', () => {
   const certificate = { ...CERTIFICATE, authorized: false, reason: 'it was revoked' }
   const fault = prove(TO_CERTIFICATE, { certificate })
   assert.deepEqual([fault?.error, fault?.ofRefusedCertificate], ['invalid_token', true])

@@ -19,7 +19,7 @@ export interface Presentation {
   readonly path: string
 }
 
-/** Checks possession of the key (RFC 9449 section 7) and certificate (RFC 8705 section 3) of a token. Never throws or rejects. */
+/** Demands the key (RFC 9449 section 7) and certificate (RFC 8705 section 3) of a token. Never throws or rejects. */
 export function provePossession(
   proofs: ProofVerifier,
   binding: Binding | undefined,

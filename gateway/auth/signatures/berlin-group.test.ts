@@ -202,7 +202,7 @@ test('a request is good for five minutes, by a date that no reader can take for 
   assert.notEqual(uniqueOf({}), uniqueOf({ fields: { 'X-Request-ID': randomUUID() } }))
 })
 
-test('a Signature that is not well-formed is refused, and that of RFC 9421 is another', () => {
+test('a malformed Signature is refused, and one of RFC 9421 is none of this form', () => {
   const good = messageOf().fields.at(-1)?.[1] ?? ''
   const signature = (text: string, ...more: Message['fields']) => {
     const message = messageOf()

@@ -22,7 +22,7 @@ const makeKeys = (faults: string[] = []) =>
     onFault: (client, _uri, cause) => faults.push(`${client}: ${cause}`),
   })
 
-test('keys of a file are there at once, and others once the table has changed', () => {
+test('keys of a file are there at once, and change with the table', () => {
   const keys = makeKeys()
   keys.replace(tableOf({ jwksFile: 'a' }, { a: { keys: [KEY.jwk] } }).signers)
   assert.ok(keys.of('bank')?.keys.find('one'))
@@ -75,7 +75,7 @@ test('a name that nobody has fetches the keys of eight clients at most, once in 
   assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))
 })
 
-test('clients whose keys cannot be fetched keep those of others waiting for one round', async (t) => {
+test('clients whose keys cannot be fetched delay the keys of others by one round only', async (t) => {
   const broken = await serve(t, (_req, res) => res.writeHead(500).end())
   const { uri } = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS

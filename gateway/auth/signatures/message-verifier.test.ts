@@ -178,7 +178,7 @@ test('a signature is accepted for 60 s, 10 s before its time, and not once it ha
   assert.match(judge(good, [BANK], NOW_MS, NOW_MS + 60_001).fault ?? '', /^stale/, 'when its body came')
 })
 
-test('the key of another client, also under one name, makes nobody this client', () => {
+test('nobody becomes this client by the key of another, even under the same name', () => {
   const by = (keyid: string, key = OTHER.privateKey) => {
     const params = PARAMS.replace('bank-key', keyid)
     return goodMessage(signMessage(COMPONENTS, { key, algorithm: 'ES256', params }))
@@ -358,7 +358,7 @@ test('white space that a structured field may have changes nothing', () => {
   assert.equal(refusalOf(message), undefined)
 })
 
-test('a name that keys of many clients have costs eight verifications, and those who came first keep it', async () => {
+test('a key name that many clients share costs eight verifications, for those that came first', async () => {
   const others = (count: number, kid = 'bank-key', profile = FAPI) =>
     Array.from({ length: count }, (_, i): TestClient => {
       const id = `${profile.form} ${i}`

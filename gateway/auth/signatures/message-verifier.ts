@@ -27,7 +27,7 @@ export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
 ])
 /** Algorithms for signatures without `alg` (RFC 9421 section 3.3.7). */
 const BY_KEY: readonly Algorithm[] = ['ES256', 'EdDSA', 'PS256']
-/** Length of r in an ECDSA signature (r, s). Anyone can make (r, −s) from it, which is as good. */
+/** Length of r in an ECDSA signature (r, s). Anyone can make (r, −s), which is as good. */
 const ECDSA_R_BYTES = 32
 
 /** HTTP Message Signatures (RFC 9421). */

@@ -52,7 +52,7 @@ test('jose verifies a response to a client of UK Open Banking by the published k
   )
 })
 
-test('a response without a body has no JWS, and none is made without its claim or by another key', () => {
+test('a response without a body has no JWS, and none is made without iss or by another kind of key', () => {
   assert.deepEqual(signUkResponse(signerOf({ iss: 'a' }), { ...RESPONSE, body: undefined }), { lines: '' })
   assert.equal(signUkResponse(signerOf({}), RESPONSE), undefined)
   assert.equal(signUkResponse(EC_SIGNER, RESPONSE), undefined)

@@ -169,7 +169,7 @@ test('no other algorithm and no other key signs for the client', () => {
   assert.match(judge(messageOf(signedAs({})), [ec]).fault ?? '', /not for PS256/)
 })
 
-test('a client that publishes a key by the name of another takes nothing from it', () => {
+test('a client whose key has the name of the key of another takes nothing from the other', () => {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const mallory = (jwk: object): TestClient => ({ id: 'mallory', jwks: [jwk], profile: UK })
   const squatter = mallory(publicJwk(privateKey, { kid: '90210ABAD' }))

@@ -29,7 +29,7 @@ test('authorization_details that are a text stay one, so that no issuer makes de
   assert.equal(textOf('{"authorization_details":"[]"}'), '"[]"')
 })
 
-test('a token keeps them as a text, and claims without them stay the same object', () => {
+test('a token keeps its details as a text, and claims without details stay the same object', () => {
   const token = (claims: string) => parseToken(['{"alg":"ES256"}', claims, 'x'].map(encode).join('.')).token
   assert.equal(token(`{"authorization_details":${AMOUNTS}}`)?.claims.authorization_details, AMOUNTS)
   const plain = token('{"sub":"a"}')

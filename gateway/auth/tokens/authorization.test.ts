@@ -73,7 +73,7 @@ test('no value makes reading throw, and a token that is read has only characters
   )
 })
 
-test('the scheme is told of credentials that are not well-formed too', () => {
+test('the scheme is read from malformed credentials too', () => {
   for (const [value, scheme] of [
     ['Bearer', 'bearer'],
     ['dpop a b', 'dpop'],

@@ -37,7 +37,7 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** A refusal (RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3, draft-ietf-oauth-rar-metadata-remediation). */
+/** RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3, draft-ietf-oauth-rar-metadata-remediation. */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'

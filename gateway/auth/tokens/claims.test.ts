@@ -285,7 +285,7 @@ test('an issuer that is trusted for bound tokens only is not trusted for others 
   assert.ok(readClaims(goodClaims({ cnf: { jkt: JKT } }), fapi, NOW_MS).principal)
 })
 
-test('what an issuer may not permit its tokens do not permit, and it does not go upstream', () => {
+test('a scope that an issuer may not grant is not granted, and does not go upstream', () => {
   const of = (scope: string | undefined, allowed: string[]) => {
     const confined = { ...rules, own: false, scopes: new Set(allowed) }
     const { principal } = readClaims(goodClaims({ scope }), confined, NOW_MS)
@@ -327,7 +327,7 @@ test('our own issuer cannot name users, clients and sessions of another', () => 
   }
 })
 
-test('our own issuer cannot name them by an id that becomes one of another when it is encoded', () => {
+test('our own issuer cannot name them by an id whose encoding looks like theirs', () => {
   const own = { ...rules, others: ['https://id.example/realms/b%C3%A4nk'] }
   for (const name of ['sub', 'client_id']) {
     const { fault } = readClaims(goodClaims({ [name]: 'https://id.example/realms/bänk#alice' }), own, NOW_MS)

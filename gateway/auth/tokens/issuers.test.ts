@@ -195,7 +195,7 @@ test('our own keys come from another upstream while the first is down, with the 
   assert.deepEqual(asked, [`${new URL(down.uri).pathname} secret`])
 })
 
-test('an issuer that has not changed is the same object, and one that has keeps its keys only if they come from where they did', () => {
+test('an unchanged issuer stays the same object, and a changed one keeps its keys only if their address stays', () => {
   const partner = { ...OWN, issuer: 'https://a.example' }
   const [own, other] = trustedIssuers({ ...OWN, issuers: [partner] }, options())
   const before = [own, other].flatMap((one) => (one === undefined ? [] : [one]))

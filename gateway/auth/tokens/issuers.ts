@@ -83,7 +83,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** Sends the upstream secret to a target of an upstream. If the target fails, asks the others. @throws its fault */
+/** Sends the upstream secret if `uri` is of an upstream's target. If that fails, asks the others. @throws its fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]

@@ -227,7 +227,7 @@ test('a token without a signature is never accepted', async (t) => {
   assert.equal(assertSync(verifier.verify(`${es256}.${payload}.AA`, CALLER)).fault?.reason, 'invalid')
 })
 
-test('an algorithm other than the one the key is pinned to is invalid, though the signature be good', async (t) => {
+test('an algorithm other than the one the key is pinned to is invalid, even with a good signature', async (t) => {
   const { verifier } = await harnessOf(t)
   // PS256 and RS256 have the same RSA key here. Each of its two names is published for one algorithm only.
   for (const [alg, kid] of [
@@ -574,7 +574,7 @@ test("a remembered token of one issuer dies with that issuer's key, whatever the
   assert.equal((await verifier.verify(token, CALLER)).fault?.reason, 'invalid')
 })
 
-test('an issuer that nobody trusts is invalid, also when its name is nearly that of one, and costs no fetch', async (t) => {
+test('a token of an issuer that is not trusted, even one of a similar name, is invalid and costs no fetch', async (t) => {
   const { verifier, tokenOf, otherKey, otherKeys } = await twoIssuersOf(t)
   const asked = t.mock.method(otherKeys, 'refresh')
   for (const iss of [`${OTHER}/`, OTHER.toUpperCase(), 'https://nobody.example', '']) {
@@ -623,7 +623,7 @@ test('what a token is bound to is told at every use, from memory too', async (t)
   }
 })
 
-test('a verifier that takes the place of another keeps its tokens, but of issuers that both trust alone', async (t) => {
+test('a verifier that replaces another keeps its cached tokens of issuers that both trust', async (t) => {
   const { verifier, keys, revocations, time } = await harnessOf(t)
   const token = await joseToken('ES256')
   const first = assertSync(verifier.verify(token, CALLER))
