@@ -23,7 +23,7 @@ test('authorities are independent unless they stand in one line, each issued by 
   assert.equal(of(root, namesake), true)
 })
 
-test('an authority that stands in the file twice, or beside its renewal, is one, and so is each of two', async () => {
+test('an authority that stands in the file twice, or beside its renewal, counts once', async () => {
   const root = await makeAuthority({ subject: 'CN=Root' })
   const renewed = await makeAuthority({ subject: 'CN=Root', keys: root.keys })
   const stranger = await makeAuthority({ subject: 'CN=Stranger' })

@@ -100,7 +100,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     ['breaks off', () => (req) => req.socket.destroy(), /ocsp: /],
   ]
 
-  it('accepts what the responder calls good, also a delegate, and refuses what it has revoked or does not know', async () => {
+  it('accepts what the authority or its delegate calls good, and refuses what it has revoked or does not know', async () => {
     const client = peerOf('client')
     for (const mode of ['soft', 'hard'] as const) {
       for (const wish of [{}, { signer: 'delegate' }, { minutes: 0 }]) {
@@ -174,7 +174,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 2)
   })
 
-  it('is asked about again as soon when the wall clock is set back', async () => {
+  it('asks again just as early when the wall clock is set back', async () => {
     respond = speaking()
     const { state, verdict, ocsp } = asking('soft')
     state.aheadMs = 20 * MINUTE_MS
@@ -194,7 +194,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.match(await verdict(peerOf('client')), /has expired at/)
   })
 
-  it('has a silent responder tried again as soon when the wall clock is set back', async () => {
+  it('tries a silent responder again just as early when the wall clock is set back', async () => {
     respond = (req) => req.socket.destroy()
     const { state, verdict, ocsp } = asking('hard')
     const certificate = (thumbprintHex: string) => ({ ...peerOf('client'), thumbprintHex })
@@ -267,7 +267,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.match(await verdict(peerOf('client')), /^unchecked: .* has expired at/)
   })
 
-  it('refuses a certificate that names no responder if hard, and nothing is asked of one that is bad already', async () => {
+  it('refuses a certificate that names no responder if hard, and asks nothing about one that is bad already', async () => {
     respond = speaking()
     const silent = peerOf('silent')
     assert.equal(await asking('soft').verdict(silent), 'good')
@@ -277,7 +277,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 0)
   })
 
-  it('is good from the authority that has issued the certificate alone', async () => {
+  it('accepts answers of the authority that has issued the certificate alone', async () => {
     mkdirSync(join(folder, 'foreign'))
     const foreign = new OcspAuthority(join(folder, 'foreign'))
     respond = speaking()

@@ -12,7 +12,7 @@ interface Answer {
   readonly reason: string
   /** Time from which a request waits for another answer, on the steady clock. */
   readonly untilMs: number
-  /** `nextUpdate` of a good answer, which also ends it, on the wall clock. */
+  /** `nextUpdate` of a good answer, on the wall clock. It also ends the answer. */
   readonly nextUpdateMs?: number
   /** `thisUpdate` of a good or revoking answer. */
   readonly thisUpdateMs?: number
@@ -35,7 +35,7 @@ interface ClientOcspOptions {
   /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
   readonly clock: () => number
-  /** Setting back the wall clock must not put the next question off. */
+  /** Setting back the wall clock must not delay the next question. */
   readonly steadyClock?: () => number
   readonly onAnswer: (outcome: Outcome, thumbprintHex: string, reason: string) => void
   readonly sendTo?: (url: string) => Send
@@ -55,7 +55,7 @@ const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
 const MAX_SILENCES = 3
 
-/** Asks if a client's leaf certificate was revoked (RFC 6960), at the responder that it names, without a nonce. */
+/** Asks the responder of a client's leaf certificate whether it was revoked (RFC 6960), without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
   readonly #steadyClock: () => number

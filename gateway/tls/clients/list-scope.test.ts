@@ -135,7 +135,7 @@ describe('a partitioned revocation list', () => {
     assert.equal(await crls(users, await makeRevocationList(root, { scope: AUTHORITIES })), undefined)
   })
 
-  it('is in time only while each scope has a list that is', async () => {
+  it('is in time only while each scope has a list in time', async () => {
     const scoped = (scope: Buffer, untilDays: number) => makeRevocationList(between, { scope, untilDays })
     const { trust } = await material(
       await scoped(ofPoints('1'), 2),

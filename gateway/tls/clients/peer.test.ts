@@ -315,7 +315,7 @@ describe('an open connection', () => {
     one.socket.destroy()
   })
 
-  it('is refused for good on a connection whose handshake met an expired list, and may pass on another', async (t) => {
+  it('is refused for good if its handshake met an expired list, and another connection may pass', async (t) => {
     const server = await TestServer.start(
       t,
       await materialWith(await makeRevocationList(ca, { untilDays: -1 })),

@@ -69,7 +69,7 @@ describe('the PSD2 statement of a certificate', () => {
     assert.deepEqual(psd2RolesOf(framed(qcStatements(none))), [])
   })
 
-  it('is missing, doubled or not well-formed with a reason that says so, and gives no role', async () => {
+  it('that is missing, doubled or malformed gives no role, but a reason that says so', async () => {
     const good = psd2Statement(rolesOf('nested', [[3, 'PSP_AI']]))
     const statement = (roles: Buffer, ...authority: Buffer[]) =>
       framed(qcStatements(psd2Statement(roles, authority)))
@@ -103,7 +103,7 @@ describe('the PSD2 statement of a certificate', () => {
     }
   })
 
-  it('never gives more roles when bytes of it change, go or are added, and never fails but with its reason', () => {
+  it('never gives more roles when its bytes change, go or are added, and fails only with a reason', () => {
     const change = fc.record({
       at: fc.nat(),
       remove: fc.integer({ min: 0, max: 8 }),
@@ -129,7 +129,7 @@ describe('the PSD2 statement of a certificate', () => {
     )
   })
 
-  it('never fails otherwise, whatever bytes stand for it or for the certificate', () => {
+  it('fails only with a reason, whatever its bytes or those of the certificate are', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         for (const certificate of [framed(Buffer.from(bytes)), { raw: Buffer.from(bytes) }]) {

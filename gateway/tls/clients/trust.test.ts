@@ -170,7 +170,7 @@ describe('of two lists of one authority', () => {
     assert.equal(distrust([plain], Date.now() + 10 * DAY_MS), LIST_OUT_OF_DATE)
   })
 
-  it('a path holds no longer than until another one takes over', async () => {
+  it('a path holds only until another list takes over', async () => {
     const { ca, client } = await held()
     const lists = await Promise.all([
       makeRevocationList(ca, { untilDays: 9 }),

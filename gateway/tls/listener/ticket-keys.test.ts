@@ -51,7 +51,7 @@ describe('the keys of session tickets', () => {
     assert.deepEqual(other!.at(TODAY, 'c'), today)
   })
 
-  it('of a secret are those of the others again when the clock was days ahead and is put right', () => {
+  it('of a secret are those of the other gateways again when the clock was days ahead and is put right', () => {
     const keys = new TicketKeys(firstDayKey(SECRET), { ofSecret: true })
     keys.dayKey(TODAY + 3 * DAY_MS)
     assert.deepEqual(keys.at(TODAY, 'c'), new TicketKeys(firstDayKey(SECRET)).at(TODAY, 'c'))

@@ -82,7 +82,7 @@ describe('the files of the HTTPS listener', () => {
     ])
   })
 
-  it('refuse what is not a certificate', () => {
+  it('are refused when a block is no certificate', () => {
     const { server } = fixture
     const block = (label: string, body: string) =>
       `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
@@ -104,7 +104,7 @@ describe('the files of the HTTPS listener', () => {
     assert.match(faultsOf({ clientCa: server.keyPem })[0] ?? '', /^ca\.pem: block 1: is a private key/)
   })
 
-  it('refuse what is not a good private key', { skip: skipWithout('openssl') }, async () => {
+  it('are refused when the private key is not good', { skip: skipWithout('openssl') }, async () => {
     const { server, ca } = fixture
     const encrypted = execFileSync('openssl', 'pkcs8 -topk8 -passout pass:x'.split(' '), {
       input: server.keyPem,
@@ -134,7 +134,7 @@ describe('the files of the HTTPS listener', () => {
     for (const [key] of cases) assert.match(faultsOf({ key })[0] ?? '', /^server-key\.pem: \$: /)
   })
 
-  it('refuse an authority whose issuer they lack', async () => {
+  it('are refused when the issuer of an authority is missing', async () => {
     const { ca } = fixture
     const between = await makeAuthority({ subject: 'CN=Between', issuer: ca })
     assert.match(
@@ -144,7 +144,7 @@ describe('the files of the HTTPS listener', () => {
     assert.deepEqual(faultsOf({ clientCa: between.certPem + ca.certPem }), [])
   })
 
-  it('refuse a revocation file that lacks the list of an authority, or holds something else', async () => {
+  it('are refused when the revocation file lacks the list of an authority, or holds something else', async () => {
     const { ca } = fixture
     const namesake = await makeAuthority({ subject: 'CN=Root,O=Test' })
     const clientCa = ca.certPem

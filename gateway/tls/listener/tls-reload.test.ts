@@ -241,7 +241,7 @@ describe('a reload', () => {
     assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
   })
 
-  it('whose material could not be put in force is tried again, and told when it is', async (t) => {
+  it('whose material could not be put in force is tried again, and reported once it is', async (t) => {
     let isRefused = true
     const { told, look, write } = await served(t, () => {
       if (isRefused) throw new Error('the clients name no issuer')
@@ -339,7 +339,7 @@ describe('a reload of what is out of its time', () => {
     assert.equal(await certificateOf(listener), good.certificate.serialNumber.toLowerCase())
   })
 
-  it('keeps the good authority and the good list in the place of such ones, also among others', async (t) => {
+  it('keeps the good authority and the good list in the place of expired ones, also among others', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     const { keys } = fixture.ca
     const old = await makeAuthority({ subject: 'CN=Root,O=Test', ...EXPIRED, keys })
@@ -452,7 +452,7 @@ describe('the secret of session tickets', () => {
   }
   const reasons = (files: ReturnType<typeof filesIn>) => loadTls(files, Date.now()).faults?.map(describeFault)
 
-  it('is refused where others could use it, and when it is too short, without being told', (t) => {
+  it('is refused where others could use it, and when it is too short, and is not shown', (t) => {
     const files = filesIn(t)
     assert.equal(reasons(files), undefined)
     for (const mode of [0o644, 0o604, 0o660, 0o602]) {
@@ -468,7 +468,7 @@ describe('the secret of session tickets', () => {
     ])
   })
 
-  it('is taken up when it changes, told apart by a hash, and not when others could use it', async (t) => {
+  it('is taken up when it changes, and shown as a hash, but not taken when others could use it', async (t) => {
     const files = filesIn(t)
     const { value: loaded } = loadTls(files, Date.now())
     assert.ok(loaded)

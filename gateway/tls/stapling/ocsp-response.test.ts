@@ -47,7 +47,7 @@ describe('a response of OCSP', { skip: skipWithout('openssl') }, () => {
     assert.throws(() => check(authorityIn('foreign').respond()), /another certificate/)
   })
 
-  it('is accepted from whom the issuer has given the right, and from nobody else', () => {
+  it('is accepted from a delegate of the issuer, and from nobody else', () => {
     authority.issue('delegate', 12, { section: 'delegate' })
     check(authority.respond({ signer: 'delegate' }))
     authority.issue('stranger', 13, { section: 'other' })

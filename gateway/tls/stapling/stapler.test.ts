@@ -50,7 +50,7 @@ describe('what is stapled', { skip: skipWithout('openssl') }, () => {
     assert.match(state.verdicts[1] ?? '', /^it has expired at /)
   })
 
-  it('stays the one before while that holds, when the next is missing or bad, and each fault is told once', () => {
+  it('stays the last good response while that is valid, and each fault of the next is told once', () => {
     const { one, state } = stapler()
     const good = authority.respond()
     one.offer(good)
