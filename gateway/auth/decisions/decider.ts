@@ -18,7 +18,7 @@ export interface Decision {
 
 interface DeciderOptions {
   readonly steadyClock?: () => number
-  /** Reports once in each outage why the decider gives no decision. */
+  /** Reports why the decider gives no decision, once in each outage. */
   readonly onFault: (cause: string) => void
   readonly send?: Send
 }

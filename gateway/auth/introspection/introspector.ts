@@ -30,7 +30,7 @@ export interface IntrospectorOptions {
   readonly clock: () => number
   readonly steadyClock?: () => number
   readonly count: (outcome: IntrospectionOutcome) => void
-  /** Reports once in each outage why the endpoint cannot be asked. */
+  /** Reports why the endpoint cannot be asked, once in each outage. */
   readonly onFault: (cause: string) => void
   readonly ask?: ReturnType<typeof introspectionRequest>
 }
