@@ -88,7 +88,7 @@ describe('askStore', () => {
     assert.deepEqual(asked({ idempotency }), { keys: [], pending: undefined })
   })
 
-  it('leaves a caller without credentials to its address', () => {
+  it('counts a caller without credentials by its address', () => {
     const table = new LimitTable([ROW])
     const keys: string[] = []
     const { gateway } = makeGateway({

@@ -7,7 +7,7 @@ import { limitOf } from './limit.ts'
 
 /**
  * Asks the shared store to count the request while the audit record is written. In the cases below, `limit` asks
- * instead: another stage may still refuse the request, which then takes no hit, or make it wait.
+ * instead, because another stage may make the request wait or refuse it. A refused request takes no hit.
  */
 export function askStore(gateway: Gateway, exchange: Exchange): undefined {
   const { limiter } = gateway

@@ -31,7 +31,7 @@ describe('authorize', () => {
     assert.match(challenge, /scope="read write"/)
   })
 
-  it('lets a caller through who holds one of several sets whole, and names the first when none is', () => {
+  it('lets a caller through who holds one of several sets whole, and names the first to others', () => {
     const sets = [['read', 'write'], ['admin']]
     assert.equal(authorized(sets, ['admin']), undefined)
     assert.equal(authorized(sets, ['write', 'read']), undefined)
@@ -44,7 +44,7 @@ describe('authorize', () => {
     assert.equal(authorized(['read'], ['read:all'])?.code, 'insufficient_scope')
   })
 
-  it('refuses nobody in particular as well', () => {
+  it('refuses a caller who is not proved', () => {
     assert.equal(authorized(['read'], undefined)?.code, 'insufficient_scope')
   })
 

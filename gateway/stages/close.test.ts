@@ -36,7 +36,7 @@ describe('close', () => {
     assert.equal(gateway.load.permits.taken, 0)
   })
 
-  it('records a request as well that was not recorded before', () => {
+  it('records a request that was not recorded before', () => {
     const { gateway, trail } = makeGateway()
     close(gateway, makeExchange().exchange, 400)
     assert.deepEqual(
@@ -62,7 +62,7 @@ describe('close', () => {
     assert.deepEqual(res.calls, ['hold', 'release'])
   })
 
-  it('releases it when a failed commit is made good, and breaks it off when it is not', () => {
+  it('releases the response when a failed commit is made good, and breaks it off otherwise', () => {
     for (const unpaid of [undefined, new Error('still full')]) {
       const { gateway, exchange, res, trail } = underWay()
       const commit = new Commit()

@@ -76,7 +76,7 @@ describe('decide', () => {
     assert.deepEqual([subject.id, context.client, context.body], ['bank-b', 'bank-b', {}])
   })
 
-  it('leaves out what an empty body has not', () => {
+  it('leaves out members that an empty body lacks', () => {
     const { questions } = decided({ members: ['/amount'], headers: {} })
     assert.deepEqual(JSON.parse(questions[0] ?? '').context.body, {})
   })

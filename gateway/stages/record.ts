@@ -78,7 +78,7 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
 }
 
 /**
- * Adds a signature to a record. First writes its key, once in each file of the trail, so that each is verifiable alone.
+ * Adds a signature to a record. First writes its key once per file of the trail, so that each file is verifiable alone.
  * @param client undefined: the gateway has signed
  */
 export function withSignature(

@@ -5,7 +5,7 @@ import { asJsonSchemas } from '../../config/openapi/openapi-schemas.ts'
 import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import { parameterMisfit } from './request-parameters.ts'
 
-/** What is wrong with a request of `GET /a/{p}`, as `pointer reason`, by a parameter `p`. */
+/** Checks requests of `GET /a/{p}` by a parameter `p`. A text `pointer reason` says what is wrong. */
 function checker(parameter: { in: 'path' | 'query' | 'header'; schema: object; [more: string]: unknown }) {
   const named = { name: 'p', explode: false, ...parameter }
   const place = { path: '/a/{p}', pointer: '/paths/~1a~1{p}/get' }
@@ -88,7 +88,7 @@ describe('a list of which an item may be a text or something else', () => {
     assert.notEqual(single('p=4'), undefined)
   })
 
-  it('takes no longer for many items that a pattern takes long for', () => {
+  it('is checked in time even if a pattern is slow for each of many items', () => {
     const items = {
       anyOf: [
         { type: 'integer', maximum: 3 },
@@ -106,7 +106,7 @@ describe('a list of which an item may be a text or something else', () => {
 describe('a list that is described by parts', () => {
   const ids = { type: 'array', items: { type: 'integer' } }
 
-  it('has the items of each part, as of `Optional[list[int]]` in Python', () => {
+  it('fits the items of each part, as of `Optional[list[int]]` in Python', () => {
     for (const schema of [
       { anyOf: [ids, { type: 'null' }] },
       { allOf: [ids], description: 'beside a reference' },

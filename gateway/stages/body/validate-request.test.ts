@@ -83,7 +83,7 @@ describe('validate', () => {
     assert.equal(looked('application/xml', '*/*'), undefined)
   })
 
-  it('takes a body in memory of no bytes for none, as of a webhook that an empty frame ended', () => {
+  it('takes an empty body in memory for none, as of a webhook that an empty frame ended', () => {
     for (const bodyRequired of [false, true]) {
       const content = [{ type: 'text/plain', parameters: undefined, fits: undefined }]
       const rules = { parameters: [], bodyRequired, content }
@@ -100,7 +100,7 @@ describe('validate', () => {
     }
   })
 
-  it('waits for the first byte or the end of a chunked body: one that ends empty is none, however it comes', async () => {
+  it('waits for the first byte or the end of a chunked body, and takes an empty body for none', async () => {
     const begun = async (bodyRequired: boolean, isEmpty: boolean) => {
       const content = [{ type: 'text/plain', parameters: undefined, fits: undefined }]
       const rules = { parameters: [], bodyRequired, content }

@@ -76,7 +76,7 @@ function checkBody(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
-/** Looks for a type under its name, else under the narrowest range, which may be one of ASP.NET: `application/*+json`. */
+/** Looks for a type under its name, else under the narrowest range, even ASP.NET's `application/*+json`. */
 function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,

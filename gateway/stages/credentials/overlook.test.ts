@@ -44,7 +44,7 @@ describe('shadow mode', () => {
     ])
   })
 
-  it('believes nobody whom it overlooks, unless only the scopes or the authentication are not enough, and counts each', () => {
+  it('counts each refusal, and believes the caller only where scopes or authentication are not enough', () => {
     for (const code of codes) {
       const { refused, principal, measured } = overlooked(code)
       if (refused !== undefined) continue

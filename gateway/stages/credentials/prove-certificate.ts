@@ -90,7 +90,7 @@ function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefine
   return named.find((principal) => principal && isFromItsIssuer(gateway, peer, { principal, alone }))
 }
 
-/** @param alone true when no other authority can issue such a certificate: the client's entry needs no issuer */
+/** @param alone true when no other authority can issue such a certificate; then the client's entry needs no issuer */
 function isFromItsIssuer(
   { clients }: Gateway,
   { authorities }: PeerCertificate,

@@ -96,7 +96,7 @@ async function outcomeOf({
 
 const counted = (outcome: string) => `gateway_auth_decisions_total signature ${outcome}`
 
-test('a signed request is its client, and no guess', async () => {
+test('a signed request proves its client, and is no guess', async () => {
   const { refused, client, measured, guesses } = await outcomeOf()
   assert.deepEqual([refused, client, measured, guesses], [undefined, 'bank', [counted('accepted')], 0])
 })
@@ -150,7 +150,7 @@ test('a message with two good signatures is not accepted again with one of them 
   }
 })
 
-test('an address that guesses is not verified, and a wrong key is a guess', async () => {
+test('no signature from an address that guesses is verified, and a wrong key is a guess', async () => {
   const { refused, measured } = await outcomeOf({ blockedSeconds: 7 })
   assert.deepEqual([refused?.code, measured], ['too_many_failures', [counted('throttled')]])
   assert.equal(refused?.client, 'bank')
@@ -204,14 +204,14 @@ test('a payment that is sent again with a slow body is never accepted twice', as
   assert.equal((await sent(SIGNATURE_LIFETIME_MS - 299_000)).refused?.code, 'invalid_signature')
 })
 
-test('a client whose key another one publishes can go on where its token says who it is', async () => {
+test('a client whose key another client publishes is accepted where a token says who it is', async () => {
   const { refused, client } = await outcomeOf({ thief: true, isProved: true })
   assert.deepEqual([refused, client], [undefined, 'bank'])
   const alone = await outcomeOf({ thief: true })
   assert.equal(alone.refused?.cause, '"bank" and "thief" publish the same key')
 })
 
-test('a row that goes by an idempotency key wants it signed where it is sent', async () => {
+test('a row with idempotency wants the key signed where it is sent', async () => {
   const key = { 'X-Key': 'one' }
   const { refused } = await outcomeOf({ headers: key, keyHeader: 'x-key' })
   assert.deepEqual(
@@ -230,7 +230,7 @@ test('a row that goes by an idempotency key wants it signed where it is sent', a
   }
 })
 
-test('a signed header that Connection keeps from the service is not there, and one that the gateway reads is', async () => {
+test('a signed header that Connection names counts as missing, unless the gateway reads it', async () => {
   const by = { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS } as const
   const signed = { 'X-Note': 'a', ...signMessage([...COMPONENTS, ['"x-note"', 'a']], by) }
   assert.equal((await outcomeOf({ headers: signed })).refused, undefined)

@@ -119,7 +119,7 @@ function addressOf(url: string) {
   }
 }
 
-/** The request at each public address that Host names; of a trusted proxy, which may change Host, at every address. */
+/** The request at each public address that Host names; at every address if a trusted proxy may have changed Host. */
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target } = exchange.req
   // Headers that Connection names do not reach the service, so no signature can cover them.

@@ -190,7 +190,7 @@ describe('a response that streams', () => {
     assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
   })
 
-  it('is completed after that when its length was announced: it ends by itself', () => {
+  it('is completed after the token expires when its length was announced', () => {
     const { forwarding, exchange, res, time } = forwarded()
     exchange.principal = makePrincipal({ expiresAtMs: EXPIRES_MS })
     forwarding.head(200, length(2))
@@ -250,7 +250,7 @@ describe('a call of gRPC', () => {
     assert.equal(plain.isTotalOfClient, false)
   })
 
-  it('gets the trailers that are for it, when those that end a session are written', () => {
+  it('gets the trailers that are for it, once the end of a session is written', () => {
     const trailers = [new Field('grpc-status', '0'), new Field('X-Revoke-Session', 's1')]
     const ended: string[] = []
     const { forwarding, res, trail } = call({}, { revoke: (session: string) => ended.push(session) > 0 })
@@ -267,7 +267,7 @@ describe('a call of gRPC', () => {
     )
   })
 
-  it('is recorded with what it came to, by its trailers, its head, or the status of HTTP alone', () => {
+  it('is recorded with its status, by its trailers, its head, or the status of HTTP alone', () => {
     const says = (status: string) => [new Field('grpc-status', status)]
     const cases: readonly [number, Field[], Field[] | undefined, number][] = [
       [200, [], says('14'), 14],
@@ -330,20 +330,20 @@ describe('a client that goes away', () => {
     assert.deepEqual([waiting(1000), waiting(60_000, true)], [[], []])
   })
 
-  it('leaves nothing behind that is waited for once a drain is over', () => {
+  it('has its request cancelled once a drain is over', () => {
     const { forwarding, gateway, aborted } = forwarded({ method: 'POST' })
     gateway.load.phase = 'over'
     forwarding.clientGone()
     assert.deepEqual([aborted(), gateway.load.orphans.size], [1, 0])
   })
 
-  it('has its request given up when that changes nothing', () => {
+  it('has its request cancelled when the method changes nothing', () => {
     const { forwarding, aborted } = forwarded()
     forwarding.clientGone()
     assert.equal(aborted(), 1)
   })
 
-  it('has the head of a response waited for that may end sessions, and its place kept until then', () => {
+  it('has the head of a response awaited that may end sessions, and its permit kept until then', () => {
     const ended: string[] = []
     const { forwarding, gateway, aborted } = forwarded(
       { method: 'POST' },
@@ -356,7 +356,7 @@ describe('a client that goes away', () => {
     assert.equal(gateway.load.orphans.size, 0)
   })
 
-  it('has had its webhook taken when the service has begun a 2xx, unless that broke off', () => {
+  it('counts its webhook as taken when the service has begun a 2xx, unless the response breaks off', () => {
     const taken = (end: (one: ReturnType<typeof forwarded>) => void) => {
       const one = forwarded({ method: 'POST' })
       let isTaken: boolean | undefined
@@ -382,7 +382,7 @@ describe('a client that goes away', () => {
     )
   })
 
-  it('has its webhook in progress until then, and the service may have taken it', () => {
+  it('has its webhook in progress until the head of the response, which says if it is taken', () => {
     for (const [status, isTaken] of [
       [202, true],
       [500, false],

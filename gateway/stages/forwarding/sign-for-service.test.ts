@@ -9,7 +9,7 @@ import { signForService } from './sign-for-service.ts'
 const SENDING = { rewrite: undefined, isRaw: false, host: undefined, namesTarget: true }
 const NOTHING = { allowed: new Set<string>(), removed: new Set<string>(), added: [] }
 
-test('a request to a service names it by the scheme of its group and the Host that it gets', () => {
+test('a signed request names the service by the scheme of its group and the Host sent', () => {
   let uri: string | undefined
   const signer = {
     sign: (components: Parameters<MessageSigner['sign']>[0]) => {

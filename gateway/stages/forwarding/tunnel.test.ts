@@ -21,7 +21,7 @@ const UPGRADE =
   'GET /chat HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a\r\n\r\n'
 
 /**
- * A tunnel that the upstream has accepted, while the record of that is not committed yet.
+ * A tunnel that the upstream has accepted, and whose record is not committed yet.
  *
  * @param before what happens in the turn in which the 101 comes
  */
@@ -50,7 +50,7 @@ async function uncommitted(before: (wire: Wire) => void = () => {}) {
 }
 
 describe('a tunnel whose 101 is not in the trail yet', () => {
-  it('passes nothing on until it is, though the upstream has ended, and then everything', async () => {
+  it('passes nothing on until the commit, even if the upstream has ended, and then everything', async () => {
     const { wire, commit, service, tunnels, heard, measured, trail } = await uncommitted()
     service.end('last words')
     wire.send('early')
@@ -132,7 +132,7 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
   })
 })
 
-it('of a proxy that names no client is not counted for the clients of its network', () => {
+it('a tunnel of a proxy that names no client is not counted for the clients of its network', () => {
   const tunnels = new Tunnels(4, () => 0)
   const trustedProxies = new BlockList()
   trustedProxies.addAddress('2001:db8::9', 'ipv6')
@@ -149,7 +149,7 @@ it('of a proxy that names no client is not counted for the clients of its networ
   assert.deepEqual(outcomes, [undefined, undefined, undefined, undefined])
 })
 
-it('a tunnel lapses once the responder of its certificate says that this was revoked', async () => {
+it('a tunnel lapses once the responder of its certificate says that it was revoked', async () => {
   const ca = await makeAuthority({ subject: 'CN=Root' })
   const { certPem } = await makeCertificate({ subject: 'CN=c', issuer: ca })
   const leaf = new X509Certificate(certPem)

@@ -180,7 +180,7 @@ describe('what the first request with a key becomes', () => {
       assert.equal(ask({ headers }).refused?.code, 'idempotency_unknown')
     })
 
-  it('is sent again when its outcome is unknown to a service that resolves it itself', (t) => {
+  it('is sent again when its outcome is unknown and the service resolves keys itself', (t) => {
     const { ask, answered } = served(t, { resolves: true })
     answered(500)
     assert.equal(ask().refused, undefined)
@@ -188,7 +188,7 @@ describe('what the first request with a key becomes', () => {
 })
 
 describe('the next request with a key', () => {
-  it('needs one where the row says so', (t) => {
+  it('needs a key where the row says so', (t) => {
     const { ask, measured } = served(t)
     assert.deepEqual(
       [ask({ headers: {} }).refused?.code, ask({ headers: {} }).res.status],
@@ -200,7 +200,7 @@ describe('the next request with a key', () => {
     assert.equal(lenient.ask({ headers: {} }).exchange.keyed, undefined)
   })
 
-  it('needs none where its method is safe', (t) => {
+  it('needs no key where its method is safe', (t) => {
     const { ask } = served(t)
     assert.equal(ask({ method: 'GET', headers: {} }).refused, undefined)
     for (const method of ['PATCH', 'PUT', 'DELETE'])
@@ -258,7 +258,7 @@ describe('the next request with a key', () => {
     )
   })
 
-  it('gets the first response again, with what is for it alone written anew', (t) => {
+  it('gets the first response again, with some fields of its own', (t) => {
     const { ask, answered, measured, trail } = served(t)
     answered(201, {
       Location: '/api/x/1',
@@ -397,7 +397,7 @@ describe('a client that goes away', () => {
     }
   })
 
-  it('need not be told of its session, which ends while the response comes', (t) => {
+  it('cancels nothing when its session ends while the response comes', (t) => {
     const { ask, gateway, gatewayTime, trail } = served(t)
     const first = ask({ principal: { sessionId: 's1' } as Partial<Principal> })
     const forwarding = first.send()
@@ -416,7 +416,7 @@ describe('a client that goes away', () => {
     assert.equal(ask().res.body, 'done')
   })
 
-  it('does not hold its response back any more', (t) => {
+  it('does not slow the response down any more', (t) => {
     const { ask, gateway } = served(t)
     const first = ask()
     first.res.write = () => false
@@ -482,7 +482,7 @@ it('requests of one turn begin by one write, before the next turn', async (t) =>
 })
 
 describe('the last byte of a response', () => {
-  it('waits until the disk has it', (t) => {
+  it('waits until the outcome is on the disk', (t) => {
     const syncs: ((error: Error | null) => void)[] = []
     const sync = ((_fd: number, done: (error: Error | null) => void) => syncs.push(done)) as never
     for (const error of [null, new Error('EIO')]) {
@@ -519,7 +519,7 @@ describe('the last byte of a response', () => {
   })
 })
 
-it('a row without it costs nothing, not even a look at the headers', () => {
+it('a row without idempotency costs nothing, not even a look at the headers', () => {
   const { exchange } = makeExchange({ method: 'POST' })
   exchange.route = makeRoute()
   assert.equal(idempotency({} as Gateway, exchange), undefined)

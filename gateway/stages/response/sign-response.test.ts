@@ -55,7 +55,7 @@ describe('signResponse', () => {
     }
   })
 
-  it('leaves a response as it is unless its row asks for it', () => {
+  it('leaves a response as it is unless its row signs responses', () => {
     const { gateway, exchange } = signing(false)
     assert.equal(signResponse(gateway, exchange, { status: 200, head: HEAD, body: Buffer.from('x') }), HEAD)
     assert.equal(holdResponse(gateway, exchange, HEAD, false), undefined)
