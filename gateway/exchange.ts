@@ -67,9 +67,9 @@ export class Exchange implements Slotted {
   readonly secure: TLSSocket | undefined
   /** open: undefined unless the request is sampled. */
   trace: Trace | undefined = undefined
-  /** admit (or the pipeline, for an unreadable request): normalised; `-` when there is no target. */
+  /** admit (or screenAddress or the pipeline, when they refuse): normalised; `-` without a target. */
   path = '-'
-  /** admit: as received, with its question mark. */
+  /** Written with `path`: as received, with its question mark. */
   query = ''
   /** admit: the authority of the target, else Host. */
   host = ''
@@ -89,7 +89,7 @@ export class Exchange implements Slotted {
   delivery: Delivery | undefined = undefined
   /** askStore. */
   pendingTake: PendingTake | undefined = undefined
-  /** record: masked parameters as pseudonyms. */
+  /** record: with pseudonyms for masked parameters. */
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until the trail has taken it. */
   requestLine: string | undefined = undefined

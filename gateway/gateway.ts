@@ -54,7 +54,7 @@ export interface Load {
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
-  /** By code; `undefined` is for what a browser refuses. Written by logRefusal and logBrowserRefusal. */
+  /** By code; `undefined` is for what a browser refuses. Written by log-refusal. */
   readonly refusalLog: Map<RefusalCode | undefined, RefusalLogBudget>
 }
 

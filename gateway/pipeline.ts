@@ -94,7 +94,7 @@ function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
   }
 }
 
-/** A fault refuses the request; it never lets one through. */
+/** A fault refuses the request, and never lets it through. */
 function fail(gateway: Gateway, exchange: Exchange, fault: unknown): void {
   const { requestId } = exchange
   gateway.log.error({ err: fault, requestId, traceId: traceIdOf(exchange) }, 'a stage failed')

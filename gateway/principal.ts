@@ -29,7 +29,7 @@ export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
   return { key, limitKey: `p:${key}` }
 }
 
-/** The first missing scope (RFC 6750 section 3.1); undefined when there are no sets, or the caller holds all of one. */
+/** The first missing scope (RFC 6750 section 3.1); undefined without sets, or when the caller holds a whole set. */
 export function missingScope(
   principal: Principal | undefined,
   sets: readonly (readonly string[])[] = [],
