@@ -50,7 +50,7 @@ function questionOf(
   { members }: DecisionTerms,
   { parameters, values }: { readonly parameters: object; readonly values: readonly (string | undefined)[] },
 ): string {
-  if (principal === undefined) throw new Error('a decision about nobody')
+  if (principal === undefined) throw new Error('a decision needs a caller')
   const { subject, client, scopes, acr } = principal
   const who = { type: 'identity', id: subject ?? client }
   const context = JSON.stringify({ client, scopes: [...scopes], acr, parameters })

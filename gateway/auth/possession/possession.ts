@@ -43,7 +43,7 @@ const NO_CERTIFICATE = refused(
 )
 const OTHER_CERTIFICATE = refused(
   'The access token is bound to another client certificate',
-  'x5t#S256: the client certificate is another',
+  'x5t#S256: the client presented another certificate',
 )
 const DOWNGRADED = refused(
   'The access token is bound to a DPoP key and needs a proof',

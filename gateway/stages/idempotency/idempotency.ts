@@ -88,7 +88,7 @@ function begin(
   const { idempotency: keeper } = gateway
   const { principal, route, requestId, req } = exchange
   if (keeper === undefined || principal === undefined || route === undefined)
-    throw new Error('an idempotency key without a keeper, a caller or a row')
+    throw new Error('an idempotency key needs a keeper, a caller and a row')
   if (body.length > terms.maxRequestBytes) return bodyTooLarge(terms.maxRequestBytes)
   const host = exchange.host.toLowerCase().replace(PORT, '')
   let head = `${exchange.method} ${host} ${exchange.path}${exchange.query}\n`
