@@ -10,20 +10,22 @@ import { makeDirectory, OWNER_ONLY, WRITE_ANEW } from '../storage/line-file.ts'
 import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf, ProvenTiles } from './verify/proven-tiles.ts'
 import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
+import type { Evidence } from './verify/verify-trail.ts'
 
 /**
  * Writes a log as C2SP tlog-tiles, with entry bundles made from the lines of the trail.
- * @param to a directory: it is made, and files of an earlier export are overwritten
+ * @param given see `Evidence` @param to a directory: it is made, and files of an earlier export are overwritten
  * @throws EvidenceFault when lines and log do not agree, or the log is damaged
  */
 export async function exportLog(
-  segments: readonly Segment[],
+  given: Evidence['segments'],
   directory: string,
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
   // Read once: a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
+  const segments = typeof given === 'function' ? await given() : given
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
   const proven = provenTiles(tiles, checkpoint.size, first)

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { checkpointFile } from '../../audit/seals/tiles.ts'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-import { UsageFault } from '../command.ts'
+import { EXIT, UsageFault } from '../command.ts'
 import { command } from './export.ts'
 
 test('a checkpoint that is none is a damaged log, and is named', async (t) => {
@@ -21,4 +22,36 @@ test('a checkpoint that is none is a damaged log, and is named', async (t) => {
     assert.ok(!(error instanceof UsageFault))
     return error.message.includes(file)
   })
+})
+
+test('a trail that is rotated after its files were listed is exported with the newest', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'export-'))
+  const { openSync } = fs
+  const put = (open: typeof openSync) => {
+    Object.assign(fs, { openSync: open })
+    syncBuiltinESMExports()
+  }
+  t.after(() => {
+    put(openSync)
+    rmSync(dir, { recursive: true })
+  })
+  const trail = new SealedTrail(join(dir, 'trail'))
+  trail.start()
+  await trail.seal()
+  const running = join(dir, 'running')
+  cpSync(join(dir, 'trail'), running, { recursive: true })
+  await trail.rotate()
+  trail.exchange()
+  await trail.seal()
+  const [{ path: closed } = assert.fail()] = trail.closed
+  const file = join(running, 'audit.ndjson')
+  put((path, ...rest) => {
+    if (path === checkpointFile(join(running, 'audit-log'))) {
+      put(openSync)
+      renameSync(file, join(running, basename(closed)))
+      cpSync(join(dir, 'trail'), running, { recursive: true })
+    }
+    return openSync(path, ...rest)
+  })
+  assert.equal(await command.run({ words: [file], flags: { to: join(dir, 'exported') } }), EXIT.good)
 })

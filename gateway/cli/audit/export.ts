@@ -1,4 +1,5 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
+import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
 import { exportLog } from '../../evidence/export-log.ts'
 import { plural } from '../../evidence/verify/finding.ts'
 import { type Command, EXIT, print, UsageFault } from '../command.ts'
@@ -27,8 +28,10 @@ export const command: Command = {
     if (trail === undefined || trails.length > 1) throw new UsageFault('exports one trail: name it')
     const progress = new Progress('exporting')
     const directory = flags.log ?? logDirectory(trail.auditFile)
+    // A gateway may have rotated meanwhile.
+    const listAgain = () => segmentsOfTrail(trail.auditFile)
     const { checkpoint, bundles } = await ableTo(() =>
-      exportLog(trail.segments, directory, to, progress.show),
+      exportLog(trail.isWhole ? listAgain : trail.segments, directory, to, progress.show),
     )
     progress.clear()
     print(
