@@ -141,7 +141,7 @@ test('synced: a group waits while each turn brings lines, for four turns at most
 
 test('synced: when fdatasync fails, requests are refused, and responses stay pending and are committed later', async (t) => {
   const disk = slowDisk(t)
-  const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced' })
+  const { file, trail, faults, records } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const known = requestLine('known')
   trail.append(known)
   await groupEnds()
@@ -173,6 +173,7 @@ test('synced: when fdatasync fails, requests are refused, and responses stay pen
     lines.map(({ requestId, type, reason, refused }) => requestId ?? reason ?? refused ?? type),
     ['AUDIT_START', 'known', 'gone', 'known', 'gone', 'write failed: EIO', 3],
   )
+  assert.deepEqual(records.sort(), typesOf(lines).sort(), 'each is counted once')
 })
 
 test('synced: after a failed fdatasync a file that cannot be cut is not written to until it is rotated', async (t) => {

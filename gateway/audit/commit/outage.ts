@@ -45,6 +45,8 @@ export class Outage {
   #moved: MoveFacts | undefined = undefined
   #allWritten = new Commit()
   #sinceMs = 0
+  /** Counts of lines that may be cut off again. */
+  #unsynced: RecordCounts[] | undefined
 
   constructor(options: OutageOptions) {
     this.#options = options
@@ -73,7 +75,8 @@ export class Outage {
   }
 
   written(counts: RecordCounts): void {
-    for (const [type, count] of counts) this.#options.listeners.onRecord(type, count)
+    if (this.#unsynced !== undefined) this.#unsynced.push(counts)
+    else for (const [type, count] of counts) this.#options.listeners.onRecord(type, count)
   }
 
   #report(error: Error): void {
@@ -271,8 +274,14 @@ export class Outage {
     if (!syncs) return write()
     const start = trailFile.startCommit()
     const before = { pending: [...this.#pending], refused: this.#refused, moved: this.#moved }
+    const unsynced: RecordCounts[] = []
+    this.#unsynced = unsynced
     const error = write() ?? this.#sync()
-    if (error === undefined || trailFile.torn) return error
+    this.#unsynced = undefined
+    if (error === undefined || trailFile.torn) {
+      for (const counts of unsynced) this.written(counts)
+      return error
+    }
     trailFile.rollBackTo(start)
     this.#pending = before.pending
     this.#refused = before.refused
