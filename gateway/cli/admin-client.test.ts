@@ -28,3 +28,22 @@ test('a gateway is found by a gateway.json that begins with a byte order mark', 
   })
   assert.deepEqual([url, body], [`http://127.0.0.1:${port}/healthz`, 'found'])
 })
+
+test('a token that is refused is named by its file, and nobody is asked for one that was given', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
+  const server = createServer((_, res) => res.writeHead(401).end()).listen(0, '127.0.0.1')
+  t.after(() => {
+    server.close()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  await once(server, 'listening')
+  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const asked = (flags: Record<string, string>) =>
+    askAdmin({ method: 'GET', path: '/config', flags, env: {}, base })
+  await assert.rejects(asked({}), { message: /\/config wants a token: name its file by --token-file/ })
+  const file = join(folder, 'token')
+  writeFileSync(file, 'x'.repeat(32), { mode: 0o600 })
+  await assert.rejects(asked({ 'token-file': file }), {
+    message: `${base}/config refuses the token in ${file}: the gateway has another one`,
+  })
+})

@@ -49,9 +49,8 @@ export async function askAdmin({
 }: Asked): Promise<{ readonly url: string; readonly status: number; readonly body: string }> {
   const place = readPlace(env)
   const url = adminUrl(base ?? flags.admin ?? defaultUrl(env, place), path)
-  const token = signed
-    ? readToken(flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile)
-    : undefined
+  const file = flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile
+  const token = signed ? readToken(file) : undefined
   const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS
   const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }
   const send = createSender({ url, timeoutMs, maxResponseBytes: MAX_RESPONSE_BYTES })
@@ -59,7 +58,9 @@ export async function askAdmin({
     throw new CommandFault(`${url} does not answer: ${error.message}`)
   })
   if (statusCode === 401) {
-    throw new CommandFault(`${url} wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE`)
+    const remedy = 'wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE'
+    const wrong = `refuses the token in ${file}: the gateway has another one`
+    throw new CommandFault(`${url} ${token === undefined ? remedy : wrong}`)
   }
   return { url, status: statusCode, body: body.toString() }
 }
