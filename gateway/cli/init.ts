@@ -7,6 +7,7 @@ import { openApiFile } from '../config/openapi/openapi-document.ts'
 import { authOf } from '../config/openapi/request-security.ts'
 import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
 import { discard } from '../storage/line-file.ts'
+import { plural } from '../terminal/printable.ts'
 import { type Command, CommandFault, EXIT, print, UsageFault } from './command.ts'
 import { discoverIssuer } from './discovery/discover-issuer.ts'
 
@@ -81,7 +82,7 @@ export const command: Command = {
       [limitsFile, jsonFile({ $schema: './schemas/limits.schema.json', limits: LIMITS })],
     ])
     const { routes } = value
-    print(`${gatewayFile}: ${routes.length === 1 ? '1 route' : `${routes.length} routes`} to ${upstream}`)
+    print(`${gatewayFile}: ${plural(routes.length, 'route')} to ${upstream}`)
     print(`${limitsFile}: 600 requests a minute for each address`)
     if (provider !== undefined) print(`${issuer}: ${provider.found}`)
     for (const note of notes) print(`note: ${note}`)

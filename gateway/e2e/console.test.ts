@@ -103,9 +103,7 @@ function describeConsole(): void {
     await page.getByRole('row', { name: /^address [0-9a-f]{12} .*8 of 8$/ }).waitFor()
     await page.getByRole('row', { name: /^large \(shadow\) \/open\/large 5,000 in 1h per caller/ }).waitFor()
     await page.getByRole('row', { name: new RegExp(`^${upstream.url} healthy`) }).waitFor()
-    await page
-      .getByRole('img', { name: /^Responses per second, the last .* minutes; now below 400 / })
-      .waitFor()
+    await page.getByRole('img', { name: /^Responses per second, the last .* min; now below 400 / }).waitFor()
     await page.getByText('ready', { exact: true }).waitFor()
     const authorization = `Bearer ${await upstream.issuer.token()}`
     for (const key of ['well', 'well', 'broken', 'broken']) {

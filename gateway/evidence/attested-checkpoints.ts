@@ -9,7 +9,8 @@ import { areEnough, readWitnessed, type Witnesses } from '../audit/witness/witne
 import type { TlogPolicy } from '../config/tlog-policy.ts'
 import { certificatesIn } from '../config/witness-settings.ts'
 import { readRegularFile } from '../storage/regular-file.ts'
-import { type Finding, plural } from './verify/finding.ts'
+import { plural } from '../terminal/printable.ts'
+import type { Finding } from './verify/finding.ts'
 import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
 /** The message names the file. */

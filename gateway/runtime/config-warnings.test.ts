@@ -70,7 +70,7 @@ test('of many limits without effect the first twenty are named, and how many mor
   const limits = Array.from({ length: 500 }, (_, index) => ({ path: `/other/${index}` }))
   const found = warnings([{ path: '/api/*' }], limits)
   assert.equal(found.length, 21)
-  assert.equal(found[20], '480 more limits have no effect for the same reason')
+  assert.equal(found[20], '480 more limits without effect for the same reason')
 })
 
 test('more rows than are compared are warned of', () => {

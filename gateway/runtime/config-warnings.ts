@@ -12,6 +12,7 @@ import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../edge/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
+import { plural } from '../terminal/printable.ts'
 import { JWKS_PATH } from './upstream-parts.ts'
 
 /** Further warnings and names are only counted, because a table can have thousands of rows. */
@@ -41,7 +42,9 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
       (row) => `the limit "${nameOf(row)}" (${row.path}) has no effect: no route lets such a request through`,
     )
   const more = idle.length - warnings.length
-  return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
+  return more > 0
+    ? [...warnings, `${plural(more, 'more limit')} without effect for the same reason`]
+    : warnings
 }
 
 /** Folds letter case and closing slashes, which limits ignore. */

@@ -93,7 +93,8 @@ function refusalOf(row: LimitRow, take: Take): Refusal {
     const refusing = refusingWindows(one, own)
     if (refusing.length === 0) continue
     const bounds = refusing.map(
-      ([{ limit, cost, window }]) => `${Math.floor(limit / cost)} requests in ${window}`,
+      ([{ limit, cost, window }]) =>
+        `${Math.floor(limit / cost)} request${limit < 2 * cost ? '' : 's'} in ${window}`,
     )
     details.push(`At most ${bounds.join(' and ')}: ${one.purpose}`)
     windows.push(...refusing.map(([window]) => window))

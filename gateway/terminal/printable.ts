@@ -12,3 +12,8 @@ export function printable(text: string): string {
 export function inShell(text: string): string {
   return /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
+
+/** A number with its noun, and a verb if need be: `1 line is`, `1,000 lines are`. */
+export function plural(count: number, one: string, more = `${one}s`): string {
+  return `${count.toLocaleString('en')} ${count === 1 ? one : more}`
+}

@@ -1,5 +1,6 @@
 import type { Maintenance, Route } from '../../config/settings.ts'
 import { REFUSALS, type RefusalCode } from '../../refusals.ts'
+import { plural } from '../../terminal/printable.ts'
 import type { Families } from '../metric-table.ts'
 import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
@@ -332,7 +333,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   const which = closed.length === routes.length ? 'all routes' : `${paths.join(', ')}${more}`
   const refused = (totals.refusals.get('maintenance') ?? 0) - (past.refusals.get('maintenance') ?? 0)
   const purposes = new Set(closed.map(({ screening }) => screening?.maintenance?.refusal.detail))
-  const cause = `${refused} requests refused in the last minute; purpose: ${[...purposes].slice(0, MOST_NAMED).join(' / ')}`
+  const cause = `${plural(refused, 'request')} refused in the last minute; purpose: ${[...purposes].slice(0, MOST_NAMED).join(' / ')}`
   const alert = 'Maintenance'
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }

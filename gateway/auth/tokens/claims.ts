@@ -1,5 +1,6 @@
 import type { TokenDialect } from '../../config/issuers/token-dialects.ts'
 import { keysOf, type Principal } from '../../principal.ts'
+import { plural } from '../../terminal/printable.ts'
 import { readBinding } from '../possession/binding.ts'
 import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import { isMachine } from './dialect.ts'
@@ -182,8 +183,8 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
 function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
   if (seconds <= maxSeconds) return undefined
   const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`
-  const allowed =
-    maxSeconds % HOUR_SECONDS === 0 ? `${maxSeconds / HOUR_SECONDS} hours` : `${maxSeconds} seconds`
+  const hours = maxSeconds / HOUR_SECONDS
+  const allowed = Number.isInteger(hours) ? plural(hours, 'hour') : plural(maxSeconds, 'second')
   return tokenFault('invalid', cause, `The access token lives for more than ${allowed}`)
 }
 

@@ -1,7 +1,7 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
 import { exportLog } from '../../evidence/export-log.ts'
-import { plural } from '../../evidence/verify/finding.ts'
+import { plural } from '../../terminal/printable.ts'
 import { type Command, EXIT, print, UsageFault } from '../command.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed } from './trail-words.ts'
 
@@ -35,7 +35,7 @@ export const command: Command = {
     )
     progress.clear()
     print(
-      `${to}: ${plural(checkpoint.size, 'entry').replace('entrys', 'entries')} of ${checkpoint.origin} in ${plural(bundles, 'bundle')}`,
+      `${to}: ${plural(checkpoint.size, 'entry', 'entries')} of ${checkpoint.origin} in ${plural(bundles, 'bundle')}`,
     )
     return EXIT.good
   },

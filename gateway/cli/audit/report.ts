@@ -1,6 +1,5 @@
 import { type DayReport, reportDay } from '../../evidence/records/day-report.ts'
-import { plural } from '../../evidence/verify/finding.ts'
-import { printable } from '../../terminal/printable.ts'
+import { plural, printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'
 import { ABOUT_FILES, ableTo, FILES, Progress, timeIn, trailsNamed, UNABLE } from './trail-words.ts'
 

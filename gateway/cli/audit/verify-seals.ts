@@ -6,11 +6,11 @@ import type { TlogPolicy } from '../../config/tlog-policy.ts'
 import { checkProofs } from '../../evidence/line-proofs.ts'
 import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
-import { plural, showFinding } from '../../evidence/verify/finding.ts'
+import { showFinding } from '../../evidence/verify/finding.ts'
 import { keyOfPolicy, type TrustedKey } from '../../evidence/verify/trusted-key.ts'
 import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
-import { printable } from '../../terminal/printable.ts'
+import { plural, printable } from '../../terminal/printable.ts'
 import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
 import { ATTESTATION_FLAGS, openKept, policyOf, witnessesNamed } from './attestation-flags.ts'
 import {
@@ -127,7 +127,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
       `${printable(auditFile)}: ${plural(lines, 'line')} in ${plural(segments.length, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
     )
     print(
-      `log ${checkpoint.origin}: ${plural(checkpoint.size, 'sealed line')}${firstLeaf > 0 ? `, of which the first ${plural(firstLeaf, 'line')} were not looked at` : ''}`,
+      `log ${checkpoint.origin}: ${plural(checkpoint.size, 'sealed line')}${firstLeaf > 0 ? `, of which the first ${plural(firstLeaf, 'was', 'were')} not looked at` : ''}`,
     )
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)

@@ -8,6 +8,7 @@ import {
 } from '../../limits/table/limit-table.ts'
 import { plannedLimit } from '../../limits/windows/window.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
+import { plural } from '../../terminal/printable.ts'
 import { CONFIG_FLAGS, type Command, environmentOf, JSON_FLAG } from '../command.ts'
 import { type Cells, methodsOf, readRequest, readTables, tell, whyNot } from './row-reasons.ts'
 
@@ -75,7 +76,7 @@ function describeLimit(row: LimitRow, plans: Limits['plans']): Cells {
     ([plan, factor]) =>
       `${plan} ${windows.map(({ limit }) => requests(plannedLimit(limit, factor))).join(' and ')}`,
   )
-  const bounds = windows.map(({ limit, window }) => `${requests(limit)} requests in any ${window}`)
+  const bounds = windows.map(({ limit, window }) => `${plural(requests(limit), 'request')} in any ${window}`)
   return [
     ['name', windows.map(({ name }) => name).join(' ')],
     ['limit', `${bounds.join(' and ')}, then 429`],

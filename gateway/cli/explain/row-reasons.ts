@@ -9,6 +9,7 @@ import { readTarget } from '../../edge/rules/request-target.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
+import { plural } from '../../terminal/printable.ts'
 import { CommandFault, EXIT, type Given, print, printJson, UsageFault } from '../command.ts'
 
 /** Reads METHOD and PATH; gives the path as the gateway compares it. @throws UsageFault, CommandFault */
@@ -129,7 +130,7 @@ export function tell(explanation: Explanation, { json }: Given['flags']): number
       for (const warning of row.warnings) print(`  warning   ${warning}`)
     }
     for (const row of near) print(`not ${row.place}, ${row.path} (${row.methods}): ${row.why}`)
-    if (others > 0) print(`${others} rows are for other paths`)
+    if (others > 0) print(`${plural(others, 'row is', 'rows are')} for other paths`)
   }
   return rows.length === 0 ? EXIT.fault : EXIT.good
 }

@@ -87,7 +87,7 @@ test('faults that were only counted are among those said to be more', () => {
   assert.ok(file.value === undefined)
   const faults = file.faults()
   assert.equal(faults.length, 101)
-  assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 19900 more faults' })
+  assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 19,900 more faults' })
 })
 
 test('a text that is JSON but no object has no value', () => {

@@ -1,3 +1,4 @@
+import { plural } from '../../terminal/printable.ts'
 import { ENVIRONMENT, type Fault, type FaultPlace } from '../faults.ts'
 import { headerValues, hidden, type Spans } from './hidden-text.ts'
 import { parentPath } from './json-path.ts'
@@ -135,7 +136,7 @@ export class JsonFile<T> {
       .map(({ offset, fault }) => (offset === undefined ? fault : { ...fault, at: this.#placeOf(offset) }))
     const more = this.#faults.length + this.#uncollected - MAX_FAULTS
     if (more <= 0) return sorted
-    return [...sorted, { file: this.#file, path: '$', reason: `has ${more} more faults` }]
+    return [...sorted, { file: this.#file, path: '$', reason: `has ${plural(more, 'more fault')}` }]
   }
 
   /** Finds the place of a path; for a missing key, the place of the object that lacks it. */

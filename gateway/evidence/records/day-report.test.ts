@@ -64,8 +64,8 @@ it('counts what a day holds, and names what a person must look at', async () => 
   assert.deepEqual(report.attention, [
     `AUDIT_START at ${at('08:05:00.000')}: cutBytes 12`,
     `a start without a stop before it, at ${at('08:05:00.000')}: a crash`,
-    '1 requests without a response',
-    '1 requests were cut off by a crash',
+    '1 request without a response',
+    '1 request was cut off by a crash',
     `degraded from ${at('09:00:00.000')}: limits: ENOSPC`,
     'lines waited 115200 s for their seal',
   ])
@@ -127,7 +127,7 @@ it('lets no line wait for its seal while nothing was written', async () => {
     pair(at('17:00:00.000'), 0)[0] ?? '',
     seal('17:00:01.000'),
   ])
-  assert.deepEqual([report.longestUnsealedMs, report.attention], [1000, ['1 requests without a response']])
+  assert.deepEqual([report.longestUnsealedMs, report.attention], [1000, ['1 request without a response']])
   const crash = await reportOf('crash', [
     startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
     pair(at('15:00:00.000'), 0)[0] ?? '',

@@ -1,6 +1,6 @@
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { plural } from '../verify/finding.ts'
+import { plural } from '../../terminal/printable.ts'
 import { type AuditLine, numberOf, parseLine, textOf, timestampMs, writtenMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
@@ -112,11 +112,10 @@ class DayCount {
     const unpaired = this.open
     const attention = [...this.#attention]
     if (this.#noRecords > 0)
-      attention.push(
-        `${plural(this.#noRecords, 'line')} that ${this.#noRecords === 1 ? 'is not a record' : 'are not records'}`,
-      )
-    if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
-    if (this.#found.recovered > 0) attention.push(`${this.#found.recovered} requests were cut off by a crash`)
+      attention.push(plural(this.#noRecords, 'line that is not a record', 'lines that are not records'))
+    if (unpaired > 0) attention.push(`${plural(unpaired, 'request')} without a response`)
+    if (this.#found.recovered > 0)
+      attention.push(`${plural(this.#found.recovered, 'request was', 'requests were')} cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
     // The last lines may still wait: sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)

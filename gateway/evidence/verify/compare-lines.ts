@@ -3,7 +3,8 @@ import { HASH_BYTES, type HashText } from '../../audit/seals/hashes.ts'
 import { completeSubtrees } from '../../audit/seals/proofs.ts'
 import { TILE_WIDTH, tilePath, tileWidth } from '../../audit/seals/tiles.ts'
 import { TreeEdge } from '../../audit/seals/tree-edge.ts'
-import { type Finding, plural } from './finding.ts'
+import { plural } from '../../terminal/printable.ts'
+import type { Finding } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
@@ -202,7 +203,7 @@ export class LineComparison {
     const place = ownPlace ?? this.#lines.place(at - 1)
     const [line] = read
     if (line === undefined) {
-      const text = `the trail ends here, and ${plural(size - leaf, 'sealed line')} after this one ${size - leaf === 1 ? 'is' : 'are'} missing`
+      const text = `the trail ends here, and ${plural(size - leaf, 'sealed line after this one is', 'sealed lines after this one are')} missing`
       return { what: 'truncated', place, text }
     }
     const missing = tree.indexOf(line)
@@ -215,7 +216,7 @@ export class LineComparison {
       return { what: 'removed', place, text: `${plural(missing, 'line')} stood ${here}` }
     }
     if (added > 0) {
-      const text = `${plural(added, 'line')} from here on were not there when it was sealed`
+      const text = `${plural(added, 'line from here on was', 'lines from here on were')} not there when it was sealed`
       return { what: 'added', place, addedLines: added, text }
     }
     const same = tree.findIndex((hash, k) => hash === read[k])
@@ -223,7 +224,7 @@ export class LineComparison {
     const isMore = same === -1 && count > 1
     const text = isMore
       ? 'this line and those after it are not those that were sealed'
-      : `${plural(count, 'line')} from here on ${count === 1 ? 'is not the one' : 'are not those'} that was sealed`
+      : `${plural(count, 'line from here on is not the one that was', 'lines from here on are not those that were')} sealed`
     return { what: 'changed', place, text }
   }
 }

@@ -30,7 +30,3 @@ export function showFinding({ what, place, text }: Finding): string {
 export function showPlace({ file, line, byte }: Place): string {
   return `${file}, line ${line}, byte ${byte}`
 }
-
-export function plural(count: number, noun: string): string {
-  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
-}

@@ -6,7 +6,8 @@ import {
   START_HEAD,
   STOP_HEAD,
 } from '../../audit/audit-records.ts'
-import { type Place, plural, showPlace } from './finding.ts'
+import { plural } from '../../terminal/printable.ts'
+import { type Place, showPlace } from './finding.ts'
 import type { ReadLines } from './read-lines.ts'
 
 const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'

@@ -4,8 +4,9 @@ import { isOrderlyStop } from '../../audit/recovery/recovery.ts'
 import { FOREIGN_HEAD, SEAL_HEAD } from '../../audit/seal-records.ts'
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { plural } from '../../terminal/printable.ts'
 import { parseLine, writtenMs } from '../records/audit-line.ts'
-import { type Finding, type Place, plural } from './finding.ts'
+import type { Finding, Place } from './finding.ts'
 
 const MAX_UNSEALED_MS = 10_000
 const RECOVERED_END = ',"recovered":true'
@@ -75,7 +76,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   }
   const ageMs = latestMs - oldest.ms
   if (isAllowed || ageMs <= MAX_UNSEALED_MS) return []
-  const text = `${plural(count, 'line')} after the last seal ${count === 1 ? 'is' : 'are'} still unsealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
+  const text = `${plural(count, 'line after the last seal is', 'lines after the last seal are')} still unsealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
   return [{ what: 'unsealed', place: oldest.place, text }]
 }
 

@@ -6,11 +6,12 @@ import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
 import { chunksOf, NEWLINE } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { plural } from '../../terminal/printable.ts'
 import { compareKept, type KeptCheckpoint } from '../attested-checkpoints.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
 import { LineComparison } from './compare-lines.ts'
-import { type Finding, type Place, plural } from './finding.ts'
+import type { Finding, Place } from './finding.ts'
 import { firstLeafOf, ProvenTiles } from './proven-tiles.ts'
 import { ReadLines } from './read-lines.ts'
 import { RecordOrder, Warnings } from './record-order.ts'
@@ -158,8 +159,9 @@ class Verification {
     const { size } = this.#checkpoint
     const lines = this.#lines.count - addedLines
     const rest = this.#firstLeaf + lines - size
-    if (isPart) return `${plural(-rest, 'sealed line')} after these were not given, and are not judged`
-    if (rest < 0) return `cut: ${plural(-rest, 'sealed line')} are missing`
+    if (isPart)
+      return `${plural(-rest, 'sealed line after these was', 'sealed lines after these were')} not given and not judged`
+    if (rest < 0) return `cut: ${plural(-rest, 'sealed line is', 'sealed lines are')} missing`
     if (provenLines < lines - rest) return 'not judged'
     const torn =
       this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
@@ -333,7 +335,7 @@ class Verification {
     if (this.#evidence.isPart || first === 0) return undefined
     const line = this.#prunedTo.get(first)
     if (line !== undefined && this.#isSealed(first + line)) return undefined
-    const text = `${plural(first, 'line')} stood before this one, and no AUDIT_PRUNE that is sealed says that they were pruned`
+    const text = `${plural(first, 'line')} stood before this one, and no AUDIT_PRUNE that is sealed says that ${first === 1 ? 'it was' : 'they were'} pruned`
     return { what: 'removed', place: this.#lines.place(0), text }
   }
 

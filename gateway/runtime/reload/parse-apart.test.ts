@@ -44,7 +44,7 @@ test('the faults of a large text come from the other thread, a hundred of them a
   const { faults } = await parse('l.json', table(5000).replaceAll('1m', '1y'))
   assert.equal(faults?.length, 101)
   assert.match(faults?.[0]?.reason ?? '', /^must be a whole number followed by s, m, h or d/)
-  assert.deepEqual(faults?.[100], { file: 'l.json', path: '$', reason: 'has 4900 more faults' })
+  assert.deepEqual(faults?.[100], { file: 'l.json', path: '$', reason: 'has 4,900 more faults' })
 })
 
 test('a large table of clients comes with its secrets', async () => {

@@ -197,7 +197,7 @@ export function sealFacts({ seals, witnesses, stamps, unshipped }) {
   if (seals === undefined) facts.push(['Seals', 'off'])
   else {
     facts.push(
-      ['Sealed', `${whole(seals.records)} records`],
+      ['Sealed records', whole(seals.records)],
       ['Last seal', seals.lastAtSeconds === 0 ? 'none yet' : time(seals.lastAtSeconds * 1000)],
       ['Seal lag', waitOf(seals.lagSeconds, MUCH_SEAL_LAG_SECONDS)],
     )

@@ -92,7 +92,7 @@ export class Plots {
       const canvas = plot.root.querySelector('canvas')
       canvas?.setAttribute(
         'aria-label',
-        `${title}, the last ${Math.round((end - begin) / 60)} minutes; now ${now.join(', ')}`,
+        `${title}, the last ${Math.round((end - begin) / 60)} min; now ${now.join(', ')}`,
       )
     }
   }
