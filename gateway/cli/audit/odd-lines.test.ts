@@ -46,6 +46,23 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
   }
 })
 
+test('a day on which nothing was sealed needs a person, although the last seal is in an earlier file', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'no-seal-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(dir)
+  trail.start()
+  await trail.rotate()
+  for (const hour of ['09', '11']) {
+    const fields = { requestId: hour, timestamp: `2026-11-22T${hour}:00:00.000Z`, method: 'GET', path: '/x' }
+    appendFileSync(trail.file, `${JSON.stringify({ type: 'API_REQUEST', ...fields })}\n`)
+    const outcome = { statusCode: 200, duration: 1 }
+    appendFileSync(trail.file, `${JSON.stringify({ type: 'API_RESPONSE', ...fields, ...outcome })}\n`)
+  }
+  const { status, stdout } = await countersign(['audit', 'report', '--day', '2026-11-22', trail.file])
+  assert.match(stdout, /seals {7}0.*^! lines waited \d+ s for their seal$/ms)
+  assert.equal(status, 1)
+})
+
 test('more requests without a response than can be followed are counted, and said to be', () => {
   const warnings = new Warnings(new ReadLines())
   const order = new RecordOrder(warnings, 2)

@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
 import { type DayReport, reportDay } from '../../evidence/records/day-report.ts'
 import { plural, printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'
@@ -28,7 +30,8 @@ export const command: Command = {
     const progress = new Progress('reading')
     let needsAttention = false
     for (const { auditFile, segments } of await trailsNamed(words)) {
-      const report = await ableTo(() => reportDay(segments, dayMs, progress.show))
+      const isSealed = existsSync(checkpointFile(logDirectory(auditFile)))
+      const report = await ableTo(() => reportDay(segments, dayMs, progress.show, isSealed))
       progress.clear()
       const asJson = () => JSON.stringify({ file: auditFile, ...report })
       print(await ableTo(() => (flags.json !== undefined ? asJson() : reportText(auditFile, report))))

@@ -18,14 +18,15 @@ const DAY_MS = 86_400_000
 /** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 
-/** @param dayMs beginning of the day in UTC */
+/** @param dayMs beginning of the day in UTC @param isSealed true if the trail has seals, perhaps in earlier files */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,
   onRead?: OnRead,
+  isSealed = false,
 ): Promise<DayReport> {
   const period = { fromMs: dayMs, toMs: dayMs + DAY_MS }
-  const count = new DayCount(period)
+  const count = new DayCount(period, isSealed)
   const hasOpen = () => count.open > 0
   for await (const { bytes } of blocksWritten(segments, { period, hasOpen, onRead })) {
     for (const line of linesIn(bytes)) count.read(line)
@@ -69,7 +70,7 @@ class DayCount {
     longestUnsealedMs: undefined as number | undefined,
     pruned: [] as string[],
   }
-  #isSealed = false
+  #isSealed: boolean
   readonly #degraded = new Map<string, Span>()
   readonly #ended: Span[] = []
   readonly #restored = new Set<string>()
@@ -82,8 +83,9 @@ class DayCount {
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined
 
-  constructor(period: Period) {
+  constructor(period: Period, isSealed: boolean) {
     this.#period = period
+    this.#isSealed = isSealed
   }
 
   get open(): number {
