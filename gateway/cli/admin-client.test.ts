@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { askAdmin } from './admin-client.ts'
+import { countersign } from './program.test-support.ts'
 
 test('a gateway is found by a gateway.json that begins with a byte order mark', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
@@ -46,4 +47,11 @@ test('a token that is refused is named by its file, and nobody is asked for one 
   await assert.rejects(asked({ 'token-file': file }), {
     message: `${base}/config refuses the token in ${file}: the gateway has another one`,
   })
+})
+
+test('health says by --json too that nobody answers', async () => {
+  const admin = 'http://127.0.0.1:1'
+  const { status, stdout } = await countersign(['health', '--json', '--admin', admin])
+  const reason = `${admin}/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1`
+  assert.deepEqual([status, JSON.parse(stdout)], [1, { healthy: false, state: 'not ready', reason }])
 })

@@ -8,6 +8,7 @@ import {
   JSON_FLAG,
   print,
   printJson,
+  UsageFault,
 } from './command.ts'
 
 export const command: Command = {
@@ -31,7 +32,11 @@ export const command: Command = {
   async run({ flags }) {
     const env = environmentOf(flags)
     const path = flags.live !== undefined ? '/healthz' : '/readyz'
-    const { status, body } = await askAdmin({ method: 'GET', path, flags, env, signed: false })
+    const asked = askAdmin({ method: 'GET', path, flags, env, signed: false })
+    const { status, body } = await asked.catch((fault: Error) => {
+      if (flags.json === undefined || fault instanceof UsageFault) throw fault
+      return { status: undefined, body: fault.message }
+    })
     const said = body.trimEnd()
     const isGood = status === 200
     if (flags.json !== undefined) {
