@@ -109,6 +109,22 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.equal(ready, 0)
   })
 
+  it('is tried ever more rarely where a proxy or a full server accepts it and closes it at once', async () => {
+    const times: number[] = []
+    const server = createServer((socket) => {
+      times.push(performance.now())
+      socket.on('error', () => undefined)
+      socket.end('-ERR max number of clients reached\r\n')
+    }).listen(0, '127.0.0.1')
+    cleanups.push(() => void server.close())
+    await once(server, 'listening')
+    open(storeAt('single', [(server.address() as AddressInfo).port]))
+    await until(() => times.length >= 6, 'the sixth try')
+    const [first = 0, , , , , sixth = 0] = times
+    // Each wait is at least half as long as it could be.
+    assert.ok(sixth - first >= (50 + 100 + 200 + 400 + 800) / 2, `${sixth - first} ms`)
+  })
+
   it('is made anew when asked to', async () => {
     const server = await startRedis()
     cleanups.push(() => server.stop())
