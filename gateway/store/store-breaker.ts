@@ -246,7 +246,7 @@ export class StoreBreaker {
       this.#probeAfter(this.#probeEveryMs)
     }
     this.#cancelProbe = timers.after(GIVE_UP_MS, () => {
-      connection.reset()
+      connection.reset('it did not carry out a probe')
       over(false)
     })
     // A cluster sends it to the server that failed.

@@ -112,7 +112,7 @@ describe('events', { skip: NO_REDIS }, () => {
         },
         onReady: (listener) => connection.onReady(listener),
         // Does nothing while the test holds a reply back.
-        reset: () => held === undefined && connection.reset(),
+        reset: (cause) => held === undefined && connection.reset(cause),
         close: () => connection.close(),
       },
       keys,

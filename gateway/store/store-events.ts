@@ -55,7 +55,7 @@ export class StoreEvents {
 
   restart(): void {
     this.#isCurrent = false
-    this.#options.connection.reset()
+    this.#options.connection.reset('it has lost its data')
   }
 
   close(): void {
@@ -74,7 +74,7 @@ export class StoreEvents {
       } catch (error) {
         this.#isCurrent = false
         if (this.#isClosed) break
-        if (isReply(error, 'READONLY')) connection.reset()
+        if (isReply(error, 'READONLY')) connection.reset('it is a replica')
         // The connection reports its loss itself. At a first failure, the store may not be reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
@@ -121,7 +121,7 @@ export class StoreEvents {
 
   readonly #send: Send = async (args, key) => {
     const { connection } = this.#options
-    const watchdog = setTimeout(() => connection.reset(), SILENT_MS).unref()
+    const watchdog = setTimeout(() => connection.reset('it did not respond'), SILENT_MS).unref()
     try {
       return await connection.send(args, key)
     } finally {

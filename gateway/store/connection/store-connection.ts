@@ -46,20 +46,16 @@ export class StoreConnection {
     if (this.#link !== undefined) listener()
   }
 
-  reset(): void {
-    this.#drop('it did not respond, or took no writes')
-  }
-
-  /** Commands in flight reject. */
-  close(): void {
-    this.#closing.abort()
-    this.#drop('closed')
-  }
-
-  #drop(cause: string): void {
+  /** Commands in flight reject. @param cause is reported */
+  reset(cause: string): void {
     const link = this.#link
     this.#link = undefined
     link?.destroy(new Error(cause))
+  }
+
+  close(): void {
+    this.#closing.abort()
+    this.reset('closed')
   }
 
   /** Never rejects. */
