@@ -3,14 +3,20 @@ import { join } from 'node:path'
 import type { Checkpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText, leafHash, leafOf } from '../audit/seals/hashes.ts'
 import { inclusionProof, verifyInclusion } from '../audit/seals/proofs.ts'
-import { checkpointFile, hashesIn, TILE_WIDTH, TileFault, TileReader } from '../audit/seals/tiles.ts'
+import {
+  checkpointFile,
+  hashesIn,
+  TILE_WIDTH,
+  TileFault,
+  TileReader,
+  unlessFaulty,
+} from '../audit/seals/tiles.ts'
 import {
   areEnough,
   readWitnessed,
   WITNESSED_FILE,
   type Witnesses,
 } from '../audit/witness/witnessed-checkpoint.ts'
-import { unlessFaulty } from './verify/proven-tiles.ts'
 import { EvidenceFault, openCheckpoint, readCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
 interface TlogProof {
@@ -89,26 +95,22 @@ function proofOf(tiles: TileReader, index: number): readonly Buffer[] {
 }
 
 function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
-  const wanted = new Set(hashes.map(textOf))
+  const wanted = new Set(hashes.map((hash) => hash.toString('latin1')))
   const found = new Map<HashText, number>()
   for (let tile = 0; tile * TILE_WIDTH < tiles.size && found.size < wanted.size; tile++) {
     let index = tile * TILE_WIDTH
     for (const hash of hashesIn(unlessFaulty(() => tiles.tile(0, tile)) ?? Buffer.of())) {
-      const text = textOf(hash)
+      const text = hash.toString('latin1')
       if (wanted.has(text) && !found.has(text)) found.set(text, index)
       index++
     }
   }
   return hashes.map((hash) => {
-    const index = found.get(textOf(hash))
+    const index = found.get(hash.toString('latin1'))
     if (index === undefined)
       throw new EvidenceFault('a record is not in the log: it is not sealed yet, or was changed')
     return index
   })
-}
-
-function textOf(hash: Buffer): HashText {
-  return hash.toString('latin1') as HashText
 }
 
 /** Says why the key alone does not prove the line. */

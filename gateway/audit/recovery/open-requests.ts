@@ -45,7 +45,7 @@ export class OpenRequests {
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
     else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readCount(line)
-    else if (line.startsWith(FOREIGN_HEAD)) this.#readForeign(line)
+    else if (line.startsWith(FOREIGN_HEAD)) addForeignEnd(this.ends, utf8(line))
     else if (!line.startsWith(RECORD_HEAD) || !line.endsWith('}')) this.damagedLines++
   }
 
@@ -89,11 +89,6 @@ export class OpenRequests {
     this.#responseCount++
   }
 
-  #readForeign(line: string): void {
-    const { inode, at }: { inode?: unknown; at?: unknown } = parsed(utf8(line)) ?? {}
-    if (typeof at === 'number') this.ends.set(inode, at)
-  }
-
   #readCount(line: string): void {
     const counted: CountLine | undefined = parsed(utf8(line))
     if (counted === undefined || !Number.isSafeInteger(counted.open)) {
@@ -116,6 +111,12 @@ export class OpenRequests {
 
 function keyOf(line: string): string | undefined {
   return line.endsWith('}') ? pairKeyOf(line) : undefined
+}
+
+/** @param line AUDIT_FOREIGN, which others may have written */
+export function addForeignEnd(ends: Map<unknown, number>, line: string): void {
+  const { inode, at }: { inode?: unknown; at?: unknown } = parsed(line) ?? {}
+  if (typeof at === 'number') ends.set(inode, at)
 }
 
 export function parsed(text: string): object | undefined {

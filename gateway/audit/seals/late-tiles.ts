@@ -9,7 +9,7 @@ import { LastLeaves, newestSealedLine } from './find-sealed.ts'
 import type { HashText } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { TileFile, TileFiles } from './tile-files.ts'
-import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
+import { hashesIn, TILE_HEIGHT, TILE_WIDTH, type TileReader, tilePath, unlessFaulty } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
 /** Linux has mostly written a tile by then, so the sync costs only a fifth. */
@@ -139,22 +139,12 @@ export function firstUnsynced(directory: string): number | undefined {
 }
 
 function readTile(tree: TileReader, index: number): Buffer | undefined {
-  try {
-    const bytes = tree.tile(0, index)
-    return hasRoot(tree, index, bytes) ? bytes : undefined
-  } catch (error) {
-    if (error instanceof TileFault) return undefined
-    throw error
-  }
+  const bytes = unlessFaulty(() => tree.tile(0, index))
+  return bytes !== undefined && hasRoot(tree, index, bytes) ? bytes : undefined
 }
 
 function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
-  try {
-    return rootOf(hashesIn(bytes)).equals(tree.subtree(TILE_HEIGHT, index))
-  } catch (error) {
-    if (error instanceof TileFault) return false
-    throw error
-  }
+  return unlessFaulty(() => tree.subtree(TILE_HEIGHT, index))?.equals(rootOf(hashesIn(bytes))) === true
 }
 
 type MadeTile = { readonly index: number; readonly bytes: Buffer }

@@ -10,7 +10,15 @@ import { completeSubtrees } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
 import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
-import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
+import {
+  checkpointFile,
+  hashesOnLevel,
+  partialTiles,
+  TILE_WIDTH,
+  TileReader,
+  tilePath,
+  unlessFaulty,
+} from './tiles.ts'
 import { TreeEdge } from './tree-edge.ts'
 
 /** @throws Error that names the file, when the checkpoint is of another key or log */
@@ -111,11 +119,7 @@ export class SealedLog {
     const leaves = new LastLeaves()
     const first = Math.floor(Math.max(0, reader.size - count) / TILE_WIDTH)
     for (let tile = Math.ceil(reader.size / TILE_WIDTH) - 1; tile >= first; tile--) {
-      try {
-        leaves.addTile(tile, reader.tile(0, tile).toString('latin1'))
-      } catch {
-        // The tile is missing.
-      }
+      leaves.addTile(tile, unlessFaulty(() => reader.tile(0, tile))?.toString('latin1') ?? '')
     }
     return leaves
   }

@@ -2,7 +2,7 @@ import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { inodeOf } from '../../storage/regular-file.ts'
 import type { FilePlace } from '../file/trail-file.ts'
 import { giveWay } from '../give-way.ts'
-import { parsed } from '../recovery/open-requests.ts'
+import { addForeignEnd } from '../recovery/open-requests.ts'
 import { FOREIGN_HEAD } from '../seal-records.ts'
 import { blocksOf, linesIn } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
@@ -289,9 +289,8 @@ async function foreignEnds(
   for (const segment of segments) {
     for await (const block of blocksOf(segment)) {
       for (const line of linesIn(block.subarray(0, FIRST_BYTES))) {
-        if (!line.toString('latin1', 0, FOREIGN_HEAD.length).startsWith(FOREIGN_HEAD)) continue
-        const { inode, at }: { inode?: unknown; at?: unknown } = parsed(line.toString()) ?? {}
-        if (typeof at === 'number') ends.set(inode, at)
+        const text = line.toString()
+        if (text.startsWith(FOREIGN_HEAD)) addForeignEnd(ends, text)
       }
       break
     }

@@ -63,6 +63,16 @@ export function partialTiles(size: number): { level: number; index: number; widt
 /** A tile is missing, unreadable, or of a wrong length. */
 export class TileFault extends Error {}
 
+/** Undefined after a TileFault. */
+export function unlessFaulty<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TileFault) return undefined
+    throw error
+  }
+}
+
 /** Reads tiles as a tree of a certain size, whose checkpoint the caller has verified. */
 export class TileReader implements Subtrees {
   readonly directory: string

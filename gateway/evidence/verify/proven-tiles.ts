@@ -6,9 +6,9 @@ import {
   hashesOnLevel,
   TILE_HEIGHT,
   TILE_WIDTH,
-  TileFault,
   TileReader,
   tileWidth,
+  unlessFaulty,
 } from '../../audit/seals/tiles.ts'
 import { rootOf } from '../../audit/seals/tree-edge.ts'
 
@@ -77,15 +77,6 @@ export class ProvenTiles {
     const { size, root } = this.#checkpoint
     this.#isEdgeProven ??= this.rootAt(size)?.equals(root) === true
     return this.#isEdgeProven
-  }
-}
-
-export function unlessFaulty<T>(read: () => T): T | undefined {
-  try {
-    return read()
-  } catch (error) {
-    if (error instanceof TileFault) return undefined
-    throw error
   }
 }
 
