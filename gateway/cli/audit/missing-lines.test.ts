@@ -47,6 +47,8 @@ describe('a trail of which lines are missing', () => {
       assert.equal(status, 1, text)
       assert.match(text, /removed: .*stood before this one, and no AUDIT_PRUNE/)
     }
+    const since = await audit('verify', '--key', trail.vkey, '--since', '2030-01-01', dirname(trail.file))
+    assert.match(since.text, /: \d lines in 1 file,/)
     // With --part, or as segments, a part is judged as a part, and the output says which.
     const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
     const part = await audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))

@@ -116,7 +116,7 @@ async function verify(
   }
 }
 
-function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
+function show({ auditFile }: TrailFiles, verdict: Verdict): void {
   const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, attested } =
     verdict
   // A file's name could otherwise forge a line of output.
@@ -124,7 +124,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
   for (const finding of findings) complain(printable(showFinding(finding)))
   if (checkpoint !== undefined) {
     print(
-      `${printable(auditFile)}: ${plural(lines, 'line')} in ${plural(segments.length, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
+      `${printable(auditFile)}: ${plural(lines, 'line')} in ${plural(verdict.files, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
     )
     print(
       `log ${checkpoint.origin}: ${plural(checkpoint.size, 'sealed line')}${firstLeaf > 0 ? `, of which the first ${plural(firstLeaf, 'was', 'were')} not looked at` : ''}`,

@@ -20,6 +20,10 @@ export class ReadLines {
     return this.#count
   }
 
+  get files(): number {
+    return this.#files.length
+  }
+
   beginFile(path: string): void {
     this.#files.push({ path, first: this.count })
   }

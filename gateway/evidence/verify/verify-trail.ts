@@ -40,6 +40,7 @@ export interface Verdict {
   /** Leaf of the first line, from 0. */
   readonly firstLeaf: number
   readonly lines: number
+  readonly files: number
   /** Lines from the first on that are as they were sealed. */
   readonly provenLines: number
   readonly pairs: number
@@ -78,6 +79,7 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
       checkpoint: undefined,
       firstLeaf: 0,
       lines: 0,
+      files: 0,
       provenLines: 0,
       pairs: 0,
       open: 0,
@@ -137,6 +139,7 @@ class Verification {
       checkpoint: this.#checkpoint,
       firstLeaf: this.#firstLeaf,
       lines: this.#lines.count,
+      files: this.#lines.files,
       provenLines: comparison.provenLines,
       pairs: this.#order.pairs,
       open: this.#order.open,
