@@ -88,7 +88,7 @@ export class StoreEvents {
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
     // Writes, because a replica may be cut off from its master, where the address may lead by now.
-    await this.#send(['SET', `${key}:probe`, '1', 'PX', '1000'], key)
+    await this.#send(['SET', `${key}:probe`, '1', 'PX', '1'], key)
     // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing(this.#send)
