@@ -125,6 +125,19 @@ test('a secret that stands where it does not belong is not shown', async (t) => 
   assert.ok(!JSON.stringify(await shown.json()).includes(SECRET))
 })
 
+test('a secret with quotes is hidden whole', async (t) => {
+  const quoted = String.raw`a"b\"${SECRET}\\`
+  const [first, second] = [`Basic ${quoted}`, `http://a/?token=${quoted}&whsec_${quoted}`]
+  const set = { 'X-Api-Key': quoted, 'X-First': first, 'X-Second': second }
+  const shown = show(t, { routes: [{ path: '/a', auth: ['none'], requestHeaders: { set } }] })
+  const { status, stdout, stderr } = await shown.text()
+  assert.equal(status, 0, stderr)
+  assert.equal(stdout.split('requestHeaders.set').length, 4)
+  assert.ok(!stdout.includes(SECRET), stdout)
+  const { stderr: faults } = await show(t, { routes: [{ auth: 5, requestHeaders: { set } }] }).text()
+  assert.ok(!faults.includes(SECRET), faults)
+})
+
 test('a faulty configuration is told with all its faults', async (t) => {
   const { status, stderr } = await show(t, { port: 'x', routes: 5 }).text()
   assert.equal(status, 1)
