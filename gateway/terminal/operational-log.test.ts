@@ -146,5 +146,9 @@ function read(value: {
 
 it('printable text keeps tabs, letters of every script and pairs of surrogates', () => {
   assert.equal(printable('a\tgröße 😀 日本'), 'a\tgröße 😀 日本')
+  // A soft hyphen, and a tag, which no terminal shows. JSON reads the escapes back.
+  const hidden = 'tra\u00adnsfer\u{e0041}'
+  assert.equal(printable(hidden), 'tra\\u00adnsfer\\udb40\\udc41')
+  assert.equal(JSON.parse(printable(JSON.stringify(hidden))), hidden)
   assert.equal(printable('a\u0000\u001b[31m\u007f\ud800'), 'a\\u0000\\u001b[31m\\u007f\\ud800')
 })

@@ -1,10 +1,11 @@
-/** Control characters, line separators, marks of text direction, invisible characters, and lone surrogates. */
-const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
+/** Control characters, line separators, invisible characters and marks of text direction, and lone surrogates. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 
 /** Escapes, as `\u001b`, what could move a terminal's cursor, change its title or hide a part of a line. Tabs stay. */
 export function printable(text: string): string {
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
   return text.replaceAll(UNPRINTABLE, (found) =>
-    found === '\t' ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    found === '\t' ? found : found.split('').map(escaped).join(''),
   )
 }
 
