@@ -38,14 +38,14 @@ test('a token that is refused is named by its file, and nobody is asked for one 
     rmSync(folder, { recursive: true, force: true })
   })
   await once(server, 'listening')
-  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const admin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const asked = (flags: Record<string, string>) =>
-    askAdmin({ method: 'GET', path: '/config', flags, env: {}, base })
+    askAdmin({ method: 'GET', path: '/config', flags: { admin, ...flags }, env: {} })
   await assert.rejects(asked({}), { message: /\/config wants a token: name its file by --token-file/ })
   const file = join(folder, 'token')
   writeFileSync(file, 'x'.repeat(32), { mode: 0o600 })
   await assert.rejects(asked({ 'token-file': file }), {
-    message: `${base}/config refuses the token in ${file}: the gateway has another one`,
+    message: `${admin}/config refuses the token in ${file}: the gateway has another one`,
   })
 })
 

@@ -32,8 +32,6 @@ interface Asked {
   readonly path: string
   readonly flags: Given['flags']
   readonly env: Environment
-  /** Replaces `--admin`. */
-  readonly base?: string
   /** False: sends no token. */
   readonly signed?: boolean
 }
@@ -44,11 +42,10 @@ export async function askAdmin({
   path,
   flags,
   env,
-  base,
   signed = true,
 }: Asked): Promise<{ readonly url: string; readonly status: number; readonly body: string }> {
   const place = readPlace(env)
-  const url = adminUrl(base ?? flags.admin ?? defaultUrl(env, place), path)
+  const url = adminUrl(flags.admin ?? defaultUrl(env, place), path)
   const file = flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile
   const token = signed ? readToken(file) : undefined
   const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS

@@ -42,7 +42,7 @@ export function helpOf(name: string, command: Command): string {
   )
   return `${usage}
 
-${about.map(wrapped).join('\n\n')}
+${about.map((text) => text.replaceAll(/(.{1,98})(?: |$)/g, '$1\n').trimEnd()).join('\n\n')}
 
 Flags
 ${columns(shown)}
@@ -53,10 +53,6 @@ ${examples.map(([line, does]) => `  ${line}\n      ${does}`).join('\n')}
 Exit codes: 0 good; 1 ${fault}; 2 ${unable}, or the
 output cannot be written.
 `
-}
-
-function wrapped(paragraph: string): string {
-  return paragraph.replaceAll(/(.{1,98})(?: |$)/g, '$1\n').trimEnd()
 }
 
 function columns(rows: readonly (readonly [string, string])[]): string {

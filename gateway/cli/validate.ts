@@ -93,7 +93,8 @@ export const command: Command = {
       for (const warning of warnings) complain(`warning: ${warning}`)
       for (const fault of faults) complain(showFault(fault))
     }
-    const compared = isGood && against ? await compareWith({ base: against, flags, env }) : undefined
+    const compared =
+      isGood && against ? await compareWith({ flags: { ...flags, admin: against }, env }) : undefined
     if (flags.json !== undefined)
       printJson({ valid: isGood, good, warnings, faults, changes: compared?.changes })
     else if (compared?.changes.length === 0) print(`${compared.url}: the same configuration is in force`)
@@ -104,7 +105,7 @@ export const command: Command = {
 }
 
 async function compareWith(
-  asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
+  asked: Pick<Parameters<typeof askAdmin>[0], 'flags' | 'env'>,
 ): Promise<{ readonly url: string; readonly changes: readonly string[] }> {
   const answer = await askAdmin({ method: 'GET', path: '/config', ...asked })
   const { value, faults } = readConfiguration(asked.env)

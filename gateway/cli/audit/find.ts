@@ -68,7 +68,8 @@ export const command: Command = {
             process.stdout.write(show(line, record))
           },
           onRead: progress.show,
-          isEnough: isOutputLost,
+          // Waits until the output so far is written, so that it does not fill the memory, or nobody reads it any more.
+          isEnough: () => new Promise((done) => process.stdout.write('', (error) => done(error != null))),
         }),
       )
       count += result.count
@@ -114,11 +115,6 @@ function formatOf(flags: Given['flags']): string {
   const format = flags.format ?? (process.stdout.isTTY ? 'table' : 'ndjson')
   if (format !== 'table' && format !== 'ndjson') throw new UsageFault('--format must be ndjson or table')
   return format
-}
-
-/** Waits until the output so far is written, so that it does not fill the memory. Returns true when nobody reads it. */
-function isOutputLost(): Promise<boolean> {
-  return new Promise((resolve) => process.stdout.write('', (error) => resolve(error != null)))
 }
 
 /** Gives the exact bytes, but escaped for a terminal. */

@@ -4,10 +4,6 @@ import { EvidenceFault, type TrustedKey, trustedKey } from '../../evidence/verif
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, complain, type Flags, type Given, UsageFault } from '../command.ts'
 
-function defaultFile(): string {
-  return process.env.GATEWAY_AUDIT_FILE ?? 'data/audit.ndjson'
-}
-
 export const FILES = '[FILE…]'
 export const ABOUT_FILES =
   'FILE is an audit file, which stands also for the segments rotated from it, compressed or not; or one such segment; or a directory, which stands for its trails. Without FILE it is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
@@ -45,7 +41,8 @@ export const PERIOD_FLAGS: Flags = {
 
 /** @throws UsageFault when a file cannot be read */
 export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
-  const trails = await ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
+  const files = words.length === 0 ? [process.env.GATEWAY_AUDIT_FILE ?? 'data/audit.ndjson'] : words
+  const trails = await ableTo(() => trailsOf(files))
   for (const { path, remark } of trails.flatMap(({ segments }) => segments)) {
     if (remark !== undefined) complain(printable(`warning: ${path} ${remark}`))
   }
