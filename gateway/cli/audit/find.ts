@@ -1,3 +1,4 @@
+import { NEWLINE } from '../../audit/segments/read-segment.ts'
 import { type AuditLine, textOf } from '../../evidence/records/audit-line.ts'
 import { findRecords, type Search } from '../../evidence/records/find-records.ts'
 import { printable } from '../../terminal/printable.ts'
@@ -117,9 +118,10 @@ function formatOf(flags: Given['flags']): string {
   return format
 }
 
-/** Gives the exact bytes, but escaped for a terminal. */
+/** Gives the exact bytes, but escaped for a terminal. The last line of a file may lack its end. */
 function ndjson(line: Buffer): Buffer | string {
-  return process.stdout.isTTY ? `${printable(line.toString().trimEnd())}\n` : line
+  if (process.stdout.isTTY) return `${printable(line.toString().trimEnd())}\n`
+  return line.at(-1) === NEWLINE ? line : Buffer.concat([line, Buffer.of(NEWLINE)])
 }
 
 const HEADINGS = `${'TIME'.padEnd(24)}  RECORD    CODE   DURATION  METHOD  ${'PATH'.padEnd(24)}  CALLER  ID`

@@ -46,6 +46,16 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
   }
 })
 
+test('a record without its line end is a line of its own in what is found', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'no-line-end-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const line = JSON.stringify({ type: 'API_RESPONSE', requestId: 'a', timestamp: at, statusCode: 200 })
+  const files = ['one', 'other'].map((name) => join(dir, `${name}.ndjson`))
+  for (const file of files) appendFileSync(file, line)
+  const { stdout } = await countersign(['audit', 'find', '--request', 'a', '--format', 'ndjson', ...files])
+  assert.equal(stdout, `${line}\n${line}\n`)
+})
+
 test('a day on which nothing was sealed needs a person, although the last seal is in an earlier file', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'no-seal-'))
   t.after(() => rmSync(dir, { recursive: true }))
