@@ -271,6 +271,10 @@ test('what the gateway cannot do is a fault that names its place', () => {
     [api({ '/a/{x}/{x}': { get: OPEN } }), /must not have "\{x\}" twice/],
     [api({ '/a;b': { get: OPEN } }), /must not hold ";"/],
     [
+      api({ users: { get: OPEN } }, { servers: [{ url: '/v1' }] }),
+      /"users" must begin with "\/", but is "users"/,
+    ],
+    [
       api({ '/a': { get: { ...OPEN, servers: [{ url: '/{x}' }] } } }),
       /\.get\.servers\[0\]\.url: has no path that can be read: set openapi\.basePath/,
     ],

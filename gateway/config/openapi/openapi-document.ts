@@ -110,7 +110,7 @@ class Reading {
     const methods = Object(item.value) as Readonly<Record<string, unknown>>
     const own = this.#basePathOf(methods, item.pointer) ?? base
     const [path = '', fragment] = key.split('#')
-    const fault = pathFaultOf(joined(own, path))
+    const fault = pathFaultOf(path.startsWith('/') ? joined(own, path) : path)
     if (fault !== undefined) return this.#refuse(place, fault)
     return writtenOperations(item).flatMap(([method, written, pointer]) => {
       const operation = Object(written) as { security?: unknown; servers?: Servers }
