@@ -5,7 +5,6 @@ import {
 } from '../../config/openapi/compiled-operations.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
-import { networkOf } from '../../edge/rules/network.ts'
 import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
@@ -13,7 +12,7 @@ import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { refuseEncoding, refuseMisfit } from './json-body.ts'
 import { parameterMisfit } from './request-parameters.ts'
-import { firstByteOrEnd, mayEndEmpty, readWholeBody } from './whole-body.ts'
+import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
 const UNSUPPORTED = refusal('unsupported_media_type')
@@ -52,7 +51,6 @@ function checkBody(
   { content = [], bodyRequired }: RequestRules,
   fields: readonly Field[],
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  const { req, bufferedBody } = exchange
   if (isEmpty(exchange)) return bodyRequired ? BODY_MISSING : undefined
   const contentType = valueIn(fields, 'content-type')
   const described = contentFor(content, contentType)
@@ -62,17 +60,13 @@ function checkBody(
     return undefined
   const unread = refuseEncoding(contentType, fields)
   if (unread !== undefined) return unread
-  if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
-  if (req.body === null) return undefined
-  const owner = exchange.principal?.key ?? networkOf(exchange.address)
-  const body = readWholeBody(gateway, exchange, { owner, source: req.body })
   const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return whole
-    exchange.bufferedBody = whole
     if (exchange.closed) return undefined
     if (whole.length === 0) return bodyRequired ? BODY_MISSING : undefined
     return bodyMisfit(whole, fits)
   }
+  const body = wholeBody(gateway, exchange)
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
