@@ -47,6 +47,7 @@ export interface OperationPlace {
 
 const require = createRequire(import.meta.url)
 const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'authorization'])
+const STRUCTURES: ReadonlySet<string> = new Set(['object', 'array'])
 /** The JSON MIME types of the WHATWG's MIME Sniffing. */
 export const JSON_TYPE = /^(?:application|text)\/json$|^[^/]+\/[^/]+\+json$/
 
@@ -156,7 +157,9 @@ class Compiler {
       const type = bareMediaType(name)
       const found = this.#followed({ value: media, pointer: childPointer(`${body.pointer}/content`, name) })
       const schema = `${found.pointer}/schema`
-      const isJson = JSON_TYPE.test(type) || (type.endsWith('/*') && this.#isStructure(schema))
+      // Under a media range a text is often a file of any type, not JSON.
+      const isStructure = () => !this.#typesOf(schema).isDisjointFrom(STRUCTURES)
+      const isJson = JSON_TYPE.test(type) || (type.endsWith('/*') && isStructure())
       const isChecked = isJson && Object(found.value).schema !== undefined
       return {
         type,
@@ -164,12 +167,6 @@ class Compiler {
         fits: isChecked ? fitsBy(this.#validatorOf(schema)) : undefined,
       }
     })
-  }
-
-  /** True for a schema of objects or arrays. Under a media range a text is often a file of any type, not JSON. */
-  #isStructure(pointer: string): boolean {
-    const types = this.#typesOf(pointer)
-    return types.has('object') || types.has('array')
   }
 
   /** A parameter of the operation replaces one of the path with the same name. */

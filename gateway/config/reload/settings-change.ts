@@ -16,26 +16,23 @@ const SECRETS: ReadonlySet<string> = new Set([
   'tracing',
 ])
 
+/** Keys whose keys may need a restart. */
+const GROUPS = ['audit', 'limits', 'timeouts'] as const
+
 /** Keeps the running values of keys that need a restart. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
-  const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
-  const audit = keepWaiting(running.audit, wanted.audit, 'audit.')
-  const limits = keepWaiting(running.limits, wanted.limits, 'limits.')
+  const groups = GROUPS.map((key) => [key, keepWaiting<object>(running[key], wanted[key], `${key}.`)])
   // A file that was read stays watched, so its clients are known when a route accepts them again.
   const clientsFile = wanted.clientsFile ?? running.clientsFile
-  return { ...keepWaiting(running, wanted), timeouts, audit, limits, clientsFile }
+  return { ...keepWaiting(running, wanted), ...Object.fromEntries(groups), clientsFile }
 }
 
 /** Lists changed keys that wait for a restart. */
 export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
   const differing = <T extends object>(one: T, other: T, at = '') =>
     lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [at + key]))
-  return [
-    ...differing(running, wanted),
-    ...differing(running.audit, wanted.audit, 'audit.'),
-    ...differing(running.limits, wanted.limits, 'limits.'),
-    ...differing(running.timeouts, wanted.timeouts, 'timeouts.'),
-  ]
+  const inGroups = GROUPS.flatMap((key) => differing<object>(running[key], wanted[key], `${key}.`))
+  return [...differing(running, wanted), ...inGroups]
 }
 
 function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {

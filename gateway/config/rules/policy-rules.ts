@@ -110,16 +110,9 @@ export function filePolicy(
   { addresses, responseHeaders }: WrittenPolicy,
   routes: readonly Pick<Route, 'leniency'>[],
 ) {
-  const lenient = routes.flatMap(({ leniency }) => leniency ?? [])
   return {
     addresses: addressList(addresses),
-    leniency: leniencyOf({
-      encodedSlashes: lenient.some((one) => one.encodedSlashes),
-      pathParameters: lenient.some((one) => one.pathParameters),
-      underscoreNames: lenient.some((one) => one.underscoreNames),
-      rawPath: lenient.some((one) => one.rawPath),
-      methodOverrides: new Set(lenient.flatMap((one) => [...one.methodOverrides])),
-    }),
+    leniency: leniencyOf(routes.flatMap(({ leniency }) => leniency ?? [])),
     responseLines: responseLines(responseHeaders ?? {}),
   }
 }
@@ -138,7 +131,7 @@ export function routePolicy(route: WrittenRoute, file: Written) {
   return {
     screening: Object.values(screening).some((part) => part !== undefined) ? screening : undefined,
     isShadow: route.mode === 'shadow',
-    leniency: leniencyOf({ ...route, methodOverrides: overridesOf(route) }),
+    leniency: leniencyOf([{ ...route, methodOverrides: overridesOf(route) }]),
     cors,
     sending: sendingPolicy(route),
     forwarded: forwardedPolicy(headers, cors !== undefined, [
@@ -149,11 +142,17 @@ export function routePolicy(route: WrittenRoute, file: Written) {
   }
 }
 
-function leniencyOf(leniency: Leniency): Leniency | undefined {
-  const { encodedSlashes, pathParameters, underscoreNames, rawPath, methodOverrides } = leniency
-  return encodedSlashes || pathParameters || underscoreNames || rawPath || methodOverrides.size > 0
-    ? { encodedSlashes, pathParameters, underscoreNames, rawPath, methodOverrides }
-    : undefined
+/** What any of them allows. */
+function leniencyOf(all: readonly Leniency[]): Leniency | undefined {
+  const leniency = {
+    encodedSlashes: all.some((one) => one.encodedSlashes),
+    pathParameters: all.some((one) => one.pathParameters),
+    underscoreNames: all.some((one) => one.underscoreNames),
+    rawPath: all.some((one) => one.rawPath),
+    methodOverrides: new Set(all.flatMap((one) => [...one.methodOverrides])),
+  }
+  const isAny = Object.values(leniency).includes(true) || leniency.methodOverrides.size > 0
+  return isAny ? leniency : undefined
 }
 
 function overridesOf({ requestHeaders }: WrittenRoute): ReadonlySet<string> {
