@@ -565,6 +565,7 @@ test('two issuers must share neither their name nor their keys', () => {
   const one = { issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }
   const other = { issuer: 'https://b.example', jwksUri: 'https://b.example/keys', audience: 'x' }
   good({ routes: ROUTES, issuers: [one, other] })
+  assert.match(only({ issuers: [null] }), /\$\.issuers\[0\]: must be an object, but is null/)
   assert.equal(
     only({ issuers: [one, { ...other, issuer: one.issuer }] }),
     '$.issuers[1]: the issuer https://a.example is also the one of $.issuers[0]',

@@ -70,7 +70,8 @@ export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenI
   if (!json.sound('$.issuers') && !Array.isArray(issuers)) return
   for (const [index, written] of issuers.entries()) {
     const at = `$.issuers[${index}]`
-    json.check(`${at}.issuer`, written?.issuer, (issuer) => issuerFault(issuer) ?? nameFault(issuer))
+    if (written === null) continue
+    json.check(`${at}.issuer`, written.issuer, (issuer) => issuerFault(issuer) ?? nameFault(issuer))
     json.check(`${at}.jwksUri`, written, jwksUriFault)
     checkTerms(json, at, written)
     if (!json.sound(at)) continue
