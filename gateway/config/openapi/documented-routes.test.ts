@@ -134,6 +134,12 @@ test('a row that fits no operation is a fault that names what was meant', () => 
   assert.match(faultOf([{ path: '/v1/other', timeoutMs: 1 }], own), /rows of \$\.routes take the place/)
 })
 
+test('of many rows that fit no operation, only the first are compared with every path', () => {
+  const rows = Array.from({ length: 12 }, (_, index) => ({ path: `/v1/user${index}` }))
+  const hinted = parse(rows).faults?.map(({ reason }) => reason.includes('did you mean "/v1/users"?'))
+  assert.deepEqual(hinted, [...Array(10).fill(true), false, false])
+})
+
 test('a name to mask that no operation of a row has is a fault', () => {
   assert.match(
     faultOf([{ path: '/v1/*', mask: ['id', 'ids'] }]),

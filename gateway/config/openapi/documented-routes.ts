@@ -32,6 +32,8 @@ export interface DocumentedRoutes {
   readonly unfit: readonly UnfitKey[]
 }
 
+/** Rows whose fault names what was meant: to compare every row with every path takes minutes. */
+const MAX_HINTS = 10
 const RAW_AND_REWRITTEN =
   'must not be true for an operation that another row gives "rewrite": the path is either changed or left as it came'
 const NONE = { rows: [], operations: [], unfit: [] }
@@ -174,15 +176,18 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       return { keys, laidAt }
     },
     /** Rows that fit no operation whose keys were asked for, masked names that fit none, and keys that exclude others. */
-    unfit: (): UnfitKey[] =>
-      [...rows.entries()].flatMap(([index, row]) => {
-        if (!used.has(row)) return [{ at: `[${index}].path`, reason: whyUnfit(row, operations) }]
+    unfit: (): UnfitKey[] => {
+      let hints = 0
+      return [...rows.entries()].flatMap(([index, row]) => {
+        if (!used.has(row))
+          return [{ at: `[${index}].path`, reason: whyUnfit(row, operations, ++hints <= MAX_HINTS) }]
         const raw = rawAndRewritten.has(index) ? [{ at: '.rawPath', reason: RAW_AND_REWRITTEN }] : []
         return [...raw, ...unfitMask(row, operations)].map(({ at, reason }) => ({
           at: `[${index}]${at}`,
           reason,
         }))
-      }),
+      })
+    },
   }
 }
 
@@ -221,7 +226,7 @@ function unfitMask(row: OperationRow, operations: readonly Operation[]): UnfitKe
   })
 }
 
-function whyUnfit(row: OperationRow, operations: readonly Operation[]): string {
+function whyUnfit(row: OperationRow, operations: readonly Operation[], isHinted: boolean): string {
   const fits = 'fits no operation of the document'
   const there = operations.filter(({ path }) => covers(row.path, path))
   if (there.some((operation) => isFor(row, operation)))
@@ -230,7 +235,7 @@ function whyUnfit(row: OperationRow, operations: readonly Operation[]): string {
     const methods = [...new Set(there.map(({ method }) => method))].join(', ')
     return `${fits}: ${JSON.stringify(row.path)} has ${methods} there, not ${row.methods?.join(', ')}`
   }
-  const paths = [...new Set(operations.map(({ path }) => path))]
+  const paths = isHinted ? [...new Set(operations.map(({ path }) => path))] : []
   const meant =
     paths.find((path) => withoutNames(path) === withoutNames(row.path)) ?? closestTo(row.path, paths)
   const below = paths.filter((path) => path.startsWith(`${row.path}/`) || path.endsWith(row.path)).slice(0, 3)
