@@ -13,7 +13,9 @@ const yaml = () => require('yaml') as typeof import('yaml')
  */
 export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
   try {
-    const document = yaml().parseDocument(text, { version: '1.2', prettyErrors: false })
+    // The library would compare each key with each other key. `Reading` finds keys that are written twice.
+    const options = { version: '1.2', prettyErrors: false, uniqueKeys: false } as const
+    const document = yaml().parseDocument(text, options)
     const error: YAMLError | undefined = document.errors[0] ?? document.warnings[0]
     if (error !== undefined) return { offset: error.pos[0], reason: `is not YAML: ${error.message}` }
     return new Reading(document).read()
@@ -82,7 +84,6 @@ class Reading {
         const name = isScalar(key) ? keyOf(key, key.source ?? key.value) : keyOf(key, undefined)
         const below = childPath(path, name)
         const first = seen.get(name)
-        // The parser refuses equal keys, but takes a number and its text for two keys.
         if (first !== undefined) this.#repeated.push({ path: below, first })
         seen.set(name, key.range[0])
         this.#offsets.set(below, key.range[0])
