@@ -45,7 +45,7 @@ describe('the app', () => {
     })
   })
 
-  it('replaces a request id that has no business in a log', async () => {
+  it('replaces a request id that must not go into a log', async () => {
     const { body } = await service.send({ url: '/nowhere', headers: { 'x-request-id': 'a b' } })
     assert.match(body.requestId, /^[0-9a-f-]{36}$/)
   })
@@ -132,7 +132,7 @@ describe('the app', () => {
     assert.equal((await service.send({ url: '/openapiXjson' })).status, 404)
   })
 
-  it('gives each code of a problem one status, whoever of the two responds with it', async () => {
+  it('gives each problem code one status, whether gateway or backend responds with it', async () => {
     const { paths } = (await service.send({ url: '/openapi.json' })).body as {
       paths: Record<string, Record<string, { responses: Record<string, { description: string }> }>>
     }
@@ -157,7 +157,7 @@ describe('the app', () => {
     assert.equal(body.errors?.[0].field, 'id')
   })
 
-  it('names so many faults that they help, and no more, however many there are', async () => {
+  it('names at most 20 faults of a request, and shortens long names', async () => {
     const keys = Array.from({ length: 5000 }, (_, n) => [`k${n}`, 0])
     const many = Object.fromEntries([...keys, [`long${'x'.repeat(2000)}`, 0]])
     const login = (payload: object) => service.send({ method: 'POST', url: '/api/login', payload })
@@ -234,11 +234,11 @@ describe('the app', () => {
     assert.equal((await service.send({ url: '/api/data' })).status, 401)
   })
 
-  it('tells the container whether it and its database are well', async () => {
+  it('tells the container that it is alive', async () => {
     assert.deepEqual((await service.send({ url: '/healthz' })).body, { status: 'ok' })
   })
 
-  it('responds with a problem to what is no HTTP, too, and waits for nothing more', async () => {
+  it('responds with a problem to bytes that are no HTTP, and closes the connection', async () => {
     const { server } = service.app
     await service.app.listen({ host: '127.0.0.1', port: 0 })
     const { port } = server.address() as AddressInfo

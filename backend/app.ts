@@ -47,7 +47,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
-    // A schema bounds each parameter, because its errors name the parameter. The router's errors would not.
+    // Schemas bound the parameters, because a schema's error names the parameter. The router's error would not.
     routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -81,7 +81,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger, nameLater)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // The gateway does not route these probes. /healthz ignores the database, because a restart here does not repair it.
+  // The gateway does not route these probes. /healthz ignores the database, because a restart would not repair that.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()

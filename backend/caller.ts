@@ -6,7 +6,7 @@ type WithHeaders = Pick<FastifyRequest, 'headers'>
 export const ID_PATTERN = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
 const UUID = new RegExp(ID_PATTERN)
 
-/** True for the form of our ids. The database refuses any other. */
+/** True for a text in the form of our ids. The database refuses any other text. */
 export function isId(text: string): boolean {
   return UUID.test(text)
 }

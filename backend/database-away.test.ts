@@ -59,7 +59,7 @@ function withServer(): void {
   const form = { 'content-type': 'application/x-www-form-urlencoded' }
   const balance = () => service.send({ url: '/api/balance', as: user, scope: 'accounts:read' })
 
-  it('is 503 with Retry-After for every request that needs it, and none after it is back', async () => {
+  it('gives every request that needs it 503 with Retry-After, until it is back', async () => {
     assert.equal((await balance()).status, 200)
     await proxy.cut()
     for (const request of [
@@ -80,7 +80,7 @@ function withServer(): void {
     assert.equal((await service.send({ url: '/readyz' })).status, 200)
   })
 
-  it('is temporarily_unavailable for OAuth, with the same status', async () => {
+  it('gives OAuth clients and pages 503 or temporarily_unavailable', async () => {
     const { parameters } = await pkce({
       client_id: 'mobile-app',
       response_type: 'code',
@@ -104,7 +104,7 @@ function withServer(): void {
     await proxy.restore()
   })
 
-  it('leaves nothing of a transaction that it went away from, and no connection in pieces', async () => {
+  it('keeps nothing of a transaction during which it went away', async () => {
     const broken = database.transaction(async (transaction) => {
       await transaction.query("UPDATE users SET name = 'Half Done'")
       await proxy.cut()
@@ -116,7 +116,7 @@ function withServer(): void {
     assert.deepEqual(rows, [])
   })
 
-  it('leaves the outcome unknown when the answer to COMMIT is lost, says so, and a key gives the stored response', async () => {
+  it('leaves the outcome unknown when the response to COMMIT is lost, and a key gets the stored response', async () => {
     const payer = await service.addUser({ balanceMinor: 100n })
     const payee = await service.addUser({ balanceMinor: 0n })
     const pay = (headers: Record<string, string>) =>
@@ -149,7 +149,7 @@ function withServer(): void {
     assert.equal(await received(), '0.20', 'once for the key, once without one')
   })
 
-  it('is given up when it says nothing any more, within a transaction and without', async () => {
+  it('counts as away when it is silent, inside a transaction and outside', async () => {
     await impatient.query('SELECT 1')
     proxy.stall()
     await assert.rejects(impatient.query('SELECT 1'), DatabaseUnavailableError)
@@ -177,12 +177,12 @@ function withServer(): void {
     }
   })
 
-  it('is 503, not 500, when a statement takes too long', async () => {
+  it('counts as busy when a statement takes too long', async () => {
     const slow = impatient.query('SELECT pg_sleep(5)')
     await assert.rejects(slow, { name: 'DatabaseBusyError' })
   })
 
-  it('lets a step of the schema take its time, and nothing after it', async () => {
+  it('lets a step of the schema take longer than the statements after it', async () => {
     const seconds = (STATEMENT_TIMEOUT_MS + 2500) / 1000
     await impatient.transaction(({ script }) => script(`SELECT pg_sleep(${seconds})`))
     await assert.rejects(impatient.query('SELECT pg_sleep(5)'), { name: 'DatabaseBusyError' })
@@ -217,7 +217,7 @@ describe('the start of a backend whose database is not there yet', () => {
     }
   })
 
-  it('does not wait until what has expired is deleted', { skip: NO_SERVER }, async (t) => {
+  it('does not wait for the deletion of expired rows', { skip: NO_SERVER }, async (t) => {
     const { url, proxy, drop } = await openBehindProxy()
     t.after(async () => {
       await proxy.cut()
@@ -241,7 +241,7 @@ describe('the start of a backend whose database is not there yet', () => {
     assert.equal(backend.log.at(-1)?.msg, 'stopped')
   })
 
-  it('serves as soon as it is there', { skip: NO_SERVER }, async () => {
+  it('serves as soon as the database is there', { skip: NO_SERVER }, async () => {
     const { url, proxy, drop } = await openBehindProxy({ isCut: true })
     backend = startBackendProcess({ DATABASE_URL: url })
     await waiting(2)

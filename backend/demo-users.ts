@@ -13,7 +13,7 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
   { name: 'Bob Novak', email: 'bob@example.com', role: 'user' },
 ]
 
-/** Adds them to a database without users. One that was renamed or deleted does not come back. */
+/** Adds the demo users to a database without users. A renamed or deleted one does not come back. */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
   const hasUsers = async (queryable: Queryable) =>
     (await queryable.query('SELECT 1 AS one FROM users LIMIT 1')).length > 0

@@ -81,7 +81,7 @@ describe('readEnvironment', () => {
     assert.doesNotMatch(faults.join(), /secret/)
   })
 
-  it('refuses an address that others reach without a secret of the gateway, and no other one', () => {
+  it("needs the gateway's secret for an address that others reach, and for no other", () => {
     for (const host of ['0.0.0.0', '::', '10.0.0.1', 'backend', '127.example.com']) {
       assert.match(String(faultsOf({ BACKEND_HOST: host })), /BACKEND_GATEWAY_SECRET_FILE must name/, host)
       assert.deepEqual(faultsOf({ BACKEND_HOST: host, BACKEND_GATEWAY_SECRET_FILE: '/s' }), [])
@@ -91,7 +91,7 @@ describe('readEnvironment', () => {
     }
   })
 
-  it('refuses ports and URLs that are none', () => {
+  it('refuses numbers out of range and URLs of another form', () => {
     for (const port of ['-1', '80a', '1e3', '999999', ' '])
       assert.equal(faultsOf({ BACKEND_PORT: port }).length, 1)
     for (const days of ['-1', '366', '1.5', 'x'])

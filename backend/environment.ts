@@ -27,7 +27,7 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
     port: read('BACKEND_PORT', 3000, 0, 65_535),
     /** The file with the secret by which the gateway proves itself; undefined only on loopback. */
     gatewaySecretFile: variables.BACKEND_GATEWAY_SECRET_FILE || undefined,
-    /** `postgres://…`; else the embedded database in `dataDirectory` is used. */
+    /** `postgres://…`. Without it the embedded database in `dataDirectory` is used. */
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables, 'PUBLIC_URL', faults) ?? 'http://localhost:8080',

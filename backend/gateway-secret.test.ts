@@ -36,7 +36,7 @@ describe('a backend that shares a secret with its gateway', () => {
     '/healthz%2f..%2fapi%2fbalance',
   ]
 
-  it('believes nobody without it who says to be the caller', async () => {
+  it('refuses a request without the secret, whoever it names as caller', async () => {
     for (const url of PATHS) {
       for (const secret of [undefined, '', 'x', `${SECRET}x`, SECRET.slice(1), SECRET.toUpperCase()]) {
         const headers: Record<string, string> = secret === undefined ? {} : { 'x-gateway-secret': secret }
@@ -56,7 +56,7 @@ describe('a backend that shares a secret with its gateway', () => {
     assert.equal((await service.send(request)).body.code, 'gateway_required')
   })
 
-  it('serves who has it, and tells its health to anybody', async () => {
+  it('serves a request with the secret, and tells its health to anybody', async () => {
     const headers = { 'x-gateway-secret': SECRET }
     assert.equal((await service.send({ url: '/api/balance', as: user, headers })).status, 200)
     assert.equal((await service.send({ url: '/nowhere', headers })).status, 404)

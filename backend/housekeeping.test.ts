@@ -71,7 +71,7 @@ onEachDatabase('housekeeping', (database) => {
     assert.deepEqual(left.map(({ user_id }) => user_id).sort(), kept.sort())
   })
 
-  it('keeps of a living user the verifications of five years, and of what is older the last that was verified', async () => {
+  it("keeps an existing user's verifications for five years, and the last successful one longer", async () => {
     const ago = (days: number) => new Date(NOW.getTime() - days * DAY_MS)
     await database().query(
       `INSERT INTO users (id, name, email, email_key, role, created_at, updated_at)
@@ -84,7 +84,7 @@ onEachDatabase('housekeeping', (database) => {
          SELECT gen_random_uuid(), id, $2, $3 FROM users WHERE email = $1`,
         [user, status, at],
       )
-    // `anew` was verified anew since, `before` only long ago, `never` never.
+    // `anew` was verified again lately, `before` only long ago, `never` not at all.
     await verification('anew', 'verified', ago(3000))
     await verification('anew', 'verified', ago(10))
     for (const user of ['before', 'never']) {
@@ -151,7 +151,7 @@ onEachDatabase('housekeeping', (database) => {
 })
 
 onPostgres('housekeeping of several backends', (database) => {
-  it('is done by one at a time; the others leave it to that one', async () => {
+  it('is done by one backend at a time, and the others leave it alone', async () => {
     await keep(database(), 'expired', expired)
     const { promise: held, resolve: release } = Promise.withResolvers<void>()
     const { promise: holding, resolve: holds } = Promise.withResolvers<void>()

@@ -11,7 +11,7 @@ export const STEP_ROWS = 1_000
 /** The most webhooks that one statement deletes. Each has up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
-/** The earlier of our time and the database's, so that a fast clock deletes nothing that others need. */
+/** The earlier of our time and the database's, so that a fast clock deletes nothing that is still in force. */
 export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
   const [row] = await database.query<{ at: Date }>('SELECT least($1::timestamptz, now()) AS at', [now])
   return row?.at ?? now

@@ -57,7 +57,7 @@ describe('the backend process', () => {
   const keysOf = async (url: string) =>
     (await fetch(`${url}/.well-known/jwks.json`, { headers: OF_GATEWAY })).json()
 
-  it('serves demo users, and refuses a second one in its directory', async () => {
+  it('serves demo users, and refuses a second process in its directory', async () => {
     const first = start()
     const url = await first.listening
     alice = await login(url, 'alice@example.com')
@@ -79,7 +79,7 @@ describe('the backend process', () => {
     assert.equal(await first.ended, 'SIGKILL')
   })
 
-  describe('that was killed, with a secret, a quota of 1 MiB, and where others reach it', () => {
+  describe('after a kill, with a secret, a quota of 1 MiB and an address that others reach', () => {
     let backend: BackendProcess
     let url: string
     before(async () => {
@@ -93,7 +93,7 @@ describe('the backend process', () => {
       url = `http://127.0.0.1:${new URL(await backend.listening).port}`
     })
 
-    it('knows what it knew', async () => {
+    it('has kept users, money and keys', async () => {
       assert.equal(await login(url, 'alice@example.com'), alice, 'the demo users are not made again')
       assert.equal((await balanceOf(url, alice)).balance, '987.50')
       assert.deepEqual(await keysOf(url), keys)
@@ -107,7 +107,7 @@ describe('the backend process', () => {
       assert.equal(await status('/openapi.json', OF_GATEWAY), 200)
     })
 
-    it('keeps of the webhooks of a client as much as the operator says', async () => {
+    it("keeps as many bytes of a client's webhooks as the operator says", async () => {
       const deliver = async (id: string) => {
         const caller = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac', 'webhook-id': id }
         const body = Buffer.alloc(1024 * 1024)
@@ -180,7 +180,7 @@ describe('the backend process', () => {
     assert.equal(existsSync(join(directory, 'x')), false)
   })
 
-  it('listens where others reach it only with a secret', async () => {
+  it('needs a secret to listen where others reach it', async () => {
     const open = start({ BACKEND_HOST: '0.0.0.0' })
     assert.equal(await open.ended, 1)
     assert.match(String(open.log[0]?.msg), /BACKEND_HOST is "0.0.0.0".*BACKEND_GATEWAY_SECRET_FILE/)

@@ -86,7 +86,7 @@ async function prepare(settings: Environment) {
     const keys = await loadSigningKeys(database, clock)
     const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
     if (isExposed(dataDirectory)) {
-      // Clients then need new nonces and cookies, and the demo client its new key.
+      // Clients then need new nonces and cookies. The demo client needs its new key.
       await database.query('DELETE FROM server_secrets')
       await removePortalKey(dataDirectory)
       await keepKeys(upkeep)
@@ -100,7 +100,7 @@ async function prepare(settings: Environment) {
   }
 }
 
-/** Ends access of other local users to the embedded database, and warns when they had it. */
+/** Ends other local users' access to the embedded database, and warns when they had access. */
 function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)
@@ -133,7 +133,7 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
   ]
 }
 
-/** Aborts on SIGTERM, SIGINT or the end of the parent process, also while the database is awaited. */
+/** The signal aborts on SIGTERM, SIGINT or the end of the parent process, even during the wait for the database. */
 function listenForStop(): AbortSignal {
   const abort = new AbortController()
   const ask = (reason: string) => {

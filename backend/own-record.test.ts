@@ -26,7 +26,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
   const login = (email: string, password: string) =>
     service.send({ method: 'POST', url: '/api/login', payload: { email, password } })
 
-  it('keeps an OAuth token from the record that was granted something else', async () => {
+  it('refuses the record to an OAuth token with other scopes', async () => {
     const user = await addUser()
     const scopes = ['', 'accounts:read', 'accounts:read transfers:write identity:verify', 'profile:writer']
     for (const scope of scopes) {
@@ -42,7 +42,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await login(user.email, PASSWORD)).status, 200)
   })
 
-  it('takes nothing for a session that is not one of a login', async () => {
+  it('takes only the session of a login for the user in person', async () => {
     const user = await addUser()
     for (const more of [
       { session: '' },
@@ -64,7 +64,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await own(await addUser(), { ...granted, as: user })).status, 403)
   })
 
-  it('asks for the present password before password, e-mail address or the record itself go', async () => {
+  it('needs the present password to change password or address, or to delete the record', async () => {
     const user = await addUser()
     const changes: Pick<TestRequest, 'method' | 'payload'>[] = [
       { method: 'PATCH', payload: { password: NEXT } },
@@ -90,7 +90,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await login(user.email, PASSWORD)).status, 200)
   })
 
-  it('asks for nothing where only the name changes, and where PUT repeats the address', async () => {
+  it('needs no password when only the name changes, or when PUT repeats the address', async () => {
     const user = await addUser()
     assert.equal((await patch(user, { name: 'Other' })).status, 200)
     const payload = { name: 'Third', email: user.email }
@@ -112,7 +112,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.deepEqual([body.name, body.email], ['New', 'moved@example.com'])
   })
 
-  it('moves the sign-in of an operator to the address it shows only with the password', async () => {
+  it("needs the password to move an operator's sign-in to the address of the record", async () => {
     const user = await addUser()
     const email = 'shown@example.com'
     const granted = { client: 'mobile-app', scope: 'profile:write' }
@@ -122,14 +122,14 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await login(user.email, PASSWORD)).status, 200)
   })
 
-  it('wants something to change beside the present password', async () => {
+  it('needs a field to change besides the present password', async () => {
     const user = await addUser()
     const { status, body } = await patch(user, { currentPassword: PASSWORD })
     assert.equal(status, 400)
     assert.equal(body.errors[0].field, 'body')
   })
 
-  it('asks an operator for its own password too, and never for that of others', async () => {
+  it('asks an operator for its own password too, and never for the password of another user', async () => {
     const [operator, user] = [await addUser(), await addUser()]
     const scope = 'users:admin'
     assert.equal((await patch(operator, { password: NEXT }, { scope })).status, 403)
@@ -195,7 +195,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await patch(user, { name: 'New' })).status, 200)
   })
 
-  it('lets one of several changes have the password that all of them gave', async () => {
+  it('carries out only one of several simultaneous changes with the same password', async () => {
     const user = await addUser()
     const responses = await Promise.all(
       [1, 2, 3].map((n) => patch(user, { password: `${NEXT} ${n}`, currentPassword: PASSWORD })),

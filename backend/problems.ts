@@ -113,7 +113,7 @@ export function problemBody(problem: Problem, requestId: string): string {
   })
 }
 
-/** The gateway's problem codes by status: callers see gateway and backend as one API. */
+/** The gateway's problem codes by status. Schemas name them, because callers see gateway and backend as one API. */
 const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = gatewayProblems
 
 /** The schema of a problem, to be registered once. */

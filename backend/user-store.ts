@@ -64,7 +64,7 @@ interface UserChange {
 interface ChangeTarget {
   readonly id: string
   readonly keepSession?: string | undefined
-  /** The password hash that the caller has proven. Nothing changes when the user has another one by now. */
+  /** The hash of the password that the caller gave. Nothing changes when the user has another hash by now. */
   readonly provenHash?: string | undefined
 }
 

@@ -25,8 +25,8 @@ addFormats(exact)
 addFormats(fromText)
 
 /**
- * Compiles a schema of a route. Bodies are exact: no type is coerced, no unknown field dropped. In query and path numbers are
- * parsed.
+ * Compiles a schema of a route. In a body, no type is coerced and no unknown field is dropped. In a query and a path,
+ * numbers are parsed.
  */
 export const compileSchema: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {
   const ajv = httpPart === 'body' ? exact : fromText
@@ -48,12 +48,12 @@ export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   return [...faults.values()]
 }
 
-/** True for a branch of a failed choice; only the choice itself is reported. */
+/** True for the fault of one branch of a choice. Only the fault of the choice itself is reported. */
 function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that only repeats the fault of a part, of a condition or of a choice between shapes. */
+/** True for a fault that only repeats others: a failed `if`, or a failed choice of shapes with a faulty member. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],
@@ -94,18 +94,17 @@ function reason(error: ErrorObject): string {
   }
 }
 
-/** Matches a bracket or a string in JSON, with the colon of a member's name. */
+/** Matches a bracket, or a string in JSON. A member's name is matched with its colon. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|[{}[\]]/g
 
 /**
- * Reads JSON bodies as fastify does, but refuses two members of one name: `JSON.parse` takes the last, another program may take
- * the first (RFC 8259 section 4).
+ * Reads JSON bodies as fastify does, but refuses two members of one name, because `JSON.parse` takes the last one, and
+ * another program may take the first (RFC 8259 section 4).
  */
 export function readJsonBodies(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error')
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, text, done) => {
-    // `parse` calls back before it returns.
     parse(request, text, (fault, body) => {
       const repeated = fault === null ? repeatedMember(text) : undefined
       if (repeated === undefined) done(fault, body)
@@ -114,7 +113,7 @@ export function readJsonBodies(app: FastifyInstance): void {
   })
 }
 
-/** Finds a repeated member of one object in valid JSON; returns its name. */
+/** Returns the name of a member that one object in valid JSON has twice. */
 function repeatedMember(text: string): string | undefined {
   const names: Set<string>[] = []
   for (const [token, string, colon] of text.matchAll(TOKEN)) {

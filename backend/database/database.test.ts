@@ -54,7 +54,7 @@ describe('sqlState', () => {
 })
 
 onEachDatabase('a database', (database) => {
-  it('gives the same types whichever it is', async () => {
+  it('gives the same types, embedded or on a server', async () => {
     const [row] = await database().query(
       `SELECT 9007199254740993::bigint AS big, 7::int AS small, $1::timestamptz AS at, $2::uuid AS id,
               '{"a":[1]}'::jsonb AS json, NULL::text AS nothing`,
@@ -109,7 +109,7 @@ onEachDatabase('a database', (database) => {
 })
 
 onPostgres('a server', (database) => {
-  it('makes one of two transactions that read what the other writes start again', async () => {
+  it('repeats a transaction when another one has written what it read', async () => {
     await database().query('CREATE TABLE counters (id int PRIMARY KEY, value int)')
     await database().query('INSERT INTO counters VALUES (1, 0)')
     let attempts = 0
@@ -124,7 +124,7 @@ onPostgres('a server', (database) => {
     assert.ok(attempts > 8, 'they collided, or the test proves nothing')
   })
 
-  it('makes none start again of those that queue, and lets the others pass', async () => {
+  it('repeats no transaction that waited in a queue, and keeps no lock after it', async () => {
     await database().query('CREATE TABLE queued (id text PRIMARY KEY, value int)')
     await database().query("INSERT INTO queued VALUES ('a', 0), ('b', 0)")
     let attempts = 0

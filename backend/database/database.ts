@@ -43,7 +43,7 @@ export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
 }
 
-/** The database cannot be reached. Whether the running statement took effect is unknown. */
+/** The database cannot be reached. It is unknown whether the running statement took effect. */
 export class DatabaseUnavailableError extends Error {
   override name = 'DatabaseUnavailableError'
 
@@ -54,7 +54,7 @@ export class DatabaseUnavailableError extends Error {
   }
 }
 
-/** The response to COMMIT was lost: repeated work may happen twice. */
+/** The response to COMMIT was lost. If the work is repeated, it may happen twice. */
 export class OutcomeUnknownError extends DatabaseUnavailableError {
   override name = 'OutcomeUnknownError'
 }

@@ -16,8 +16,8 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the schema to the newest version, one transaction a step. Returns the names of the steps that ran. Throws when a step is
- * unknown: an older program must not write to a newer schema.
+ * Brings the schema to the newest version, one transaction a step. Returns the names of the steps that ran. Throws when
+ * the database has an unknown step, because an older program must not write to a newer schema.
  */
 export async function migrate(database: Database): Promise<string[]> {
   await database.transaction(async (transaction) => {
@@ -36,7 +36,7 @@ export async function migrate(database: Database): Promise<string[]> {
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {
-      // The row comes first: of two programs that start together, the second waits here, then finds the step done.
+      // The row comes first. If two programs start together, the second one waits here, then finds the step done.
       const inserted = await transaction.query(
         'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
         [name],

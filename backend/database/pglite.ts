@@ -10,13 +10,13 @@ import {
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
-/** The OID of int8, read as a bigint: a number would lose cents above 2^53. */
+/** The OID of int8. It is read as a bigint, because a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
 /** The engine fills its buffers at each start. Its default is 128 MB. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 
-/** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError */
+/** Opens the embedded PostgreSQL in `directory`, or without it in memory. @throws DirectoryInUseError */
 export async function openPglite(directory?: string): Promise<Database> {
   if (directory === undefined) return databaseOn(await startEngine(undefined), () => {})
   mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -54,7 +54,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
   return engine
 }
 
-/** Transactions queue on one connection: none may wait for another one or for a query outside itself. */
+/** Transactions queue on one connection, so none may wait for another one, or for a query outside it. */
 function databaseOn(engine: PGlite, unlock: () => void): Database {
   const queryBy =
     (runner: PGliteInterface | PGliteTransaction): Queryable['query'] =>
@@ -88,7 +88,7 @@ export class DirectoryInUseError extends Error {
 /**
  * Takes the directory for this process. Returns the function that releases it. @throws DirectoryInUseError
  *
- * Node cannot take a kernel lock, but SQLite does. The lock ends with the process and works between containers.
+ * Node cannot take a kernel lock, but SQLite can. The lock ends with the process and works between containers.
  */
 export function lockDirectory(directory: string): () => void {
   const path = join(directory, 'lock')

@@ -9,7 +9,7 @@ function fromServer(code: string): DatabaseError {
 }
 
 describe('postgresFault', () => {
-  it('tells a server that is away or cannot work from a statement that is wrong', () => {
+  it('distinguishes a server that is away or cannot work from a wrong statement', () => {
     for (const code of ['08006', '57P01', '57P02', '57P03', '53100', '53300', '58030', '25006']) {
       assert.ok(postgresFault(fromServer(code)) instanceof DatabaseUnavailableError, code)
     }

@@ -26,7 +26,7 @@ const IDLE_MS = 10_000
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Makes the server end a dead backend's sessions, because they hold locks. In milliseconds; keepalives in seconds. */
+/** Make the server end a dead backend's sessions, because these hold locks. Milliseconds, but keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -85,7 +85,7 @@ export async function openPostgres(options: {
   }
 }
 
-/** Sets those settings that this server knows: `idle_session_timeout` came with PostgreSQL 14. */
+/** Sets the settings that this server knows, because `idle_session_timeout` came with PostgreSQL 14. */
 async function setSessionEnds(client: ClientBase): Promise<void> {
   await client.query(
     'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',

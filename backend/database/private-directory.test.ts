@@ -49,7 +49,7 @@ test('what is not ours stays as it is: other files, and the directory around the
   assert.equal(modeOf(directory), 0o755)
 })
 
-test("a directory that is missing or empty is nobody's secret", (t) => {
+test('a directory that is missing or empty is left alone', (t) => {
   const parent = mkdtempSync(join(tmpdir(), 'private-'))
   t.after(() => rmSync(parent, { recursive: true }))
   chmodSync(parent, 0o755)

@@ -1,13 +1,13 @@
 import { chmodSync, existsSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A marker file: others could read the keys. It stays until they are replaced. */
+/** This file marks keys that others could read. It stays until the keys are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
  * Ends other users' access to the embedded database in `directory`, which holds the private signing keys. It writes the
  * marker first, so that exposed keys are replaced even after a crash. Returns true when others can still read the
- * database: the file system has no permissions, or another user owns the directory.
+ * database, because the file system has no permissions or another user owns the directory.
  */
 export function endExposure(directory: string): boolean {
   const cluster = join(directory, 'cluster')
