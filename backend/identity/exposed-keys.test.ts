@@ -24,7 +24,6 @@ describe('signing keys that every user of the machine could read', () => {
     rmSync(directory, { recursive: true, force: true })
   })
 
-  /** Starts the backend, or starts it again. */
   async function start(): Promise<string> {
     backend?.child.kill('SIGTERM')
     await backend?.ended
@@ -76,12 +75,12 @@ describe('signing keys that every user of the machine could read', () => {
     assert.equal(statSync(portalKeyFile).mode & 0o777, 0o600)
     await jwtVerify(token, createRemoteJWKSet(new URL(`${second}/.well-known/jwks.json`)))
     assert.equal(statSync(join(directory, 'data', 'cluster')).mode & 0o777, 0o700)
-    // A third start would ask this.
+    // A third start would begin with this call.
     assert.equal(endExposure(join(directory, 'data')), false)
     assert.equal(existsSync(join(directory, 'data', MARKER)), false)
   })
 
-  it('stay noted while a key that could be read as well waits for its turn', async () => {
+  it('stay marked while an exposed key does not sign yet', async () => {
     backend?.child.kill('SIGTERM')
     await backend?.ended
     openAll()

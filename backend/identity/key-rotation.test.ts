@@ -145,7 +145,7 @@ onEachDatabase('key rotation', (database) => {
     assert.equal(existsSync(join(directory, 'rotate-keys.request')), false)
   })
 
-  it('goes on until no key is left that others could read, also one that did not sign yet', async () => {
+  it('replaces every key that others could read, even one that does not sign yet', async () => {
     const keys = await loadSigningKeys(database(), clock)
     const upkeep = upkeepOf(keys)
     await rotateSigningKeys(database(), { now: clock() })
@@ -166,7 +166,7 @@ onEachDatabase('key rotation', (database) => {
     assert.ok(!exposed.includes(left[0] ?? ''))
   })
 
-  it('replaces a key that others could read also when the clock was set back since it was made', async () => {
+  it('replaces a key that others could read, even when the clock was set back after the key was made', async () => {
     const keys = await loadSigningKeys(database(), clock)
     const exposed = keys.current.kid
     const marker = join(directory, 'keys-exposed')
@@ -180,7 +180,7 @@ onEachDatabase('key rotation', (database) => {
     assert.notEqual(keys.current.kid, exposed)
   })
 
-  it('starts anew when the clock was set back past the last change, and is then under way once', async () => {
+  it('starts once more when the clock was set back past the last change', async () => {
     const keys = await loadSigningKeys(database(), clock)
     await rotateSigningKeys(database(), { now: clock() })
     nowMs += PUBLISHED_AHEAD_MS
@@ -214,7 +214,7 @@ onEachDatabase('key rotation', (database) => {
     assert.notEqual(keys.current.kid, kid)
   })
 
-  it('keeps signing with what it has when the clock is set back', async () => {
+  it('leaves the present key in use when the clock is set back', async () => {
     const keys = await loadSigningKeys(database(), clock)
     const { kid } = keys.current
     nowMs -= DAY_MS

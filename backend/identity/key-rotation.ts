@@ -18,7 +18,7 @@ export const ASKED_EVERY_MS = 1000
 
 const ROTATION_LOCK = 7_310_515
 
-/** The file by which `keys:rotate` asks the backend to rotate: only one process can open an embedded database. */
+/** `keys:rotate` asks the backend by this file to rotate, because only one process can open an embedded database. */
 const REQUEST_FILE = 'rotate-keys.request'
 
 /** `pending`: a new key is published and does not sign yet. `early`: the newest key is younger than `olderThanMs`. */
@@ -28,7 +28,7 @@ export type Rotation =
 
 /**
  * Starts a rotation. The new key is published at once and signs after {@link PUBLISHED_AHEAD_MS}; the old one is dropped
- * {@link PUBLISHED_AFTER_MS} later. Of simultaneous calls one succeeds.
+ * {@link PUBLISHED_AFTER_MS} later. Only one of several simultaneous calls starts one.
  *
  * @param olderThanMs starts it only when the newest key is older
  */
@@ -38,7 +38,7 @@ export function rotateSigningKeys(
 ): Promise<Rotation> {
   return database.transaction(async (transaction): Promise<Rotation> => {
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [ROTATION_LOCK])
-    // A later time comes from before the clock was set back. Clocks of other processes may be a little ahead.
+    // A later time was stored before the clock was set back. Clocks of other processes may be a little ahead.
     const notLater = new Date(now.getTime() + 2 * PUBLISHED_AHEAD_MS)
     if (olderThanMs !== undefined) {
       const younger = await transaction.query(
@@ -81,7 +81,7 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const rotation = await rotateSigningKeys(database, { now: clock(), olderThanMs })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
-  // A pending key may have been exposed too: a later check starts another rotation.
+  // A pending key may have been exposed too. Then a later check starts another rotation.
   if (exposed && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }

@@ -28,7 +28,7 @@ onEachDatabase('signing keys', (database) => {
     assert.equal(current.kid, await calculateJwkThumbprint({ ...published.keys[0] }))
   })
 
-  it('overlap: a key that signs no more is published as long as it should be, and one that does not sign yet is', async () => {
+  it('overlap: an old key stays published beside the new one until its time is over', async () => {
     const { current } = await loadSigningKeys(database(), () => NOW)
     const later = new Date(NOW.getTime() + HOUR_MS)
     await database().query('UPDATE signing_keys SET signs_until = $2, published_until = $3 WHERE kid = $1', [
@@ -49,7 +49,7 @@ onEachDatabase('signing keys', (database) => {
     )
   })
 
-  it('fault on a stored key of another kind', async () => {
+  it('do not load when a stored key is of another kind', async () => {
     await database().query('UPDATE signing_keys SET public_jwk = \'{"kty":"RSA"}\'')
     await assert.rejects(
       loadSigningKeys(database(), () => NOW),

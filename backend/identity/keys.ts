@@ -53,7 +53,7 @@ export class SigningKeys {
     return this.#signer(this.#clock())
   }
 
-  /** Keys of tokens that may still be valid, and the next key. The present signer comes first. */
+  /** The keys whose tokens may still be valid, and the next key. The present signer comes first. */
   get privateKeys(): PrivateJwk[] {
     const now = this.#clock()
     const signer = this.#signer(now)
@@ -100,7 +100,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key from the future counts too: a program with a fast clock made it, and both programs must sign with it.
+  // A key that signs only later counts too: a program with a fast clock made it, and both must sign with it.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known

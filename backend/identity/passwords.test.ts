@@ -55,7 +55,7 @@ describe('passwords', () => {
     assert.equal(await verifyPassword('x', CHEAP), false, 'the line empties')
   })
 
-  it('fault on a stored text that is no hash', async () => {
+  it('cause an error when the stored text is no hash', async () => {
     await assert.rejects(verifyPassword('secret', 'plain'), /not an Argon2id PHC string/)
   })
 })

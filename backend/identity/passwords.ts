@@ -11,7 +11,7 @@ const LANES = 1
 const SALT_BYTES = 16
 const HASH_BYTES = 32
 
-/** How many derivations may run and wait. Each that runs takes one of four threads of Node's pool, and 19 MiB. */
+/** How many derivations may run and wait. A running one takes 19 MiB and one of four threads of Node's pool. */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
@@ -30,7 +30,7 @@ export async function hashPassword(password: string): Promise<string> {
   )
 }
 
-/** Compares with the stored PHC string. Without one the result is false, after the same time. */
+/** Compares a password with a PHC string. Returns false without a string, after the same time. */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
   const derived = await deriveBounded(password, parameters)
@@ -52,7 +52,7 @@ async function deriveBounded(password: string, { salt, ...cost }: Parameters): P
     running++
   }
   try {
-    // NIST SP 800-63B section 5.1.1.2: other keyboards must give the same bytes.
+    // NIST SP 800-63B section 5.1.1.2: a password must give the same bytes on every keyboard.
     const message = Buffer.from(password.normalize('NFKC'))
     return await derive('argon2id', { ...cost, message, nonce: salt, tagLength: HASH_BYTES })
   } finally {

@@ -9,9 +9,9 @@ const MAX_NAMED = 200
 export type NameLater = (session: string) => void
 
 /**
- * Writes {@link REVOKE_SESSION} as one comma-separated field: the gateway could refuse many fields. Sessions that do not fit, or
- * whose response the gateway no longer awaits, go into the next responses. Returns what adds a session to those, for responses
- * that pass no hook.
+ * Writes {@link REVOKE_SESSION} as one comma-separated field, because the gateway could refuse many fields. Sessions
+ * that do not fit, or whose response the gateway no longer awaits, go into the next responses. Returns a function that
+ * adds a session to the waiting ones, for responses that pass no hook.
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): NameLater {
   let waiting: string[] = []

@@ -11,7 +11,7 @@ export interface ServerSecrets {
   readonly knownBrowser: Buffer
 }
 
-/** Loads the secrets and makes missing ones. Programs that start together get the same. */
+/** Loads the secrets and makes missing ones. Programs that start together get the same ones. */
 export async function loadServerSecrets(database: Database): Promise<ServerSecrets> {
   return {
     dpopNonce: await sharedSecret(database, 'dpop_nonce', randomBytes(SECRET_BYTES)),

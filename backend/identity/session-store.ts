@@ -44,7 +44,7 @@ export function openSession(
 
 /**
  * Exchanges a refresh token for the next one. Of concurrent exchanges exactly one is `rotated`. There is no grace
- * period for lost responses: it would hide a thief.
+ * period for lost responses, because it would hide a thief.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const tokenHash = sha256(token)
@@ -102,7 +102,7 @@ export async function revokeSession(
   )
 }
 
-/** Ends the user's sessions and grants except `exceptId`. Returns those whose access tokens may still be valid. */
+/** Ends the user's sessions and grants except `exceptId`. Returns the ended ones whose access tokens may be valid. */
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 
-/** Failures in a row that need no wait. */
+/** Attempts in a row that need no wait. */
 const FREE_ATTEMPTS = 5
 
 const FIRST_DELAY_SECONDS = 1
@@ -20,7 +20,7 @@ export type Admission =
 
 /**
  * Admits one attempt. It counts as failed until {@link noteSuccess}, so that simultaneous attempts do not all pass.
- * After {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. A waiting attempt does not count.
+ * After {@link FREE_ATTEMPTS} each failure doubles the next wait, from 1 s to 15 min. A refused attempt does not count.
  *
  * @param key names account and origin; only its SHA-256 is stored
  */
@@ -56,10 +56,10 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
 }
 
-/** SQL condition: the attempts no longer count, because their day is over or the clock was set back since. */
+/** SQL condition: the attempts no longer count, because their day is over or the clock was set back since then. */
 const FORGOTTEN = '(attempts.last_at <= $3 OR attempts.last_at > $7)'
 
-/** The latest time that another backend's clock can have noted: the clocks differ by less. */
+/** The latest time that another backend can have noted, because clocks differ by less. */
 function latestPast(now: Date): Date {
   return new Date(now.getTime() + MAX_DELAY_SECONDS * 1000)
 }

@@ -43,7 +43,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await admit('b')).outcome, 'go', 'nobody else waits')
   })
 
-  it('allows at most a hundred and some guesses on a day', async () => {
+  it('allows fewer than 115 guesses a day', async () => {
     const endMs = service.now().getTime() + 24 * 60 * 60 * SECOND_MS
     let guesses = 0
     while (service.now().getTime() < endMs) {
@@ -59,7 +59,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal(admissions.filter(({ outcome }) => outcome === 'go').length, 5)
   })
 
-  it('lets five attempts through that backends count whose clocks differ', async () => {
+  it('lets five attempts through when the clocks of backends differ', async () => {
     const nowMs = service.now().getTime()
     for (const lateMs of [0, 3, 900, 1, 0]) {
       const { outcome } = await admitAttempt(database(), 'skew', new Date(nowMs - lateMs))
@@ -109,7 +109,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await admit(key)).outcome, 'wait')
   })
 
-  it('is one for every door, the same for an address that nobody has, and stores no address', async () => {
+  it('counts sign-ins of page and API together, treats unknown addresses alike, and stores none', async () => {
     const owner = await service.addUser({
       email: 'owner@example.com',
       passwordHash: cheapHash('right'),
@@ -142,7 +142,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
   }
   const ownersHash = cheapHash('right')
 
-  it('does not keep the owner waiting who comes with a known browser', async () => {
+  it('does not make an owner with a known browser wait', async () => {
     const { tries } = await addOwner()
     for (let attempt = 0; attempt < 5; attempt++) await tries('192.0.2.1', 'wrong')
     assert.equal((await tries('192.0.2.1', 'right')).outcome, 'throttled')
@@ -167,13 +167,13 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     while (service.now().getTime() < endMs) {
       const admission = await guess('steady', '192.0.2.66')
       if (admission.outcome === 'wait') waitSeconds = admission.retryAfterSeconds
-      // Once the wait has its greatest length, nothing asks for it again.
+      // Once the wait is 15 minutes, the loop need not ask for its length.
       if (admission.outcome === 'wait' || waitSeconds === 900) service.advance(waitSeconds * SECOND_MS)
     }
     assert.equal(await succeed('steady', '198.51.100.7'), 'go')
   })
 
-  it('bounds what many addresses guess together, and lets the owner in where it signed in before', async () => {
+  it('bounds what many addresses guess together, and lets the owner in from a known address', async () => {
     assert.equal(await succeed('many', 'home'), 'go')
     let guesses = 0
     const endMs = service.now().getTime() + DAY_MS
@@ -195,7 +195,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal(await succeed('many', 'home'), 'wait', 'after a month it is a stranger too')
   })
 
-  it('makes nobody wait for what was counted by a clock that was set back since', async () => {
+  it('makes nobody wait for what was counted before the clock was set back', async () => {
     service.advance(KNOWN_FOR_MS)
     assert.equal(await succeed('set back', 'office'), 'go')
     for (let attempt = 0; attempt < 6; attempt++) await guess('set back', 'home')
@@ -208,7 +208,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await guess('set back', 'bar')).outcome, 'wait', 'it counts again')
   })
 
-  it('admits no more strangers than that at the same moment', async () => {
+  it('admits only 100 of many strangers at the same moment', async () => {
     const admissions = await Promise.all(
       Array.from({ length: 130 }, (_, stranger) => guess('at once', `stranger ${stranger}`)),
     )
@@ -231,7 +231,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await login('2001:db8:0:2::66', 'right')).status, 200)
   })
 
-  it('takes one client behind a trusted proxy for one, whatever it puts in front of the chain', async () => {
+  it('takes a client behind a trusted proxy for one origin, whatever X-Forwarded-For it sends', async () => {
     const { email } = await addOwner()
     const login = (front: string, realIp: string, password: string) =>
       service.send({
@@ -247,7 +247,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await login('192.0.2.99', '198.51.100.9', 'right')).status, 200)
   })
 
-  it('takes an origin from the client that the gateway names, IPv6 by its /64', () => {
+  it('takes the address that the gateway names as origin, and the /64 of an IPv6 address', () => {
     const origin = (forwarded: string | undefined, realIp?: string) =>
       originOf({ headers: { 'x-forwarded-for': forwarded, 'x-real-ip': realIp }, ip: '127.0.0.1' })
     assert.equal(origin(undefined), '127.0.0.1')
@@ -260,7 +260,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal(origin('10.0.0.1', '64:ff9b::192.0.2.1'), '64:ff9b:0:0::/64')
   })
 
-  it('knows a browser only by a cookie of ours for that very address', () => {
+  it('knows a browser only by our cookie for this e-mail address', () => {
     const secret = Buffer.alloc(32, 1)
     const cookie = markBrowser(secret, 'Alice@example.com')
     assert.equal(knownBrowser(secret, cookie, 'alice@example.com'), cookie.split('.')[0])

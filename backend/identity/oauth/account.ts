@@ -11,7 +11,7 @@ interface UserDetails {
 
 export type UserAccount = Account & UserDetails
 
-/** Returns `undefined` once the user is deleted: this ends all grants of the user. */
+/** Returns `undefined` once the user is deleted, which ends all grants of the user. */
 export async function findAccount(database: Queryable, id: string): Promise<UserAccount | undefined> {
   const [user] = await database.query<UserDetails & Row>(
     'SELECT role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',

@@ -175,8 +175,8 @@ export async function noteAccessToken(
 }
 
 /**
- * Ends the grants, sign-ins and signed-in browsers of a user, except the grant `exceptId`. Returns the ended grants whose access
- * tokens are still valid.
+ * Ends the grants, sign-ins and signed-in browsers of a user, except the grant `exceptId`. Returns the ended grants
+ * whose access tokens may still be valid.
  */
 export async function revokeGrantsOf(
   transaction: Queryable,

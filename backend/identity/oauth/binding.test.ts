@@ -125,7 +125,7 @@ describe('OAuth tokens bound to a key or certificate', () => {
     })
   }
 
-  it('are given at the address for certificates for a proof that names it, and for no other', async () => {
+  it('are given at the address for certificates only for a proof that names this address', async () => {
     const keys = await client.randomDPoPKeyPair('ES256')
     const parameters = { dpop: client.getDPoPHandle(mobile, keys) }
     const { refresh_token = '' } = await tokensFor(oauth, mobile, parameters)
@@ -165,7 +165,7 @@ describe('OAuth tokens bound to a key or certificate', () => {
     assert.ok(statuses.filter((status) => status === 200).length <= 1, String(statuses))
   })
 
-  it('are asked for with dpop_jkt in vain by whoever has another key (RFC 9449 section 10)', async () => {
+  it('are not given for another key than dpop_jkt names (RFC 9449 section 10)', async () => {
     const { verifier, parameters } = await pkce({ dpop_jkt: 'A'.repeat(43) })
     const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
     const keys = await client.randomDPoPKeyPair('ES256')
@@ -176,7 +176,7 @@ describe('OAuth tokens bound to a key or certificate', () => {
     await assert.rejects(grant, { error: 'invalid_grant' })
   })
 
-  /** A client program that presents one certificate or another. */
+  /** Makes a client that presents the certificate last given to `presenting`. */
   async function tlsClient(clientId: string) {
     const config = await client.discovery(new URL(oauth.url), clientId, undefined, client.TlsClientAuth(), {
       execute: [client.allowInsecureRequests],

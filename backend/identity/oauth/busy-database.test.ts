@@ -16,7 +16,7 @@ import {
   tokensFor,
 } from '../../testing/oauth.ts'
 
-/** Statements of a request that issues tokens, each of which may be the one that fails. */
+/** Statements of a request that issues tokens. Each of them may fail. */
 const ISSUING: Readonly<Record<string, RegExp>> = {
   'the old token or code is marked': /SET consumed_at/,
   'the access token is noted': /SET tokens_until/,
@@ -87,7 +87,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
   }
 
   for (const [moment, statement] of Object.entries(ISSUING)) {
-    it(`may refresh again with the same token, when it failed as ${moment}`, async () => {
+    it(`may refresh again with the same token after it failed while ${moment}`, async () => {
       const { refresh_token } = await tokensFor(oauth, mobile)
       failAt(statement)
       assertBusy(await refresh(refresh_token))
@@ -100,7 +100,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       assert.equal(await keptOf(sessionOf(next.body.access_token)), 0)
     })
 
-    it(`may exchange the same code again, when it failed as ${moment}`, async () => {
+    it(`may exchange the same code again after it failed while ${moment}`, async () => {
       const { verifier, parameters } = await pkce()
       const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
       const exchange = () =>
@@ -121,7 +121,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
     })
   }
 
-  it('is not told that it may be sent again when the response to COMMIT is lost: the token is used up', async () => {
+  it('gets no Retry-After when the response to COMMIT is lost, because its token is used up', async () => {
     const { refresh_token } = await tokensFor(oauth, mobile)
     losesCommit = true
     const { status, headers, body } = await refresh(refresh_token)
@@ -186,7 +186,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
   })
 
   for (const statement of [/DELETE .* WHERE grant_id/, /DELETE .* id_hash/]) {
-    it(`revokes when it is sent again, when it failed at ${statement.source}`, async () => {
+    it(`revokes the token when it is sent again after it failed at ${statement.source}`, async () => {
       const { refresh_token, access_token } = await tokensFor(oauth, mobile)
       failAt(statement)
       assertBusy(await revoke(refresh_token))
@@ -198,7 +198,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
     })
   }
 
-  it('has a grant named by the next response when the gateway hung up while it ended', async () => {
+  it('has its ended grant named by the next response when the gateway hung up', async () => {
     const { refresh_token = '', access_token } = await tokensFor(oauth, mobile)
     const hungUp = Promise.withResolvers<void>()
     oauth.service.app.server.once('connection', (socket) => socket.once('close', hungUp.resolve))
@@ -223,7 +223,7 @@ onEachDatabase('A request to which the database was too busy', (database) => {
     assert.equal(next.headers.get('x-revoke-session'), session)
   })
 
-  it('leaves a code alone that it could not give tokens for', async () => {
+  it('does not use up a code that it got no tokens for', async () => {
     const { verifier, parameters } = await pkce()
     const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
     const exchange = (resource: string) =>

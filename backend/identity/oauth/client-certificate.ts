@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto'
 
 /**
- * Reads a `Client-Cert` header (RFC 9440 section 2.1), which only the gateway sets, after verifying the chain. `undefined` when
- * it is missing or malformed.
+ * Reads a `Client-Cert` header (RFC 9440 section 2.1). Only the gateway sets it, after it has verified the chain.
+ * Returns `undefined` when the header is missing or malformed.
  */
 export function clientCertificate(header: string | string[] | undefined): X509Certificate | undefined {
   const encoded = typeof header === 'string' ? /^:([A-Za-z0-9+/]+={0,2}):$/.exec(header)?.[1] : undefined
@@ -30,7 +30,7 @@ export function certificateNames(certificate: X509Certificate, property: string,
 /** The client metadata that lists the issuers of its certificates. Default: any that the gateway accepts. */
 export const CERTIFICATE_ISSUERS = 'tls_client_auth_issuers'
 
-/** Reads a list of CA certificates in base64 DER, as in `x5c`; else `undefined`. */
+/** Reads a list of CA certificates in base64 DER, as in `x5c`. Returns `undefined` for anything else. */
 export function readIssuers(listed: unknown): readonly X509Certificate[] | undefined {
   if (!Array.isArray(listed) || listed.length === 0) return undefined
   try {

@@ -76,7 +76,7 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
   ]
 }
 
-/** The public half of the demo key, which the first backend stores in the database and every backend writes into `file`. */
+/** Returns the demo key's public half. The first backend stores the key in the database; each writes it into `file`. */
 async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })

@@ -78,7 +78,7 @@ onEachDatabase('OAuth', (database) => {
     assert.equal(status, 303, 'where it goes on is known all the same')
   })
 
-  it('gives an app with a scheme of its own its code, with iss (RFC 9207) and state', async () => {
+  it('gives the code, with iss (RFC 9207) and state, to an app with its own scheme', async () => {
     const redirect_uri = 'com.example.app:/callback'
     const { verifier, parameters } = await pkce({ redirect_uri, resource: `${oauth.url}/api` })
     const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
@@ -112,7 +112,7 @@ onEachDatabase('OAuth', (database) => {
     }
   })
 
-  it('authenticates a confidential client by private_key_jwt, pushed request and all (RFC 9126)', async () => {
+  it('authenticates a confidential client by private_key_jwt, also for a pushed request (RFC 9126)', async () => {
     const { verifier, parameters } = await pkce(WEB)
     const url = await client.buildAuthorizationUrlWithPAR(portal, parameters)
     assert.match(String(url.searchParams.get('request_uri')), /^urn:ietf:params:oauth:request_uri:/)
@@ -161,7 +161,7 @@ onEachDatabase('OAuth', (database) => {
     assert.equal((await push('x'.repeat(4000))).status, 201)
   })
 
-  it('brings a request to its end that is as long as it may be when it begins', async () => {
+  it('completes a request of the greatest length that it accepts', async () => {
     const { parameters } = await pkce()
     await new FormBrowser(oauth.url).open(client.buildAuthorizationUrl(mobile, parameters))
     const [row] = await database().query<{ characters: number }>(
@@ -175,7 +175,7 @@ onEachDatabase('OAuth', (database) => {
     assert.equal(url.searchParams.get('error'), 'invalid_request')
   })
 
-  it('refuses requests without PKCE, with plain, and for anything but a code', async () => {
+  it('refuses requests without PKCE, with the method plain, and for anything but a code', async () => {
     const cases: [Record<string, string | undefined>, string][] = [
       [{ code_challenge: undefined, code_challenge_method: undefined }, 'invalid_request'],
       [{ code_challenge_method: 'plain' }, 'invalid_request'],
@@ -297,7 +297,7 @@ onEachDatabase('OAuth', (database) => {
     }
   })
 
-  it('is described by metadata at both well-known places, whatever host it was asked by', async () => {
+  it('is described by metadata at both well-known places, whatever Host the request names', async () => {
     for (const name of ['openid-configuration', 'oauth-authorization-server']) {
       const response = await fetch(`${oauth.url}/.well-known/${name}`, {
         headers: {

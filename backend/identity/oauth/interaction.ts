@@ -177,7 +177,7 @@ function waitText(seconds: number): string {
   return `Try again in ${Math.ceil(seconds / 60)} minutes.`
 }
 
-/** Makes one grant for each consent, so that its tokens end together and without those of other grants. */
+/** Makes one grant for each consent, so that its tokens end together and other tokens stay. */
 async function consentStep(turn: Turn): Promise<FastifyReply> {
   const { services, provider, details, client } = turn
   const account = await signedIn(turn)
@@ -196,7 +196,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
     grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
-  // The sign-in has ended, so nothing refers to the grant, which would be kept for a year.
+  // The sign-in has ended, so nothing refers to the grant. Undestroyed, it would be kept for a year.
   if (returnTo === undefined) await grant.destroy()
   return leave(turn, returnTo)
 }

@@ -32,7 +32,7 @@ onEachDatabase('A new password', (database) => {
   const signIn = async (browser: FormBrowser, user: TestUser, password = PASSWORD) =>
     browser.submit(await browser.open(await authorizeUrl()), '/login', { email: user.email, password })
 
-  it('ends a sign-in whose old password was checked before, and stored after it', async () => {
+  it('ends a sign-in that was checked before it and stored after it', async () => {
     const user = await addUser()
     const thief = new FormBrowser(oauth.url)
     const page = await thief.open(await authorizeUrl())
@@ -46,7 +46,7 @@ onEachDatabase('A new password', (database) => {
     assert.equal(landing.url.searchParams.get('code'), null)
   })
 
-  it('ends a sign-in that was found before, and made a signed-in browser after it', async () => {
+  it('ends a sign-in that was read before it and signed the browser in after it', async () => {
     const user = await addUser()
     const thief = new FormBrowser(oauth.url)
     const page = await thief.open(await authorizeUrl())
@@ -76,7 +76,7 @@ onEachDatabase('A new password', (database) => {
     assert.match((await browser.open(await authorizeUrl())).page, /<h1>Sign in<\/h1>/)
   })
 
-  it('signs out a browser whose consent is under way, and that gets no code', async () => {
+  it('signs out a browser whose consent is under way, so that the app gets no code', async () => {
     const user = await addUser()
     const browser = new FormBrowser(oauth.url)
     const consent = await signIn(browser, user)
@@ -87,7 +87,7 @@ onEachDatabase('A new password', (database) => {
   })
 
   for (const step of ['consent', 'deny']) {
-    it(`shows the page of an ended sign-in when it ends within ${step}, and leaves nothing of it`, async () => {
+    it(`ends a sign-in during ${step}, which then shows the error page and stores nothing`, async () => {
       const user = await addUser()
       const browser = new FormBrowser(oauth.url)
       const consent = await signIn(browser, user)

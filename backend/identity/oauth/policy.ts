@@ -39,7 +39,7 @@ export function metadata({ mtlsUrl }: Pick<Services, 'mtlsUrl'>): Record<string,
   return {
     revocation_endpoint_auth_methods_supported: CLIENT_AUTHENTICATION,
     revocation_endpoint_auth_signing_alg_values_supported: SIGNATURES,
-    // Undefined is left out of the JSON: clients then use the same endpoints with a certificate.
+    // JSON leaves `undefined` out. Clients with a certificate then use the usual endpoints.
     mtls_endpoint_aliases: mtlsUrl && {
       token_endpoint: mtlsUrl + OAUTH_PATHS.token,
       revocation_endpoint: mtlsUrl + OAUTH_PATHS.revocation,

@@ -35,8 +35,8 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has. But a DPoP proof, which only POSTs have, names in its htu
-    // the address that it was sent to (RFC 9449 section 4.2).
+    // The issuer has one name, whatever Host the request has. But the htu of a DPoP proof, which only a POST has, names
+    // the address that the proof was sent to (RFC 9449 section 4.2).
     const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
     const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)

@@ -18,7 +18,7 @@ it('tells the provider of a database that is away or too busy, and leaves every 
   await assert.rejects(failing(other), other)
 })
 
-it('promises no unchanged state when the response to COMMIT was lost', async () => {
+it('does not promise that nothing changed when the response to COMMIT was lost', async () => {
   const fault = new OutcomeUnknownError(new Error('away'))
   const database = { transaction: () => Promise.reject(fault) } as unknown as Database
   const lost = providerDatabase(database).transaction(async () => {})

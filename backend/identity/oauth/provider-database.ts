@@ -60,7 +60,7 @@ class RequestChanges {
 
 const underWay = new AsyncLocalStorage<RequestChanges>()
 
-/** Makes a change at the end of a request of {@link storeTogether}; else at once. */
+/** Makes a change at the end of a request that {@link storeTogether} handles, else at once. */
 export async function changeAtEnd(database: Queryable, condition: Condition, change: Change): Promise<void> {
   const request = underWay.getStore()
   if (request === undefined) await change(database)
@@ -84,8 +84,8 @@ export class UsedTwice extends errors.InvalidGrant {
 }
 
 /**
- * Stores the changes of a request to these paths in one transaction, before the response. By itself oidc-provider
- * stores them one by one, and a client that repeats a half-stored request (503) would look like a thief.
+ * Stores the changes of a request to these paths in one transaction, before the response. oidc-provider alone would
+ * store them one by one, and a client that repeats a half-stored request (503) would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time
  */

@@ -54,7 +54,7 @@ export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
   'transfers:write': 'transfer money from your account',
   'identity:verify': 'have travel documents checked in your name',
   [PROFILE_WRITE]:
-    'see and change your name and e-mail address, and, if you also give it your password, change that or delete your account',
+    'see and change your name and e-mail address, and, if you also give it your password, change the password or delete your account',
   'users:admin': 'read, change and delete the records of all users',
   offline_access: 'keep this access also while you are not using it',
 }

@@ -91,8 +91,8 @@ function createProvider(services: Services, logger: FastifyBaseLogger, nameLater
     if (ctx.path === OAUTH_PATHS.revocation) await revokeAccessToken(ctx)
   })
   /**
-   * Revokes an access token (RFC 7009), which oidc-provider does not support for JWTs: ends the token's grant. Every token gets
-   * 200 (section 2.2).
+   * Revokes an access token (RFC 7009) by ending its grant, because oidc-provider does not revoke JWTs. Every token
+   * gets 200 (section 2.2).
    */
   const revokeAccessToken = async (ctx: KoaContextWithOIDC) => {
     if ((ctx.body as { error?: string } | undefined)?.error !== 'unsupported_token_type') return

@@ -60,7 +60,7 @@ onEachDatabase('OAuth tokens', (database) => {
     }
   })
 
-  it('of a confidential client stay the same: its key is what makes them useless to a thief', async () => {
+  it('of a confidential client stay the same, because a thief cannot use them without its key', async () => {
     const portal = await oauth.discover('bank-portal')
     const { refresh_token } = await tokensFor(oauth, portal, { parameters: { redirect_uri: WEB_REDIRECT } })
     const refreshed = await client.refreshTokenGrant(portal, refresh_token ?? '')
@@ -160,7 +160,7 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.ok(await isDead(tokens.refresh_token))
   })
 
-  it('end with a new password, but for the session that set it', async () => {
+  it('end with a new password, except those of the session that set it', async () => {
     const [ended, kept] = [await tokensFor(oauth, mobile), await tokensFor(oauth, mobile)]
     const response = await oauth.service.send({
       method: 'PATCH',
@@ -196,7 +196,7 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.equal(left, undefined)
   })
 
-  it('end with their user when there are hundreds: those in force are named, in one field of each response', async () => {
+  it('end with their user when there are hundreds, and each response names some in one field', async () => {
     const { service } = oauth
     const user = await service.addUser({ passwordHash: cheapHash('correct horse') })
     const { access_token: token } = await tokensFor({ ...oauth, user }, mobile)
@@ -231,7 +231,7 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.equal(named[3], undefined)
   })
 
-  it('come of no sign-in that was begun with the old password and held back', async () => {
+  it('are not given for a held-back sign-in that began with the old password', async () => {
     const user = await oauth.service.addUser({ passwordHash: cheapHash('correct horse') })
     const { parameters } = await pkce()
     const thief = new FormBrowser(oauth.url)
@@ -251,7 +251,7 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.equal(resumed.url.searchParams.get('code'), null)
   })
 
-  it('come of no grant that ends while they are made', async () => {
+  it('are not given for a grant that ends while they are made', async () => {
     const { refresh_token, access_token } = await tokensFor(oauth, mobile)
     const until = { grantId: sessionOf(access_token), expiresAtMs: Date.now() + 600_000 }
     await noteAccessToken(database(), until)
@@ -260,7 +260,7 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.ok(await isDead(refresh_token))
   })
 
-  it('without offline_access have none to refresh with', async () => {
+  it('include no refresh token without offline_access', async () => {
     const tokens = await tokensFor(oauth, mobile, { parameters: { scope: 'openid accounts:read' } })
     assert.equal(tokens.refresh_token, undefined)
   })

@@ -73,7 +73,7 @@ describe('the pages of the sign-in', () => {
     return { browser, page: await browser.open(client.buildAuthorizationUrl(mobile, all)) }
   }
 
-  it('are valid HTML that a policy of its own holds to no script and nothing from elsewhere', async () => {
+  it('are valid HTML, with a policy that allows no script and nothing from elsewhere', async () => {
     const { browser, page } = await begin()
     const wrong = await browser.submit(page, '/login', { email: oauth.user.email, password: 'wrong' })
     const consent = await browser.submit(wrong, '/login', { email: oauth.user.email, password: PASSWORD })
@@ -117,7 +117,7 @@ describe('the pages of the sign-in', () => {
     assert.match(consent.page, />Deny<\/button>/)
   })
 
-  it('tell a wrong password as an alert, keep the address, and do not tell whether it exists', async () => {
+  it('show a wrong password as an alert, keep the address, and do not tell whether a user has it', async () => {
     const { browser, page } = await begin()
     const known = await browser.submit(page, '/login', { email: oauth.user.email, password: 'wrong' })
     assert.equal(known.status, 422)
@@ -212,7 +212,7 @@ describe('the pages of the sign-in', () => {
     assert.equal((await post('/api/login', { id, ...fields })).status, 400, 'the step is over')
   })
 
-  it('post the password where POST /api/login is, which is for JSON as ever', async () => {
+  it('post the password to /api/login, which still takes JSON', async () => {
     const { browser, page } = await begin()
     const form = new URLSearchParams({ email: oauth.user.email, password: PASSWORD })
     const open = (body: URLSearchParams | string, headers: Record<string, string> = {}) =>
@@ -227,7 +227,7 @@ describe('the pages of the sign-in', () => {
     assert.match((await open(form.toString(), type)).page, /<h1>Allow/)
   })
 
-  it('ask again for each consent of an app, and sign the browser out when asked to', async () => {
+  it('ask for consent each time an app returns, and sign the browser out when asked to', async () => {
     const { browser } = await begin()
     const { parameters } = await pkce()
     await allow(oauth, client.buildAuthorizationUrl(mobile, parameters), browser)
@@ -242,7 +242,7 @@ describe('the pages of the sign-in', () => {
     assert.match(third.page, /<h1>Sign in/)
   })
 
-  it('show a fault of ours without a word about it', async () => {
+  it('do not reveal the cause of a fault of ours', async () => {
     const { browser, page } = await begin()
     await oauth.service.database.query('ALTER TABLE users RENAME TO users_gone')
     try {

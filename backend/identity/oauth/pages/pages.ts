@@ -40,7 +40,7 @@ interface PageParts {
   readonly title: string
   readonly issuer: string
   readonly body: Html
-  /** A target that `form-action` must allow: browsers also check the redirect that follows a form. */
+  /** A target that `form-action` must allow, because browsers also check the redirect that follows a form. */
   readonly leadsTo?: string | undefined
 }
 
@@ -172,7 +172,7 @@ export function errorPage(
   })
 }
 
-/** `form` is the provider's, with its anti-forgery token. */
+/** `form` is the provider's form, with its anti-forgery token. */
 export function signOutPage(
   issuer: string,
   question: { readonly form: string; readonly leadsTo?: string | undefined },

@@ -22,7 +22,7 @@ export const byBody: ConstraintStrategy = {
     headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() === FORM ? 'form' : undefined,
 }
 
-/** A `Set-Cookie` value (RFC 6265 section 4.1) that browsers send only with the sign-in form. */
+/** Makes a `Set-Cookie` value (RFC 6265 section 4.1). Browsers send the cookie only to the sign-in form's path. */
 export function signInCookie(
   publicUrl: string,
   cookie: { readonly name: string; readonly value: string; readonly seconds: number },
