@@ -35,8 +35,8 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
 const inFlight = new Set<string>()
 
 /**
- * Does a keyed request's work once. `work` and its kept response share one transaction: a crash leaves both or neither. Throws
- * the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
+ * Does a keyed request's work once. `work` and its kept response share one transaction, so a crash leaves both or
+ * neither. Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
  */
 export async function respondOnce(
   database: Database,
@@ -46,7 +46,7 @@ export async function respondOnce(
   },
 ): Promise<{ readonly response: StoredResponse; readonly replayed: boolean }> {
   const mark = [request.caller, request.path, request.key].join('\0')
-  // The embedded database runs one transaction at a time: the second request would wait instead of failing.
+  // The embedded database runs one transaction at a time, so the second request would wait instead of failing.
   if (inFlight.has(mark)) throw new Problem('idempotency_key_in_flight')
   inFlight.add(mark)
   const { caller, path, key, fingerprint } = request
@@ -68,7 +68,7 @@ export async function respondOnce(
         return { response: { status: kept.status, body: kept.body }, replayed: true }
       }
       const response = await options.work(transaction)
-      // Replaces only an expired response: one in force was replayed above.
+      // This replaces only an expired response, because a response in force was replayed above.
       await transaction.query(
         `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, now())

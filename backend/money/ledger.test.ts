@@ -95,7 +95,7 @@ onEachDatabase('the ledger', (database) => {
     await assertBalanced()
   })
 
-  it('closes an account once its balance is paid out, and knows nothing to close afterwards', async () => {
+  it('pays the balance out and closes the account, and does nothing the second time', async () => {
     const user = await service.addUser({ balanceMinor: 3_21n })
     await database().transaction((transaction) => closeAccount(transaction, user.id, service.now()))
     await database().transaction((transaction) => closeAccount(transaction, user.id, service.now()))

@@ -2,9 +2,9 @@ import { v7 as uuid } from 'uuid'
 import type { Queryable } from '../database/database.ts'
 
 /**
- * The double-entry ledger. A movement is a row of `transfers` with two entries that sum to zero; `accounts` keeps the sum as
- * balance. Opening balances come from the currency's equity account, closing balances return to it. Functions that change
- * something need the caller's serialisable transaction.
+ * The double-entry ledger. A movement is a row of `transfers` with two entries that sum to zero. An account's balance
+ * is the sum of its entries. Opening balances come from the currency's equity account, closing balances return to it.
+ * Functions that change something need the caller's serialisable transaction.
  */
 
 type Account = { readonly id: string; readonly currency: string; readonly balanceMinor: bigint }

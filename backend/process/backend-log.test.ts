@@ -22,7 +22,7 @@ describe('the log of the backend', () => {
     assert.match(msg, /^waits /)
   })
 
-  it('has lines for people in a terminal, to which it never carries on what a caller sent', {
+  it('has lines for people in a terminal, and escapes control characters in them', {
     skip: NO_SCRIPT,
   }, () => {
     const quoted = [process.execPath, ...ARGS, PROGRAM].map((word) => `'${word.replaceAll("'", "'\\''")}'`)

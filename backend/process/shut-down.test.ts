@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { shutDown } from './shut-down.ts'
 
-/** Records what happens, in order. */
 function recorded(hanging: readonly string[]) {
   const events: string[] = []
   const part = (name: string) => ({

@@ -38,7 +38,7 @@ describe('whenAvailable', () => {
     assert.deepEqual(waits, [250, 500, 1000, 2000, 4000, 5000, 5000])
   })
 
-  it('waits for a database that is too busy too: another backend may be migrating it', async (t) => {
+  it('waits also for a busy database, because another backend may be migrating it', async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] })
     const waits: string[] = []
     let attempts = 0

@@ -16,7 +16,7 @@ export async function whenAvailable<T>(
     onWait,
     signal,
   }: {
-    /** Called after a failed attempt, with the time to the next. */
+    /** Called after a failed attempt, with the time to the next one. */
     readonly onWait: (fault: Error, retryMs: number) => void
     /** Ends the waiting; the last error is thrown. */
     readonly signal: AbortSignal

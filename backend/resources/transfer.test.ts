@@ -233,7 +233,7 @@ onEachDatabase('POST /api/transfer', (database) => {
       assert.equal(retried.headers['idempotency-replayed'], undefined)
     })
 
-    /** Makes responses older, because their age is by the clock of the database. */
+    /** Makes kept responses older, because a test cannot move the clock of the database. */
     const age = (interval: string) =>
       database().query(`UPDATE idempotency_keys SET created_at = created_at - interval '${interval}'`)
 
@@ -252,7 +252,7 @@ onEachDatabase('POST /api/transfer', (database) => {
       )
     })
 
-    it('replays a response whatever the clock of the backend that is asked says', async () => {
+    it("replays a response whatever the backend's clock says", async () => {
       const first = await withKey('clocks')
       const clock = () => new Date(service.now().getTime() + 25 * 60 * 60 * 1000)
       const ahead = await startTestService(database(), { clock })

@@ -58,7 +58,7 @@ onEachDatabase('users', (database) => {
       }
     })
 
-    it('lets a user with a password log in, and one without not', async () => {
+    it('lets a user with a password log in, but not a user without one', async () => {
       await create({ name: 'Frida', email: 'frida@example.com', password: 'long enough' })
       assert.equal((await login('frida@example.com', 'long enough')).status, 200)
       await create({ name: 'Gina', email: 'gina@example.com' })
@@ -92,7 +92,7 @@ onEachDatabase('users', (database) => {
       assert.deepEqual(statuses, [201, ...Array(7).fill(409)])
     })
 
-    it('is for holders of users:admin only, also machines', async () => {
+    it('is for holders of users:admin only, users or machines', async () => {
       const request = {
         method: 'POST',
         url: '/api/users',
@@ -186,7 +186,7 @@ onEachDatabase('users', (database) => {
       }
     })
 
-    it('changes with PATCH only what is given, and wants something given', async () => {
+    it('changes with PATCH only what is given, and needs at least one field', async () => {
       const user = await service.addUser({ name: 'Before' })
       const url = `/api/users/${user.id}`
       const { status, body } = await service.send({
@@ -203,7 +203,7 @@ onEachDatabase('users', (database) => {
       }
     })
 
-    it('refuses the address of another user, and takes the own one again', async () => {
+    it("refuses another user's address, and accepts the user's own one again", async () => {
       const [user, other] = [await service.addUser(), await service.addUser()]
       const url = `/api/users/${user.id}`
       const change = (email: string) => asOperator({ method: 'PATCH', url, payload: { email } })
@@ -305,7 +305,7 @@ onEachDatabase('users', (database) => {
       assert.equal(headers['x-revoke-session'], undefined)
     })
 
-    it('names a session whose token has expired here, but not yet by a clock that is behind', async () => {
+    it('names a session whose token has expired here, but not by a clock that is behind', async () => {
       const user = await service.addUser({ passwordHash: cheapHash('password') })
       const { body } = await login(user.email, 'password')
       service.advance(659_000)

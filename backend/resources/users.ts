@@ -42,7 +42,7 @@ const OneName = {
   description: 'given once, as name or as nombre',
 }
 
-/** Written by hand: an example made of the required fields alone would have no name. */
+/** Written by hand, because an example made of the required fields alone would have no name. */
 const EXAMPLE = { name: 'Alice Martin', email: 'alice@example.com' }
 
 const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }
@@ -194,7 +194,7 @@ function registerChange(
         ? await requirePresentPassword(services, request, id, currentPassword)
         : undefined
     const { subject, session, scopes } = callerOf(request)
-    // An operator's own sign-in address moves only with the password, which an unchanged address does not ask for.
+    // Only a proven password moves an operator's own sign-in address. A request with an unchanged address proves none.
     const mayMove = scopes.has(USERS_ADMIN) && (subject !== id || provenHash !== undefined)
     const signInEmail = mayMove ? email : undefined
     if (changesEmail && signInEmail === undefined) {

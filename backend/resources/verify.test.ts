@@ -34,7 +34,7 @@ onEachDatabase('POST /api/verify', (database) => {
   const verify = (mrz: unknown, as: { id: string } = anna) =>
     service.send({ method: 'POST', url: '/api/verify', as, payload: { mrz } })
 
-  it('verifies documents of the three sizes in force that are the user’s', async () => {
+  it("verifies the user's documents in force, of each of the three sizes", async () => {
     for (const kind of ['TD1', 'TD2', 'TD3'] as const) {
       const { status, body } = await verify(printMrz(kind, DATA))
       assert.equal(status, 200)

@@ -10,7 +10,7 @@ import { findUser } from '../user-store.ts'
 
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
-/** Records are kept for five years after the business with the customer (Directive (EU) 2015/849, article 40). */
+/** Records are kept for five years after the business with the customer ends (Directive (EU) 2015/849, article 40). */
 export const VERIFICATIONS_KEPT_MS = 5 * 366 * 24 * 60 * 60 * 1000
 
 /** Three lines, the longest body, need about 110 bytes. */

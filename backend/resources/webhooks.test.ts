@@ -73,7 +73,7 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
     assert.equal((await kept('msg_once')).length, 3)
   })
 
-  it('takes bodies that are no JSON, empty, of no type, and of up to 1 MiB', async () => {
+  it('takes bodies that are no JSON, empty, plain text, and up to 1 MiB', async () => {
     assert.equal((await deliver({ id: 'msg_broken', payload: '{' })).status, 202)
     assert.equal((await deliver({ id: 'msg_empty', payload: '' })).status, 202)
     const [empty] = await kept('msg_empty')
@@ -86,7 +86,7 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
     assert.equal(body.code, 'body_too_large')
   })
 
-  it('refuses callers that did not sign, ids that are none, and sources that are none', async () => {
+  it('refuses callers that did not sign, and ids and sources of another form', async () => {
     for (const headers of [
       {},
       { 'x-auth-client': 'acme', 'x-auth-method': 'bearer' },
@@ -106,7 +106,7 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
     assert.deepEqual(await kept('msg_unsigned'), [])
   })
 
-  it('keeps so much of one sender and no more, but takes what it has already and what others send', async () => {
+  it('keeps a limited size for one sender, but accepts repetitions and other senders', async () => {
     const full = { ...SIGNED, 'x-auth-client': 'full' }
     const counted = async () => {
       const [row] = await database().query<{ bytes: bigint }>(

@@ -73,7 +73,7 @@ DO $$ DECLARE name text; BEGIN
   END LOOP;
 END $$`
 
-/** An embedded database without rows, new or emptied: tests of this process use the engines in turn. */
+/** Opens an embedded database without rows. It is new, or another test of this process has used and emptied it. */
 export async function openTestPglite(): Promise<Database> {
   const engine = idleEngines.pop() ?? (await openPglite())
   return {

@@ -7,7 +7,7 @@ export interface Landing {
   readonly page: string
 }
 
-/** A browser without a screen: keeps cookies by path, fills forms in, and follows redirects up to the one to the application. */
+/** A browser without a screen. It keeps cookies by path, fills in forms, and follows redirects within its origin. */
 export class FormBrowser {
   readonly #origin: string
   readonly #jar = new Map<string, { readonly value: string; readonly path: string }>()

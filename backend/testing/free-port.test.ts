@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { freePorts } from './free-port.ts'
 
-it('two that look for free ports at the same place get different ones', {
+it('two searches that begin at the same port get different ports', {
   skip: process.platform !== 'linux',
 }, async () => {
   const [one, other] = [freePorts(0), freePorts(0)]

@@ -107,7 +107,7 @@ export async function startTestService(
   }
 }
 
-/** An id in the form of a session that a login opened; no row has it. */
+/** An id in the form of a session that a login opened. No row has this id. */
 const SOME_SESSION = '01890a5d-ac96-774b-bcce-b302099a8058'
 const SOME_GRANT = 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p'
 

@@ -9,7 +9,7 @@ export interface TcpProxy {
   restore(): Promise<void>
   /** Passes nothing on, like a server that hangs or a network that drops packets. */
   stall(): void
-  /** Once a client sends this, the server gets it, but the connection breaks without its response. */
+  /** When a client next sends `sent`, the server gets it, but the connection breaks before the response. */
   loseResponseTo(sent: string): void
 }
 
@@ -34,7 +34,7 @@ export async function startTcpProxy(
     near.on('data', (bytes: Buffer) => {
       if (unanswered === undefined || !bytes.includes(unanswered)) return
       unanswered = undefined
-      // The server has done it once it responds.
+      // A server that responds has done its work.
       far
         .unpipe(near)
         .once('data', () => near.resetAndDestroy())

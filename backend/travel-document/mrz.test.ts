@@ -17,14 +17,13 @@ const FLAGS = [
   'compositeValid',
 ] as const
 
-/** The names of the checks that do not hold. */
 function failing(lines: readonly string[]): string[] {
   const zone = readMrz(lines)
   assert.ok(zone)
   return FLAGS.filter((flag) => !zone[flag])
 }
 
-/** The lines with the character at a place replaced. */
+/** Replaces the character at one place of the lines. */
 function altered(
   lines: readonly string[],
   [line, column]: readonly [number, number],
@@ -86,7 +85,7 @@ describe('readMrz', () => {
     ]
     for (const [kind, place, expected] of changes) {
       const [line, column] = place
-      // The new character never has the same value modulo 10, because no check digit would notice it.
+      // The new character never has the same value modulo 10, because a check digit would not notice that.
       const printed = SPECIMENS[kind][line]?.[column] ?? ''
       const character = printed === '<' ? '1' : String((Number.parseInt(printed, 36) + 1) % 10)
       assert.deepEqual(failing(altered(SPECIMENS[kind], place, character)), expected, `${kind} ${place}`)
@@ -123,7 +122,7 @@ describe('readMrz', () => {
     assert.equal(readMrz([...SPECIMENS.TD1].slice(1)), undefined)
   })
 
-  it('takes unknown parts of a date of birth as fillers', () => {
+  it('takes fillers for unknown parts of a date of birth', () => {
     const birthDate = '74<<<<'
     const lines = printMrz('TD3', { ...sample, birthDate })
     assert.deepEqual(failing(lines), [])

@@ -47,7 +47,7 @@ interface Fields {
   readonly compositeDigit: string
 }
 
-/** The document code of a card (parts 5 and 6): A, C or I, then no V, which means a visa. */
+/** The document code of a card (parts 5 and 6): A, C or I, then anything but V, which means a visa. */
 const CARD = /^[ACI][A-UW-Z<]$/
 
 const TD1: Layout = {

@@ -1,6 +1,6 @@
 /* ICAO Doc 9303 part 3 section 6 (transliteration), part 4 section 4.2.3 (truncation). */
 
-/** Spellings that section 6, table A, recommends for letters that differ from their base letter. */
+/** Spellings by section 6, table A, of letters without a base letter, or with more spellings than it. */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
   Å: ['AA', 'A'],
@@ -26,8 +26,8 @@ const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
 type Word = readonly (readonly string[])[]
 
 /**
- * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The family name
- * must be complete, first or last; of the given names the first is required. Names that are cut off match by their first letters.
+ * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The
+ * family name must be complete, first or last. The first given name is required. Cut names match by their first letters.
  */
 export function nameMatches(name: string, names: string): boolean {
   const words = wordsOf(name)
@@ -100,7 +100,7 @@ function spells(word: Word, printed: string, isCut: boolean): boolean {
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // This also holds at the end of the printed name.
+        // At the end of the printed name nothing is left, so this holds too.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

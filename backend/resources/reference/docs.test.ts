@@ -122,13 +122,13 @@ describe('the description of the API', () => {
     )
   })
 
-  it('is read by its page from the origin of the page, whatever PUBLIC_URL is', async () => {
+  it('names no server for its page, so that the page calls its own origin', async () => {
     const { servers, ...rest } = document
     assert.deepEqual((await service.send({ url: '/docs/json' })).body, rest)
     assert.equal(servers.length, 1)
   })
 
-  it('has bodies to try that are taken as they are', async () => {
+  it('has example bodies that the routes accept', async () => {
     const user = await service.addUser()
     let tried = 0
     for (const { name, operation } of operations()) {
