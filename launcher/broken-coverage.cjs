@@ -1,8 +1,8 @@
 'use strict'
 
 /*
- * Counts a broken coverage file as no coverage. A program killed while it writes leaves one, and Node alone would then
- * report nothing and fail.
+ * Counts a broken coverage file as no coverage. A program that is killed while it writes leaves such a file. Node alone
+ * would then report nothing and fail.
  */
 const fs = require('node:fs')
 const path = require('node:path')

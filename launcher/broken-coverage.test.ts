@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 const PATCH = fileURLToPath(new URL('broken-coverage.cjs', import.meta.url))
 
-it('the report of coverage counts the files of killed programs as none', (t) => {
+it('a coverage report counts broken files of killed programs as no coverage', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-coverage-'))
   t.after(() => rmSync(dir, { recursive: true }))
   writeFileSync(join(dir, 'own.mjs'), 'export const one = () => 1\n')

@@ -7,7 +7,7 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
-/** Packages of hundreds of files that few tests load. Other packages are bundled: a file costs each process 0.3 ms. */
+/** Packages of hundreds of files that few tests load. Others are bundled, because a file costs a process 0.3 ms. */
 const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
 /** The database and the page of the API read files beside their modules. */
 const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']
@@ -22,7 +22,7 @@ const TEST_PACKAGES = [
  */
 export async function bundleSources(directory) {
   const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
-  // One by one: bundled together, shared modules would become many small files.
+  // One by one, because modules shared in one bundle would become many small files.
   for (const programs of [['main', 'runtime/run-gateway'], ['start'], ['cli/countersign'], ...alone]) {
     await build({
       ...OPTIONS,
@@ -37,7 +37,7 @@ export async function bundleSources(directory) {
   return finish(directory)
 }
 
-/** Modules that start threads find bundled ones by their own extension. Other modules find files beside the sources. */
+/** Modules that start threads get a URL beside the bundled threads. Other modules keep the URL of their source. */
 function placeBeside(directory) {
   return (path, source) => {
     const file = source.includes("import.meta.url.endsWith('.ts')")
@@ -61,7 +61,7 @@ export async function bundleBackend(directory) {
 }
 
 /**
- * Bundles tests with what they load; several files share common parts.
+ * Bundles tests with what they load. Several bundles share common parts.
  *
  * @param entryPoints modules that import tests by URL
  * @param gateway the program of {@link bundleSources}, whose threads the tests start
@@ -98,7 +98,7 @@ async function finish(directory) {
   // esbuild's process would outlast the tests.
   await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
-  // Finds packages that are loaded later.
+  // Lets Node find packages that are loaded later.
   symlinkSync(PACKAGES, join(directory, 'node_modules'), 'junction')
   return join(directory, 'main.js')
 }

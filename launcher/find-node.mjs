@@ -18,8 +18,8 @@ const { devEngines, name: owner } = require('../package.json')
 const WANTED = devEngines.runtime.version
 
 /**
- * Paths of usable Nodes, the best first: the pinned one of package.json, then the one that runs this file. The former
- * is found as a package: npm 10 omits the link in `node_modules/.bin` when optional packages share its name.
+ * Paths of usable Nodes, the best first: the pinned Node, then the one that runs this file. The pinned one is found as
+ * a package, because npm 10 makes no link in `node_modules/.bin` when optional packages share a link's name.
  */
 export function findNodes() {
   const pinned = pinnedNode(PINNED[PLATFORM])

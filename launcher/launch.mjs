@@ -6,7 +6,7 @@ import { findNodes, whatIsMissing, whatToInstall } from './find-node.mjs'
 
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
-/** Memory options of a gateway, and their replacements with `GATEWAY_PROFILE=small`, as in `startup/memory-profile`. */
+/** Memory options of a gateway, and their replacements with `GATEWAY_PROFILE=small`, as in memory-profile.ts. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 const SMALL = ['--max-semi-space-size=4', '--heap-growing-percent=20']
 const SMALL_ENV = {
@@ -19,8 +19,8 @@ const NOT_LOADED = 127
 const PARENT_CHECK_MS = 250
 
 /**
- * Runs the right Node in place of this process: it gets our signals, we end with its exit code or signal, and neither outlives
- * the other. Any Node from 18 on can run this file.
+ * Runs the right Node in place of this process. That Node gets our signals, we end with its exit code or signal, and
+ * neither outlives the other. Any Node from 18 on can run this file.
  */
 export function launch(args) {
   let child
@@ -39,7 +39,7 @@ export function launch(args) {
   })
 }
 
-/** Starts the first Node that can run here, and skips those for another C library. */
+/** Starts the first Node that can run here, and skips a Node for another C library. */
 function spawnNode(given) {
   const args = forProfile(given)
   for (const node of findNodes()) {
@@ -67,7 +67,7 @@ function environment(node, args) {
   return env
 }
 
-/** Ends the program when npm was killed. Does nothing without npm: a program started by hand may outlive its shell. */
+/** Ends the program when npm was killed. Without npm, a program may outlive the shell that started it. */
 function endWithNpm(child) {
   if (process.env.npm_lifecycle_event === undefined) return
   const parent = process.ppid

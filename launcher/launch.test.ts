@@ -28,7 +28,7 @@ describe('the launcher', () => {
   const root = mkdtempSync(join(tmpdir(), 'countersign launcher '))
   after(() => rmSync(root, { recursive: true, force: true }))
 
-  /** A project with the launcher and nothing else, which wants this version of Node. */
+  /** Makes a project with the launcher alone that wants this version of Node. */
   function project(engine = '>=24.7'): string {
     const dir = join(mkdtempSync(join(root, 'a-')), 'project')
     mkdirSync(dir)
@@ -76,7 +76,7 @@ describe('the launcher', () => {
       )
     })
 
-    it('with less room for young objects in the small profile', NOT_PINNED, () => {
+    it('and gives it less room for young objects in the small profile', NOT_PINNED, () => {
       const dir = project()
       pin(dir)
       const small = { GATEWAY_PROFILE: 'small' }
@@ -88,7 +88,7 @@ describe('the launcher', () => {
       assert.equal(launch(dir, ['a.ts'], small).stdout, 'pinned a.ts\n')
     })
 
-    it('which it starts as the gateway starts itself without it', NOT_PINNED, () => {
+    it('and gives it the options that the gateway gives itself', NOT_PINNED, () => {
       const dir = project()
       pin(dir, { program: '#!/bin/sh\necho "$MALLOC_ARENA_MAX $@"\n' })
       for (const GATEWAY_PROFILE of ['fast', 'small'])
@@ -105,7 +105,7 @@ describe('the launcher', () => {
       assert.equal(launch(dir, ['a.ts']).stdout, 'pinned a.ts\n')
     })
 
-    it('not one further up that is too old: it belongs to another project', NOT_PINNED, () => {
+    it('but not a pinned one further up that is too old', NOT_PINNED, () => {
       const dir = project()
       pin(dirname(dir), { version: '20.20.2' })
       assert.equal(launch(dir, PRINT_VERSION).stdout, `${process.version}\n`)
@@ -130,13 +130,13 @@ describe('the launcher', () => {
       )
     })
 
-    it('or in the package of the gateway, which package brings it', NOT_PINNED, () => {
+    it("or says in the gateway's package which npm package to install", NOT_PINNED, () => {
       const dir = project('>=99.1')
       writeManifest(dir, '>=99.1', { name: 'countersign' })
       assert.match(launch(dir, PRINT_VERSION).stderr, new RegExp(`: run "npm install ${PINNED}@99\\.1", or `))
     })
 
-    it('or says which library of the system it lacks, and what brings it', NOT_PINNED, () => {
+    it('or says which library of the system Node lacks, and how to install it', NOT_PINNED, () => {
       const dir = project()
       pin(dir, {
         program:
@@ -152,7 +152,7 @@ describe('the launcher', () => {
       assert.equal(launch(dir, ['a.ts']).stderr, '')
     })
 
-    it('and says so where no Node can be pinned', () => {
+    it('or says what to install on each platform', () => {
       const said = (platform: string, isMusl: boolean) => {
         const source = `import('./launcher/find-node.mjs').then((it) => console.log(it.whatToInstall('${platform}', ${isMusl})))`
         return spawnSync(process.execPath, ['--eval', source], { cwd: project('>=99'), encoding: 'utf8' })
@@ -163,7 +163,7 @@ describe('the launcher', () => {
       assert.match(said('darwin-x64', false), / run "npm ci" /)
     })
 
-    it('of a version compared by numbers, to the last of them', () => {
+    it('by comparing versions number by number', () => {
       const [major, minor, patch] = process.versions.node.split('.').map(Number) as [number, number, number]
       const status = (engine: string) => launch(project(`>=${engine}`), PRINT_VERSION).status
       assert.equal(status(`${major}`), 0)
@@ -220,7 +220,7 @@ describe('the launcher', () => {
     })
 
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
-      it(`${signal}, and waits for what is done about it`, async () => {
+      it(`${signal}, and waits until the program ends`, async () => {
         const { launcher, ended } = await start(
           'process.on("SIGNAL", () => setTimeout(() => process.exit(5), 50))',
           signal,
@@ -250,7 +250,7 @@ describe('the launcher', () => {
   describe('under npm', {
     skip: process.platform !== 'linux' && 'needs /proc to tell the processes apart',
   }, () => {
-    // The child ends by a signal or with the channel, and writes which of them.
+    // The child ends by a signal or with the channel, and writes which it was.
     const CHILD = `
       import { appendFileSync } from 'node:fs'
       const end = (why) => { appendFileSync('end', why); process.exit(0) }
@@ -281,8 +281,8 @@ describe('the launcher', () => {
 
     it('every process of a server can be killed, and none is left', () => killEach('start', 3))
 
-    // npm runs a command that another follows in a shell. Below a shell the end of npm is not seen: what runs there
-    // ends by itself.
+    // npm runs two commands in a shell. A launcher below a shell does not notice the end of npm, so npm itself is not
+    // killed here.
     it('every process below npm can be killed when a shell stands between', () => killEach('both', 4, 1))
 
     async function killEach(script: string, length: number, from = 0): Promise<void> {
@@ -348,14 +348,14 @@ describe('package.json', () => {
     }
   })
 
-  it('asks of whoever runs npm for no more than the launcher needs', () => {
+  it('lets npm run on each Node that the launcher supports', () => {
     for (const file of ['package.json', 'gateway/package.json', 'backend/package.json']) {
       const { engines } = JSON.parse(readFileSync(join(HERE, '..', file), 'utf8'))
       assert.deepEqual(engines, { node: '>=18' }, file)
     }
   })
 
-  it('pins the same Node for each platform, and asks for no newer one', () => {
+  it('pins the same Node for each platform of find-node.mjs', () => {
     const source = readFileSync(join(HERE, 'find-node.mjs'), 'utf8')
     const pinned = Object.keys(MANIFEST.optionalDependencies)
     assert.deepEqual([...source.matchAll(/: '(node-[^']+)'/g)].map(([, name]) => name).sort(), pinned.sort())
@@ -373,7 +373,7 @@ describe('package.json', () => {
     assert.deepEqual(listed.map(([, path]) => path).sort(), longer.sort())
   })
 
-  it('lets only those test files share a process that have no hooks outside a suite', () => {
+  it('lets test files share a process only if they have no hooks outside a suite', () => {
     const source = readFileSync(join(HERE, 'test.mjs'), 'utf8')
     const [, together] = /^const TOGETHER = \{$([^}]+)^\}$/m.exec(source) ?? []
     const paths = [...String(together).matchAll(/'([^']+\/[^']+)'/g)].map(([, path]) => String(path))

@@ -3,8 +3,8 @@ import { fileURLToPath } from 'node:url'
 import { compile } from './compile.mjs'
 
 /**
- * Runs before (`prepack`) and after (`postpack`) `npm pack -w gateway`. A package has compiled JavaScript with types, because
- * Node strips none below node_modules; the license and the launcher; and a package.json whose exports name compiled files.
+ * Runs before (`prepack`) and after (`postpack`) `npm pack -w gateway`. Node strips no types below node_modules, so a
+ * package has compiled JavaScript, type declarations, license, launcher and a package.json that exports compiled files.
  */
 const pathOf = (path) => fileURLToPath(new URL(path, import.meta.url))
 const compiled = pathOf('../gateway/dist')

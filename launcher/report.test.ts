@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const REPORTER = new URL('report.mjs', import.meta.url).href
 
-it('the report says how many files are done, and last what was skipped and how to have it', (t) => {
+it('the report says how many files are done, and last which tests were skipped and how to run them', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-report-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const write = (name: string, tests: string) => {

@@ -30,7 +30,7 @@ const packages = readFileSync(`${root}/var/lib/dpkg/status`, 'utf8')
   })
 const { node } = process.versions
 const cpe = `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`
-// npm names the package after its folder, so it is found by its reference.
+// npm names the package after its folder, so the package is found by `bom-ref`.
 const product = components.find((each) => each['bom-ref'].startsWith(`${name}@`))
 const others = components.filter((each) => each !== product)
 const workspace = metadata.component['bom-ref']

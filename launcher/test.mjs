@@ -275,7 +275,7 @@ const TOGETHER = {
     'gateway/stages',
   ],
 }
-/** Below what runs of one tree gave: 95.0 to 96.5 %. */
+/** A bound below the coverage of repeated runs, which was 95.0 to 96.5 %. */
 const MIN_LINES_PERCENT = 93
 const COVERAGE = [
   '--require=./launcher/broken-coverage.cjs',
@@ -371,7 +371,7 @@ process.env.TEST_RUN_DIR = runDir
 process.env.GOGC ??= '800'
 // Shared code is compiled once, which saves 9 % of CPU. But coverage of functions compiled before is inexact.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
-// Coverage needs sources. If bundling fails, the sources run unbundled, and the tests of broken ones fail.
+// Coverage needs sources. If bundling fails, the sources run unbundled, and the tests of broken sources fail.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 const files = named.length > 0 ? named : isLong ? longTests() : allTests()
@@ -382,7 +382,7 @@ const bundled =
 launch([
   // Test processes live for seconds. In these spaces they seldom collect garbage, which saves 6 % of CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
-  // tsx loads sources, but not with coverage: it moves lines, and the coverage of programs would not fit that of tests.
+  // tsx loads sources, but not with coverage. It moves lines, so coverage of programs would not fit coverage of tests.
   // The half of tsx for CommonJS is left out, because it looks at every such file, for 0.02 to 0.1 s of CPU.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
@@ -411,7 +411,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Writes a file for each group, and one for each test in no group, to import tests. With coverage, the latter run as they are. */
+/** Writes a file that imports tests for each group and each other test file. With coverage the others run directly. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(
