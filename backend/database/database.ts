@@ -12,7 +12,7 @@ export interface Transaction extends Queryable {
 
 /**
  * Calls throw {@link DatabaseUnavailableError} while the database is away, {@link OutcomeUnknownError} when it went away after
- * COMMIT was sent, and {@link DatabaseBusyError} when a statement took too long.
+ * COMMIT was sent, and {@link DatabaseBusyError} when it was too busy.
  */
 export interface Database extends Queryable {
   /**

@@ -70,7 +70,7 @@ onEachDatabase('key rotation', (database) => {
     assert.equal(new Set(rotations.map((rotation) => 'kid' in rotation && rotation.kid)).size, 1)
   })
 
-  it('never leaves a verifier that reads the key set each 5 minutes without the key of a token in force', async () => {
+  it('gives a verifier that reads the keys every 5 minutes the key of every token in force', async () => {
     const issuing = [await loadSigningKeys(database(), clock), await loadSigningKeys(database(), clock)]
     let known = createLocalJWKSet(issuing[0]?.published as JSONWebKeySet)
     const inForce: { token: string; expiresAtMs: number }[] = []

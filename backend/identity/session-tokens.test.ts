@@ -159,7 +159,7 @@ describe('access tokens of sessions', () => {
     }
   })
 
-  it('with an extension that must be understood are refused', () => {
+  it('are refused with an extension that must be understood', () => {
     const withoutIt = unsigned({})
     assert.ok(verifyAccessToken(ISSUER, `${withoutIt}.${signatureOf(withoutIt)}`))
     const text = unsigned({ crit: ['exp'] })

@@ -18,7 +18,7 @@ describe('money', () => {
     assert.equal(fromMinor(0n, 3), '0.000')
   })
 
-  it('survives the way out and in again, to the last unit', () => {
+  it('is the same after it is written and read again', () => {
     const amounts = fc.bigInt({ min: 1n, max: 999_999_999_999_99n })
     fc.assert(
       fc.property(amounts, fc.constantFrom(2, 3, 4), (amountMinor, minorUnits) => {

@@ -37,7 +37,7 @@ onEachDatabase('sessions', (database) => {
     assert.equal((await refresh(body.refreshToken)).status, 200)
   })
 
-  it('is not opened for a password that was right a moment ago', async () => {
+  it('are not opened for a password that has just been replaced', async () => {
     const oldHash = cheapHash('old')
     const user = await service.addUser({ passwordHash: cheapHash('new') })
     const proved = { id: user.id, role: 'user', passwordHash: oldHash } as const

@@ -80,7 +80,7 @@ onEachDatabase('POST /api/transfer', (database) => {
     assert.equal((await transfer({ toAccountId: payee.accountId.toUpperCase() })).status, 201)
   })
 
-  it('refuses amounts that are no amounts, naming the field', async () => {
+  it('refuses what is no amount, naming the field', async () => {
     const amounts = [
       '0',
       '0.00',
