@@ -9,7 +9,7 @@ import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 /** A new key is published this long before it signs: twice the 5 minutes after which the gateway reads keys again. */
 export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 
-/** An old key stays published this long after it last signs: the life of a token, and 5 minutes for differing clocks. */
+/** An old key stays published this long after it last signs: the life of a token and 5 minutes for differing clocks. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
 /** How often a process looks for keys of other processes and for a due rotation. */

@@ -21,9 +21,9 @@ const schema = {
   summary: 'Take in a webhook',
   description:
     'A webhook is signed by Standard Webhooks 1.0. The gateway checks key, signature, time and replay. The body is ' +
-    'kept as it came, whatever its media type. The same webhook-id of one caller and source is kept once: a repetition ' +
-    'is accepted again, with Idempotency-Replayed: true, and changes nothing. A webhook is kept for 30 days. If 1 GiB ' +
-    'of one caller is kept already, the response is 429. The operator can change both numbers.',
+    'kept as it came, whatever its media type. The same webhook-id of one caller and source is kept once: a ' +
+    'repetition is accepted again, with Idempotency-Replayed: true, and changes nothing. A webhook is kept for 30 ' +
+    'days. If 1 GiB of one caller is kept already, the response is 429. The operator can change both numbers.',
   tags: ['webhooks'],
   security: [{ webhook: [] }],
   params: WebhookPath,
