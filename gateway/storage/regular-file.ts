@@ -38,6 +38,18 @@ export function readIfThere(path: string, maxBytes?: number): Buffer | undefined
   }
 }
 
+/** Undefined also behind a link that cannot be followed (ELOOP, EACCES). */
+export function regularStats(path: string): BigIntStats | undefined {
+  try {
+    const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+    return stats?.isFile() ? stats : undefined
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ELOOP' || code === 'EACCES') return undefined
+    throw error
+  }
+}
+
 export function inodeOf(path: string): string | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString()
 }

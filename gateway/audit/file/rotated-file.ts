@@ -1,6 +1,6 @@
 import { closeSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { openRegularFile } from '../../storage/regular-file.ts'
+import { openRegularFile, regularStats } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
@@ -16,8 +16,8 @@ export function candidatesIn(directory: string): Candidates {
   const files = [...names].flatMap((name) => {
     if (NOT_A_TRAIL.test(name) || names.has(`${name}.lock`)) return []
     const path = join(directory, name)
-    const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
-    return stats?.isFile() ? [{ path, mtimeNs: stats.mtimeNs, inode: stats.ino.toString() }] : []
+    const stats = regularStats(path)
+    return stats ? [{ path, mtimeNs: stats.mtimeNs, inode: stats.ino.toString() }] : []
   })
   return Map.groupBy(files, ({ inode }) => inode)
 }

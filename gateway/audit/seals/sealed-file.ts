@@ -1,7 +1,7 @@
 import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { realPathOf } from '../../storage/append-file.ts'
-import { inodeOf } from '../../storage/regular-file.ts'
+import { regularStats } from '../../storage/regular-file.ts'
 import { namesBeside } from '../segments/trail-segments.ts'
 import type { SealProgress } from './seal-progress.ts'
 
@@ -120,5 +120,5 @@ function openToMend(path: string): number | undefined {
 function pathOf(auditFile: string, inode: string): string | undefined {
   const file = realPathOf(auditFile)
   const paths = namesBeside(file).map((name) => join(dirname(file), name))
-  return [file, ...paths].find((path) => inodeOf(path) === inode)
+  return [file, ...paths].find((path) => regularStats(path)?.ino.toString() === inode)
 }

@@ -7,6 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import { withoutSyncs } from '../commit/power.test-support.ts'
+import { recover } from '../recovery/recovery.ts'
 import { sealRecord } from '../seal-records.ts'
 import { linesOf, requestLine, smallDisk, temporaryDirectory, trailIn } from '../trail.test-support.ts'
 import type { Checkpoint } from './checkpoint.ts'
@@ -478,6 +479,22 @@ test('what looks like a broken AUDIT_FOREIGN, in a file that others put in the p
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
   // Three requests, AUDIT_SEAL, AUDIT_START, AUDIT_FOREIGN.
   assert.equal(trail.seals.at(-1)?.size, 6)
+})
+
+test('a link beside the trail that cannot be followed stops neither start nor sealing', async (t) => {
+  const trail = sealedTrail(t)
+  fs.symlinkSync('a loop', join(trail.directory, 'a loop'))
+  assert.equal(recover(trail.file).unresolved, 0)
+  await trail.write(1)
+  await trail.pollLater()
+  trail.rotate('.1')
+  await trail.write(1)
+  trail.rotate('.20260102T000000001Z')
+  fs.rmSync(`${trail.file}.1`)
+  trail.restart()
+  await trail.write(1)
+  await trail.pollLater()
+  assert.deepEqual([trail.faults, trail.progress.unsealedRecords], [[], 0])
 })
 
 test('while the disk is full nothing is sealed, little waits in memory, and then the tree goes on', async (t) => {

@@ -1,6 +1,6 @@
 import { closeSync, createReadStream, fstatSync, readdirSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { inodeOf, openRegularFile } from '../../storage/regular-file.ts'
+import { openRegularFile, regularStats } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
 type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
@@ -197,7 +197,7 @@ function openSegment({ path, compression, inode }: Source): {
 function openRenamed(path: string, inode: string): number | undefined {
   for (const name of readdirSync(dirname(path))) {
     const other = join(dirname(path), name)
-    const fd = inodeOf(other) === inode ? openIfIs(other, inode) : undefined
+    const fd = regularStats(other)?.ino.toString() === inode ? openIfIs(other, inode) : undefined
     if (fd !== undefined) return fd
   }
   return undefined

@@ -1,6 +1,7 @@
-import { lstatSync, readdirSync, statSync } from 'node:fs'
+import { lstatSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { naming, realPathOf, unusable } from '../../storage/append-file.ts'
+import { regularStats } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment, stampOf } from './segment.ts'
@@ -43,7 +44,9 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
     found.flatMap(({ continues }) => continues ?? []).filter((inode) => !inodes.has(inode)),
   )
   if (missing.size === 0) return inOrder(found)
-  const others = files.filter((path) => !named.has(path) && missing.has(statsOf(path)?.ino.toString() ?? ''))
+  const others = files.filter(
+    (path) => !named.has(path) && missing.has(regularStats(path)?.ino.toString() ?? ''),
+  )
   // The inode of a removed segment may now belong to another file.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
@@ -78,8 +81,8 @@ function asSegment({ path, compression, sizeBytes, inode, remark }: Headed): Seg
 async function headed(paths: readonly string[]): Promise<Headed[]> {
   const segments: Headed[] = []
   for (const path of paths) {
-    const stats = statsOf(path)
-    if (stats === undefined) throw unusable(path, 'it is no regular file')
+    const stats = regularStats(path)
+    if (stats === undefined) throw unusable(path, 'it is no regular file, or a link that cannot be followed')
     const compression = compressionOf(path)
     const inode = stats.ino.toString()
     const line = await firstLineOf({ path, compression, inode })
@@ -128,11 +131,6 @@ function openNamesOf(path: string): string[] {
   return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>
     placeOf(name.slice(index)) === undefined ? [] : name.slice(0, index),
   )
-}
-
-function statsOf(path: string) {
-  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
-  return stats?.isFile() ? stats : undefined
 }
 
 function compareText(a: string, b: string): number {
