@@ -165,7 +165,8 @@ export class KeyFiles {
   }
 
   #line(key: string, atMs: number): string {
-    return formatKey(this.#store.form, { key, atMs })
+    const { form } = this.#store
+    return `{"${form.key}":${JSON.stringify(key)},"${form.time}":${atMs}}\n`
   }
 
   *#contents(keys: ReadonlyMap<string, number>): Iterable<string> {
@@ -212,10 +213,6 @@ function inodeOf(file: string): number | undefined {
   } catch {
     return undefined
   }
-}
-
-function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
-  return `{"${form.key}":${JSON.stringify(key)},"${form.time}":${atMs}}\n`
 }
 
 /** @throws Error when the file cannot be read, or is of a newer gateway */

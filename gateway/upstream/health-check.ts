@@ -65,6 +65,7 @@ export class HealthCheck {
   }
 
   #check(): void {
+    const { client, settings, timers } = this.#options
     let bytes = 0
     let known = false
     const judge = (isGood: boolean, cause: string) => {
@@ -73,7 +74,8 @@ export class HealthCheck {
       this.#count(isGood, cause)
     }
     const over = () => {
-      if (!this.#isStopped) this.#cancel = this.#next()
+      const ms = settings.intervalMs * (1 - JITTER + 2 * JITTER * timers.random())
+      if (!this.#isStopped) this.#cancel = timers.after(ms, () => this.#check())
     }
     const response: UpstreamResponse = {
       isHolding: false,
@@ -96,14 +98,8 @@ export class HealthCheck {
         over()
       },
     }
-    const call = this.#options.client.send(this.#request, response)
+    const call = client.send(this.#request, response)
     this.#cancel = () => call.abort()
-  }
-
-  #next(): () => void {
-    const { settings, timers } = this.#options
-    const ms = settings.intervalMs * (1 - JITTER + 2 * JITTER * timers.random())
-    return timers.after(ms, () => this.#check())
   }
 
   #isGood(status: number): boolean {
