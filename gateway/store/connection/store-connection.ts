@@ -1,6 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
-import { dialStore, MAX_RETRY_MS, retryAfterMs, type StoreLink, type StoreReply } from './store-link.ts'
+import { dialStore, retryAfterMs, type StoreLink, type StoreReply } from './store-link.ts'
+
+/** A proxy without a server, and a server that is full, end a connection sooner. */
+const AT_ONCE_MS = 250
 
 /**
  * A connection that renews itself. It sends the commands of one turn of the event loop in one write. A blocking command blocks
@@ -70,8 +73,7 @@ export class StoreConnection {
         this.#tellReady()
         const sinceMs = performance.now()
         const cause = await link.ended
-        // A proxy without a server, and a server that is full, end it at once.
-        if (performance.now() - sinceMs > MAX_RETRY_MS) tries = 0
+        if (performance.now() - sinceMs > AT_ONCE_MS) tries = 0
         // Replies that make no sense end the link, but not its socket.
         link.destroy(cause)
         throw cause

@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT_MS = 2000
 /** Further commands reject at once. */
 const MAX_COMMANDS = 10_000
 const FIRST_RETRY_MS = 50
-export const MAX_RETRY_MS = 1000
+const MAX_RETRY_MS = 1000
 
 boundReplies()
 
