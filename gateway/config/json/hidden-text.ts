@@ -3,13 +3,13 @@ import { isToken } from '../../edge/syntax/characters.ts'
 /** Secrets that people write into a file where they do not belong. The part after the look-behind is hidden. */
 const SECRETS: readonly RegExp[] = [
   // A secret of webhooks; user and password of an address; a key in a query; what follows Bearer or Basic.
-  /(?<=whsec_)(?:[^"\\\s]|\\.)*/g,
+  /(?<=whsec_)[^"\\\s]*(?:\\.[^"\\\s]*)*/g,
   /(?<=:\/\/)[^/"\s]*(?=@)/g,
   /(?<="[^"\s:/@]{1,64}:)[^"\s:/@]+(?=@)/g,
-  /(?<=[?&](?:[a-z_-]{0,64}(?:key|token|secret|password)|sig)=)(?:[^"\\&#\s]|\\.)*/gi,
-  /(?<="(?:authorization\s{0,8}[:=]\s{0,8})?(?:bearer|basic)\s{1,8})(?:[^"\\]|\\.)*/gi,
+  /(?<=[?&](?:[a-z_-]{0,64}(?:key|token|secret|password)|sig)=)[^"\\&#\s]*(?:\\.[^"\\&#\s]*)*/gi,
+  /(?<="(?:authorization\s{0,8}[:=]\s{0,8})?(?:bearer|basic)\s{1,8})[^"\\]*(?:\\.[^"\\]*)*/gi,
   // The value of a key that ends like this. A key that ends in "File" does not match, so its value is shown.
-  /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")(?:[^"\\]|\\.)*/gi,
+  /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")[^"\\]*(?:\\.[^"\\]*)*/gi,
 ]
 const HEADERS = /"headers"\s*:\s*(?=[{[])/g
 /** A text (its end may be missing) with the colon after a key; or a bracket; or a word without quotes. */
