@@ -412,3 +412,10 @@ test('--against tells that what responds has no configuration', async (t) => {
     assert.deepEqual([status, errors], [1, [`${url}/config responded 200 without a configuration`]])
   }
 })
+
+test('--against says by --json too that nobody answers, beside what the files have', async () => {
+  const { status, out } = await validate(['--json', '--against', 'http://127.0.0.1:1'])
+  const { valid, good, faults } = JSON.parse(out.join(''))
+  assert.deepEqual([status, valid, good.length > 1], [1, false, true])
+  assert.match(faults[0].reason, /^http:.*\/config does not answer: connect ECONNREFUSED/)
+})

@@ -87,14 +87,18 @@ export const command: Command = {
     if (flags.store !== undefined) await reachStore(found, env, files.length > 0)
     const { good, faults } = found
     const warnings = warningsOf(found)
-    const isGood = faults.length === 0
     if (flags.json === undefined) {
       for (const line of good) print(line)
       for (const warning of warnings) complain(`warning: ${warning}`)
       for (const fault of faults) complain(showFault(fault))
     }
-    const compared =
-      isGood && against ? await compareWith({ flags: { ...flags, admin: against }, env }) : undefined
+    const asked = { flags: { ...flags, admin: against }, env }
+    const asFault = (error: Error) => {
+      if (flags.json === undefined || !(error instanceof CommandFault)) throw error
+      faults.push({ file: 'the gateway', path: '/config', reason: error.message })
+    }
+    const compared = faults.length === 0 && against ? await compareWith(asked).catch(asFault) : undefined
+    const isGood = faults.length === 0
     if (flags.json !== undefined)
       printJson({ valid: isGood, good, warnings, faults, changes: compared?.changes })
     else if (compared?.changes.length === 0) print(`${compared.url}: the same configuration is in force`)
