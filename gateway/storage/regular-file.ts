@@ -38,6 +38,12 @@ export function readIfThere(path: string, maxBytes?: number): Buffer | undefined
   }
 }
 
+/** Gives fewer bytes at the end of the file. */
+export function readAt(fd: number, at: number, count: number): Buffer {
+  const bytes = Buffer.allocUnsafe(count)
+  return bytes.subarray(0, readSync(fd, bytes, 0, count, at))
+}
+
 /** Undefined also behind a link that cannot be followed (ELOOP, EACCES). */
 export function regularStats(path: string): BigIntStats | undefined {
   try {

@@ -1,6 +1,6 @@
-import { closeSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { openRegularFile, regularStats } from '../../storage/regular-file.ts'
+import { openRegularFile, readAt, regularStats } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
@@ -53,11 +53,10 @@ export function rotatedFile(
 /** The inode may by now belong to another file. */
 function isTrail(path: string, inode: string): boolean {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
-  const head = Buffer.alloc(HEAD_BYTES)
   const { fd, stats } = openRegularFile(path)
   try {
-    const bytes = readSync(fd, head)
-    return stats.ino.toString() === inode && (bytes === 0 || head.includes(RECORD_HEAD))
+    const head = readAt(fd, 0, HEAD_BYTES)
+    return stats.ino.toString() === inode && (head.length === 0 || head.includes(RECORD_HEAD))
   } finally {
     closeSync(fd)
   }

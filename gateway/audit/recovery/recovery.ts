@@ -1,9 +1,9 @@
-import { existsSync, fstatSync, readSync } from 'node:fs'
+import { existsSync, fstatSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { naming, realPathOf } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
-import { inodeOf } from '../../storage/regular-file.ts'
+import { inodeOf, readAt } from '../../storage/regular-file.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord, START_HEAD, STOP_HEAD } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
@@ -54,8 +54,7 @@ export function hasEnded(file: string): boolean {
 export function foreignBefore(file: string): ForeignWrite | undefined {
   if (!existsSync(file)) return undefined
   return withFile(file, 'r', (fd) => {
-    const head = Buffer.alloc(HEAD_BYTES)
-    const lines = head.toString('utf8', 0, readSync(fd, head, 0, HEAD_BYTES, 0)).split('\n')
+    const lines = readAt(fd, 0, HEAD_BYTES).toString().split('\n')
     const line = lines.slice(0, -1).find((one) => one.startsWith(FOREIGN_HEAD))
     return line === undefined ? undefined : (parsed(line) as ForeignWrite | undefined)
   })

@@ -8,21 +8,21 @@ import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
 const NEWLINE = 10
+/** Holds an unfinished line (`LEAF_MAX_BYTES`) and as much behind it. */
 const BUFFER_BYTES = 256 * 1024
 
 /** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix, to hash both at once. */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
-  readonly #buffer: Buffer
+  readonly #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES)
   /** End of the unfinished line, which begins at 1. */
   #end = 1
   /** Hash of a line that is too long to be kept. */
   #oversize: Hash | undefined
   #oversizeBytes = 0
 
-  constructor(onLeaf: OnLeaf, bufferBytes = BUFFER_BYTES) {
+  constructor(onLeaf: OnLeaf) {
     this.#onLeaf = onLeaf
-    this.#buffer = Buffer.allocUnsafeSlow(Math.max(bufferBytes, 2 * LEAF_MAX_BYTES))
   }
 
   get unfinishedBytes(): number {

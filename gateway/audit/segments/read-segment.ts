@@ -1,6 +1,6 @@
 import { closeSync, createReadStream, fstatSync, readdirSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { openRegularFile, regularStats } from '../../storage/regular-file.ts'
+import { openRegularFile, readAt, regularStats } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
 type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
@@ -100,8 +100,8 @@ function opened(segment: Source): ReturnType<typeof openSegment> {
 function headOf(segment: Source): Buffer {
   const { fd, compression } = opened(segment)
   try {
-    if (compression === 'none') return firstBytes(fd, FIRST_LINE_BYTES)
-    const head = firstBytes(fd, FIRST_BLOCK_BYTES)
+    if (compression === 'none') return readAt(fd, 0, FIRST_LINE_BYTES)
+    const head = readAt(fd, 0, FIRST_BLOCK_BYTES)
     const { constants, gunzipSync, zstdDecompressSync } = zlib()
     // A cut end is no fault, and a long text is left to the stream.
     const finishFlush = compression === 'gzip' ? constants.Z_SYNC_FLUSH : constants.ZSTD_e_continue
@@ -116,7 +116,7 @@ function headOf(segment: Source): Buffer {
 
 /** Decompresses a short segment without a stream, if that can be done. */
 function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
-  const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
+  const bytes = readAt(fd, 0, FIRST_BLOCK_BYTES)
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined
   const { gunzipSync, zstdDecompressSync } = zlib()
   try {
@@ -139,11 +139,6 @@ function unsuspected(text: Buffer, compressedBytes: number): Buffer | undefined 
 interface Decompressed {
   readonly buffer: Buffer
   readonly engine: { readonly bytesWritten: number }
-}
-
-function firstBytes(fd: number, count: number): Buffer {
-  const bytes = Buffer.allocUnsafe(count)
-  return bytes.subarray(0, readSync(fd, bytes, 0, count, 0))
 }
 
 /** @throws Error as `blocksOf` */

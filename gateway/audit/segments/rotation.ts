@@ -1,9 +1,10 @@
-import { fstatSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
+import { fstatSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditSettings } from '../../config/settings.ts'
 import { naming, realPathOf } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
+import { readAt } from '../../storage/regular-file.ts'
 import { RESPONSE_HEAD } from '../audit-records.ts'
 import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
@@ -118,11 +119,6 @@ function timesIn(file: string): {
 
 function isResponse(line: Buffer): boolean {
   return line.toString('latin1', 0, RESPONSE_HEAD.length) === RESPONSE_HEAD
-}
-
-function readAt(fd: number, at: number, bytes: number): Buffer {
-  const buffer = Buffer.alloc(bytes)
-  return buffer.subarray(0, readSync(fd, buffer, 0, bytes, at))
 }
 
 /** A name later than any segment's, even if the clock went backwards. */

@@ -1,6 +1,7 @@
-import { closeSync, readSync } from 'node:fs'
+import { closeSync } from 'node:fs'
 import { blocksOf, firstLineOf, NEWLINE, openPlain } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { readAt } from '../../storage/regular-file.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
 
 /** `toMs` itself is outside. */
@@ -128,16 +129,11 @@ function endMs(segment: Segment): number | undefined {
   const { sizeBytes } = segment
   try {
     const from = Math.max(0, sizeBytes - PROBE_BYTES)
-    const block = probe(fd, from)
+    const block = readAt(fd, from, PROBE_BYTES)
     return latestWrittenMs(from === 0 ? block : block.subarray(block.indexOf(NEWLINE) + 1))
   } finally {
     closeSync(fd)
   }
-}
-
-function probe(fd: number, at: number): Buffer {
-  const bytes = Buffer.allocUnsafe(PROBE_BYTES)
-  return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
 /** The byte at which a line begins. All lines before it are older than `timeMs`. 0 for a compressed segment. */
@@ -150,7 +146,7 @@ function firstByte(segment: Segment, timeMs: number): number {
     let high = sizeBytes
     while (high - low > BISECT_BYTES) {
       const middle = Math.floor((low + high) / 2)
-      const block = probe(fd, middle)
+      const block = readAt(fd, middle, PROBE_BYTES)
       const at = block.indexOf(NEWLINE) + 1
       if (beganBefore(latestWrittenMs(block.subarray(at)), timeMs)) low = middle + at
       else high = middle
