@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
-import type { ServerResponse } from 'node:http'
+import { Agent, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { AuditRecord } from '../testing/audit-file.ts'
@@ -58,6 +58,7 @@ describe('the durability of the audit trail', () => {
   let gateway: TestGateway
   let forwarded: string[] = []
   const held: ServerResponse[] = []
+  const agent = new Agent({ keepAlive: true })
 
   before(async () => {
     upstream = await startUpstream((req, res) => {
@@ -68,6 +69,7 @@ describe('the durability of the audit trail', () => {
     })
   })
   after(async () => {
+    agent.destroy()
     await gateway?.end('SIGKILL')
     upstream.close()
   })
@@ -88,7 +90,7 @@ describe('the durability of the audit trail', () => {
     })
   }
   const ask = (path: string, requestId: string) =>
-    call(gateway.url + path, { headers: { 'x-request-id': requestId } })
+    call(gateway.url + path, { headers: { 'x-request-id': requestId }, agent })
   const disk = (name: string) => join(gateway.dir, 'data', name)
 
   /** Asks without a pause until so many answers have been seen, then kills. @returns what was seen. */
@@ -133,7 +135,7 @@ describe('the durability of the audit trail', () => {
     for (const waiting of [first, refused]) void waiting.then(() => early++)
     await until(() => (readFileSync(gateway.auditFile, 'utf8').includes('"first"') ? true : undefined))
     // Long enough for the upstream and back, many times over.
-    for (let i = 0; i < 200; i++) await call(`${gateway.adminUrl}/healthz`)
+    for (let i = 0; i < 200; i++) await call(`${gateway.adminUrl}/healthz`, { agent })
     assert.deepEqual([forwarded.includes('first'), early], [false, 0])
     rmSync(disk('hold'))
     await until(() => (held.length === 1 ? true : undefined))
@@ -141,7 +143,7 @@ describe('the durability of the audit trail', () => {
     writeFileSync(disk('hold'), '')
     held.shift()?.end('whole')
     await until(() => (responsesOf(gateway.audit()).get('first') === undefined ? undefined : true))
-    for (let i = 0; i < 200; i++) await call(`${gateway.adminUrl}/healthz`)
+    for (let i = 0; i < 200; i++) await call(`${gateway.adminUrl}/healthz`, { agent })
     assert.equal(early, 1)
     rmSync(disk('hold'))
     assert.deepEqual([(await first).status, (await first).body], [200, 'whole'])

@@ -261,21 +261,17 @@ function describeAttention(): void {
     await firstLineIs('CountersignStoreAway', /^The shared store is away.*\w{5}/)
   })
 
-  it('a gateway that is not ready', async (t) => {
+  it('a service that fails, and a gateway that is not ready', async (t) => {
     const gateway = await started(t, { env: { GATEWAY_DRAIN_GRACE_MS: '30000' } })
-    await page.getByText('Nothing.', { exact: true }).waitFor()
-    gateway.process.child.kill('SIGTERM')
-    await firstLineIs('CountersignNotReady', /^Not ready.*draining/)
-  })
-
-  it('a service that fails', async (t) => {
-    const gateway = await started(t)
     await page.getByText('Nothing.', { exact: true }).waitFor()
     for (let i = 0; i < 20; i++) await call(`${gateway.url}/broken`)
     await firstLineIs(
       'CountersignErrorBudgetBurnsFast',
       /^Requests fail.*100 % got 5xx in the last minute, mostly 503 of the service/,
     )
+    gateway.process.child.kill('SIGTERM')
+    await show(gateway)
+    await firstLineIs('CountersignNotReady', /^Not ready.*draining/)
   })
 
   it('webhooks of a client whose clock is wrong', async (t) => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { Agent } from 'node:http'
 import { createServer } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { run } from './child-process.ts'
@@ -308,10 +309,11 @@ describe('counts', () => {
 
   it('never let more through than the limit when kill -9 comes in the middle of the load', async () => {
     const load = async (killAfter: number) => {
+      const agent = new Agent({ keepAlive: true })
       let passed = 0
       const knock = async () => {
         for (;;) {
-          const { status } = await call(`${gateway.url}/hour`)
+          const { status } = await call(`${gateway.url}/hour`, { agent })
           if (status === 429) return
           assert.equal(status, 200)
           passed++
@@ -319,6 +321,7 @@ describe('counts', () => {
         }
       }
       await Promise.allSettled(Array.from({ length: 8 }, knock))
+      agent.destroy()
       return passed
     }
     const first = await load(80)

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { Agent } from 'node:http'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import { FormBrowser, type Landing } from '../../backend/testing/form-browser.ts'
@@ -127,8 +128,9 @@ describe('the sign-in page behind the gateway', () => {
   })
 
   it('and the other doors without a token are bounded by address', async () => {
+    const agent = new Agent({ keepAlive: true })
     const ask = async (path: string) =>
-      (await call(`${service.url}${path}`, { method: 'POST', body: {} })).status
+      (await call(`${service.url}${path}`, { method: 'POST', body: {}, agent })).status
     const all = async (path: string, count: number) => {
       const statuses: number[] = []
       for (let n = 0; n < count; n++) statuses.push(await ask(path))
@@ -138,6 +140,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.deepEqual([refreshed.indexOf(429), refreshed[59]], [60, 400])
     const pushed = await all('/oauth/par', 122)
     assert.equal(pushed.at(-1), 429)
+    agent.destroy()
     const allowed = 'gateway_rate_limit_decisions_total{limit="oauth",decision="allowed"}'
     assert.equal(await service.gateway.metric(allowed), 120)
   })

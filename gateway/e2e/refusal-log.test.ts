@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { createIssuer } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
@@ -118,7 +119,9 @@ describe('why a caller was refused', () => {
     const before = gateway.process.lines.length
     const startedMs = performance.now()
     const rounds = 300
-    for (let i = 0; i < rounds; i++) await call(`${gateway.url}/mine`, { headers: bearer('a.b.c') })
+    const agent = new Agent({ keepAlive: true })
+    for (let i = 0; i < rounds; i++) await call(`${gateway.url}/mine`, { headers: bearer('a.b.c'), agent })
+    agent.destroy()
     await new Promise((resolve) => setTimeout(resolve, 1100))
     await refused('/mine', bearer('a.b.c'))
     const seconds = Math.ceil((performance.now() - startedMs) / 1000)
