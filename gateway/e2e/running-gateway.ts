@@ -6,7 +6,7 @@ import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { placesIn, writeConfiguration } from '../testing/configuration-files.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
 import { type Environment, endAfterAll, run } from './child-process.ts'
-import { call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 
 interface Files {
   /** gateway.json; free ports override its addresses. */
@@ -38,7 +38,11 @@ export interface TestGateway {
   audit(): AuditRecord[]
   /** Waits for both records of the request. */
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
-  /** A sample's value, by name and labels as exposed; 0 if there is none. @throws when no such metric is documented */
+  /**
+   * A sample's value, by name and labels as exposed; 0 if there is none. Calls made at once share a scrape.
+   *
+   * @throws when no such metric is documented
+   */
   metric(sample: string): Promise<number>
   /** Puts these files in force, at a tenth of a start's cost. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
@@ -80,6 +84,12 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
   const port = Number(started.port)
   const adminUrl = `http://127.0.0.1:${started.adminPort}`
   const audit = () => readAudit(auditFile)
+  let scrape: Promise<ReceivedResponse> | undefined
+  const scraped = () => {
+    if (scrape === undefined) queueMicrotask(() => (scrape = undefined))
+    scrape ??= call(`${adminUrl}/metrics`)
+    return scrape
+  }
   return {
     process: child,
     dir,
@@ -92,7 +102,7 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     auditFile,
     audit,
     pair: (requestId) => pairOf(audit, requestId),
-    metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
+    metric: async (sample) => sampleOf((await scraped()).body, sample),
     become: async ({ config, limits, clients }) => {
       if (config !== undefined) writeFileSync(file('gateway.json'), JSON.stringify(config))
       if (limits !== undefined) writeFileSync(limitsFile, JSON.stringify({ limits }))
