@@ -131,7 +131,9 @@ class Compiler {
       // 1e400 is refused, because services read it in different ways.
       strictNumbers: true,
       formats: FORMATS,
-      code: { regExp: this.patterns.asRegExp() },
+      // Compiling would take several times as long, and a first request waits for it.
+      inlineRefs: false,
+      code: { regExp: this.patterns.asRegExp(), optimize: false },
     })
     replaceKeywords(this.#ajv)
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
