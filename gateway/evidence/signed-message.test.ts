@@ -4,10 +4,10 @@ import fc from 'fast-check'
 import { FlattenedSign } from 'jose'
 import { readKey } from '../auth/keys/verification-key.ts'
 import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
-import { combinedValue } from '../auth/signatures/signature-fields.ts'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
 import { freshKey, NOW_SECONDS, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
+import { combinedValue } from '../edge/syntax/field.ts'
 import {
   bodyFault,
   keyIn,

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
+import { combinedValue } from '../../edge/syntax/field.ts'
 import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
@@ -11,7 +12,6 @@ import {
   type Terms,
   type UnverifiedRequest,
 } from './presented-signatures.ts'
-import { combinedValue } from './signature-fields.ts'
 
 /** A parameter: its value is quoted without escapes, or a number (draft-cavage-http-signatures-12 section 2.1). */
 const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y

@@ -1,5 +1,6 @@
 import type { MessageProfile } from '../../config/clients/signature-profiles.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
+import { combinedValue } from '../../edge/syntax/field.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import { quote } from '../tokens/quote.ts'
@@ -15,7 +16,7 @@ import {
   type VerifiedHead,
 } from './presented-signatures.ts'
 import { type SignedRequest, signatureBase } from './signature-base.ts'
-import { combinedValue, type MessageSignature, readSignatures } from './signature-fields.ts'
+import { type MessageSignature, readSignatures } from './signature-fields.ts'
 
 const DIGEST = '"content-digest"'
 const NO_DIGEST = 'The signature must cover "content-digest", because the request has a body'

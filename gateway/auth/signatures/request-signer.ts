@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { Field } from '../../edge/syntax/field.ts'
+import { combinedValue, Field } from '../../edge/syntax/field.ts'
 import { type Component, digestOf, type MessageSigner } from './message-signer.ts'
 import { ASCII, byteSequences } from './signature-base.ts'
-import { combinedValue } from './signature-fields.ts'
 
 interface UnsignedRequest {
   readonly method: string

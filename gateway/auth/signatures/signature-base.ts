@@ -1,5 +1,5 @@
 import { DERIVED_COMPONENTS } from '../../config/clients/signature-profiles.ts'
-import type { Field } from '../../edge/syntax/field.ts'
+import { combinedValue, type Field } from '../../edge/syntax/field.ts'
 import {
   type FieldItem,
   parseDictionary,
@@ -7,7 +7,7 @@ import {
   serializeParameters,
 } from '../../edge/syntax/structured-field.ts'
 import type { OrFault } from '../tokens/verification.ts'
-import { combinedValue, type MessageSignature } from './signature-fields.ts'
+import type { MessageSignature } from './signature-fields.ts'
 
 export interface SignedRequest {
   readonly method: string

@@ -1,4 +1,4 @@
-import type { Field } from '../../edge/syntax/field.ts'
+import { combinedValue, type Field } from '../../edge/syntax/field.ts'
 import { type FieldItem, parseDictionary, serializeParameters } from '../../edge/syntax/structured-field.ts'
 
 /** One signature of a message (RFC 9421 section 4), not verified yet. */
@@ -34,14 +34,6 @@ const PARAMETERS: ReadonlyMap<string, string> = new Map([
   ['alg', 'string'],
   ['tag', 'string'],
 ])
-
-/** Joins the lines of a field in order (RFC 9421 section 2.1). */
-export function combinedValue(fields: readonly Field[], name: string): string | undefined {
-  let combined: string | undefined
-  for (const { lower, value } of fields)
-    if (lower === name) combined = combined === undefined ? value : `${combined}, ${value}`
-  return combined
-}
 
 /** The name of a component with its parameters, sorted because their order has no meaning (RFC 9421 section 2). */
 export function identifierOf({ item, parameters }: FieldItem): string {

@@ -1,5 +1,6 @@
 import type { SignatureProfile } from '../../config/clients/signature-profiles.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
+import { combinedValue } from '../../edge/syntax/field.ts'
 import { BERLIN_GROUP, signBerlinResponse } from './berlin-group.ts'
 import {
   type Component,
@@ -10,7 +11,6 @@ import {
 } from './message-signer.ts'
 import { HTTP_MESSAGE } from './message-verifier.ts'
 import type { SignatureForm } from './presented-signatures.ts'
-import { combinedValue } from './signature-fields.ts'
 import { signUkResponse, UK_JWS } from './uk-jws.ts'
 
 const LABEL = 'gateway'

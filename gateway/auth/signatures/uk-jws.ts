@@ -1,4 +1,5 @@
 import { OPEN_BANKING, type UkJwsProfile } from '../../config/clients/signature-profiles.ts'
+import { combinedValue } from '../../edge/syntax/field.ts'
 import { decodeBase64url, decodeObject, type JsonObject } from '../tokens/jws.ts'
 import { digestOf, type MessageSigner, type SignedResponse, type UnsignedResponse } from './message-signer.ts'
 import {
@@ -11,7 +12,7 @@ import {
   type Terms,
   type UnverifiedRequest,
 } from './presented-signatures.ts'
-import { combinedValue, MAX_LABEL_AND_PARAMS_CHARS } from './signature-fields.ts'
+import { MAX_LABEL_AND_PARAMS_CHARS } from './signature-fields.ts'
 
 const HEADER = 'x-jws-signature'
 const CLAIMS = 'http://openbanking.org.uk/'

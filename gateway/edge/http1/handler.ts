@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { RefusalCode } from '../../refusals.ts'
 import type { FilteredHead } from '../rules/response-headers.ts'
-import type { Field } from '../syntax/field.ts'
+import { combinedValue } from '../syntax/field.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
 /** The head of a response, without the fields about the connection. */
@@ -101,15 +101,10 @@ export function upgradeOf({
   body,
 }: Pick<IncomingRequest, 'method' | 'version' | 'fields' | 'body'>): Upgrade | undefined {
   if (method !== 'GET' || version !== '1.1' || body !== null) return undefined
-  const asked = joined(fields, 'sec-websocket-version')
-  if (joined(fields, 'upgrade')?.toLowerCase() !== 'websocket' || asked === undefined) return undefined
-  if (joined(fields, 'sec-websocket-key') === undefined) return undefined
+  const asked = combinedValue(fields, 'sec-websocket-version')
+  if (combinedValue(fields, 'upgrade')?.toLowerCase() !== 'websocket' || asked === undefined) return undefined
+  if (combinedValue(fields, 'sec-websocket-key') === undefined) return undefined
   return asked === '13' ? 'websocket' : 'other version'
-}
-
-function joined(fields: readonly Field[], name: string): string | undefined {
-  const values = fields.filter(({ lower }) => lower === name).map(({ value }) => value)
-  return values.length === 0 ? undefined : values.join(', ')
 }
 
 /** @param lines each with its CR LF */

@@ -41,6 +41,14 @@ export function valueIn(fields: readonly Field[], lower: string): string | undef
   return undefined
 }
 
+/** Joins the lines of a field in order (RFC 9110 section 5.3). @param name in lower case */
+export function combinedValue(fields: readonly Field[], name: string): string | undefined {
+  let combined: string | undefined
+  for (const { lower, value } of fields)
+    if (lower === name) combined = combined === undefined ? value : `${combined}, ${value}`
+  return combined
+}
+
 /** True when a Connection field has the option, given in lower case (RFC 9110 section 7.6.1). */
 export function hasOption(options: string, option: string): boolean {
   if (options === option) return true

@@ -1,5 +1,5 @@
 import { digestFault } from '../../auth/signatures/content-digest.ts'
-import { combinedValue } from '../../auth/signatures/signature-fields.ts'
+import { combinedValue } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'

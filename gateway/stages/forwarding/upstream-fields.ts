@@ -4,7 +4,7 @@ import { isNominated, nominatedBy, oneHopLess } from '../../edge/rules/hop-by-ho
 import type { SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
 import type { HttpVersion } from '../../edge/rules/request-headers.ts'
 import { INTERACTION_ID } from '../../edge/rules/request-id.ts'
-import { checkedField, Field } from '../../edge/syntax/field.ts'
+import { checkedField, combinedValue, Field } from '../../edge/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../edge/syntax/traceparent.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -202,28 +202,21 @@ const FORWARDED_PROTO = new RepeatedField('X-Forwarded-Proto')
 const FORWARDED_HOST = new RepeatedField('X-Forwarded-Host')
 const LOOP = new RepeatedField('CDN-Loop')
 
-function joined(fields: readonly Field[], name: string): string | undefined {
-  let all: string | undefined
-  for (const { lower, value } of fields)
-    if (lower === name) all = all === undefined ? value : `${all}, ${value}`
-  return all
-}
-
 function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kept: readonly Field[]): void {
   const { peer, address, secure } = exchange
   const { loop } = exchange.headers
   // A proxy that wrote only Forwarded has named this address.
-  const chain = joined(kept, 'x-forwarded-for') ?? (address === peer ? undefined : address)
-  const proto = joined(kept, 'x-forwarded-proto') ?? (secure === undefined ? 'http' : 'https')
+  const chain = combinedValue(kept, 'x-forwarded-for') ?? (address === peer ? undefined : address)
+  const proto = combinedValue(kept, 'x-forwarded-proto') ?? (secure === undefined ? 'http' : 'https')
   fields.push(
     FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),
     FORWARDED_PROTO.of(proto),
-    FORWARDED_HOST.of(joined(kept, 'x-forwarded-host') ?? exchange.host),
+    FORWARDED_HOST.of(combinedValue(kept, 'x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
   // A client can write the beginning of X-Forwarded-For, so the service gets the address in a field of its own.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(address))
-  const via = joined(kept, 'via')
+  const via = combinedValue(kept, 'via')
   const hop = `${exchange.req.version} countersign`
   if (gateway.settings.via) fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
   else if (via !== undefined) fields.push(new Field('Via', via))
