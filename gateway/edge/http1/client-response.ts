@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { STATUS_CODES } from '../syntax/status-codes.ts'
+import { isBodiless, STATUS_CODES } from '../syntax/status-codes.ts'
 import { dateOf } from '../syntax/timestamp.ts'
 import type { ConnectionTerms } from './connection-terms.ts'
 import type { OutgoingResponse, ResponseHead } from './handler.ts'
@@ -73,7 +73,7 @@ export class ClientResponse implements OutgoingResponse {
     if (this.#ended) return
     const { version, method } = this.#request
     const { clock, timeouts } = this.#connection.terms
-    this.#bodiless = method === 'HEAD' || status === 204 || status === 304
+    this.#bodiless = isBodiless(method, status)
     const unbounded = contentLength === undefined && !this.#bodiless
     this.#chunked = unbounded && version === '1.1'
     // Only the end of the connection ends such a body.

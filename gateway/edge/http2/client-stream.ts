@@ -10,6 +10,7 @@ import {
 import { IncomingRequest, type Origin } from '../http1/incoming-request.ts'
 import { readRequestHeaders } from '../rules/request-headers.ts'
 import type { Field } from '../syntax/field.ts'
+import { isBodiless } from '../syntax/status-codes.ts'
 import { dateOf } from '../syntax/timestamp.ts'
 import type { ConnectionGuard } from './connection-guard.ts'
 import {
@@ -285,7 +286,7 @@ class StreamResponse implements OutgoingResponse {
 
   writeHead({ status, lines, contentLength, dated }: ResponseHead): void {
     if (this.#ended) return
-    this.#bodiless = this.#stream.req.method === 'HEAD' || status === 204 || status === 304
+    this.#bodiless = isBodiless(this.#stream.req.method, status)
     this.#bytesLeft = this.#bodiless ? undefined : contentLength
     const date = dated ? '' : `Date: ${dateOf(this.#carrier.terms.clock())}\r\n`
     this.#head = encodeHead(status, lines + date)

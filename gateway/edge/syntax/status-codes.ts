@@ -3,6 +3,11 @@ const { createServer, METHODS: PARSED_METHODS, STATUS_CODES } = process.getBuilt
 
 export { createServer, PARSED_METHODS, STATUS_CODES }
 
+/** True for a final response that never has a body (RFC 9110 section 6.4.1). */
+export function isBodiless(method: string, status: number): boolean {
+  return method === 'HEAD' || status === 204 || status === 304
+}
+
 /** Methods that Node's parser knows, and the others of the IANA HTTP Method Registry. */
 export const KNOWN_METHODS: ReadonlySet<string> = new Set([
   ...PARSED_METHODS,

@@ -4,6 +4,7 @@ import { grpcStatusIn, grpcStatusOfHttp } from '../../edge/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../edge/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../edge/rules/trailers.ts'
 import { type Field, valueIn } from '../../edge/syntax/field.ts'
+import { isBodiless } from '../../edge/syntax/status-codes.ts'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import type { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
@@ -127,7 +128,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       return
     }
     const head = filterResponseHead(fields, status, this.#exchange, this.#exchange.route?.forwarded)
-    this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
+    this.#bodiless = isBodiless(req.method, status)
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an unread upload would be parsed as the next request.
     if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false

@@ -2,6 +2,7 @@ import { quote } from '../../auth/tokens/quote.ts'
 import type { IdempotencyTerms } from '../../config/settings.ts'
 import { filterResponseHead } from '../../edge/rules/response-headers.ts'
 import { Field } from '../../edge/syntax/field.ts'
+import { isBodiless } from '../../edge/syntax/status-codes.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
@@ -213,8 +214,8 @@ function replay(
 ): void {
   const body = Buffer.from(kept, 'latin1')
   const { res, route } = exchange
-  const isBodiless = status === 204 || status === 304
-  const length = isBodiless ? [] : [new Field('Content-Length', String(body.length))]
+  const bodiless = isBodiless(exchange.method, status)
+  const length = bodiless ? [] : [new Field('Content-Length', String(body.length))]
   const unsigned = filterResponseHead(
     [...fieldsIn(fields), ...length, REPLAYED],
     status,
@@ -225,6 +226,6 @@ function replay(
   if (gateway.load.phase !== 'serving') res.keepAlive = false
   close(gateway, exchange, status)
   writeHead(gateway, exchange, status, head)
-  if (body.length > 0 && !isBodiless) res.write(body)
+  if (body.length > 0 && !bodiless) res.write(body)
   res.end()
 }

@@ -3,6 +3,7 @@ import type { WaitingBody } from '../../edge/bodies/body-room.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { FilteredHead } from '../../edge/rules/response-headers.ts'
+import { isBodiless } from '../../edge/syntax/status-codes.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { requestsOf } from '../credentials/prove-signature.ts'
@@ -19,12 +20,11 @@ export function signResponse(
   const { signer } = gateway
   const { route, req } = exchange
   if (signer === undefined || route?.signsResponses !== true) return head
-  const isBodiless = req.method === 'HEAD' || status === 204 || status === 304
   const { method, target, fields } = req
   const client = gateway.signers.of(exchange.principal?.client)
   const signed = RESPONSE_SIGNERS[client?.profile.form ?? 'rfc-9421'](signer, {
     status,
-    body: isBodiless ? undefined : body,
+    body: isBodiless(req.method, status) ? undefined : body,
     requestId: exchange.requestId,
     request: { method, target, fields, publicUrl: publicUrlOf(gateway, exchange) },
     nowMs: gateway.clock(),
@@ -84,11 +84,11 @@ export function holdResponse(
   gateway: Gateway,
   exchange: Exchange,
   head: FilteredHead,
-  isBodiless: boolean,
+  bodiless: boolean,
 ): HeldResponse | undefined {
   const { route, grpcStatus } = exchange
   if (route?.signsResponses !== true || grpcStatus !== undefined) return undefined
-  if (isBodiless || (head.contentLength ?? 0) <= MAX_BYTES) return new HeldResponse(gateway, exchange, head)
+  if (bodiless || (head.contentLength ?? 0) <= MAX_BYTES) return new HeldResponse(gateway, exchange, head)
   countUnsigned(gateway, exchange)
   return undefined
 }

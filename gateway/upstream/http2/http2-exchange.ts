@@ -2,6 +2,7 @@ import type { ClientHttp2Stream } from 'node:http2'
 import type { Readable } from 'node:stream'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../edge/rules/grpc.ts'
 import type { Field } from '../../edge/syntax/field.ts'
+import { isBodiless } from '../../edge/syntax/status-codes.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { StreamedBody } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
@@ -98,11 +99,10 @@ export class Http2Exchange
   }
 
   responded(status: number, fields: readonly Field[]): void {
-    const isBodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
     // Otherwise the response was dropped, and the request is sent again.
-    this.#isWholeWithHead = isBodiless && this.headReceived
+    this.#isWholeWithHead = this.headReceived && isBodiless(this.request.method, status)
   }
 
   piece(bytes: Buffer): boolean {
