@@ -36,8 +36,8 @@ const MGF1 = '1.2.840.113549.1.1.8'
 const FIELD = { hash: 0xa0, mask: 0xa1, salt: 0xa2, trailer: 0xa3 } as const
 /** RFC 4055. */
 const DEFAULT_SALT_BYTES = 20
-/** Most bytes of a number. Two bytes can name a salt longer than any modulus. */
-const MAX_SALT_DIGITS = 2
+/** Two bytes can name a salt longer than any modulus. */
+const MAX_NUMBER_BYTES = 2
 
 /**
  * @param contentHash the hash of a signature whose algorithm is RSA alone, as in CMS (RFC 3370 section 3.2)
@@ -125,7 +125,7 @@ function maskHashOf(mask: Der | undefined): string {
 function numberIn(number: Der): number {
   const { content } = expectTag(number, TAG.integer)
   const isNegative = (content[0] ?? 0) >= 0x80
-  if (content.length === 0 || content.length > MAX_SALT_DIGITS || isNegative)
+  if (content.length === 0 || content.length > MAX_NUMBER_BYTES || isNegative)
     throw new Error('a number is out of range')
   return content.readUIntBE(0, content.length)
 }

@@ -27,7 +27,7 @@ const MISSING_TOKEN = refusal('missing_token', {
   headers: challenges(),
   cause: 'no bearer or DPoP token in Authorization',
 })
-const MISSING_SIGNATURE = refusal('missing_credentials', {
+const MISSING_WEBHOOK = refusal('missing_credentials', {
   detail: 'A signed webhook is needed.',
   headers: ['WWW-Authenticate', 'Webhook realm="api"'],
   cause: 'no X-API-Key, or no signature of the client that the row names',
@@ -104,4 +104,4 @@ function presentedToken(
   return reading
 }
 
-const MISSING = { bearer: MISSING_TOKEN, hmac: MISSING_SIGNATURE, mtls: MISSING_CERTIFICATE }
+const MISSING = { bearer: MISSING_TOKEN, hmac: MISSING_WEBHOOK, mtls: MISSING_CERTIFICATE }

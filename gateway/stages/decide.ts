@@ -25,8 +25,8 @@ function ask(
   values: readonly (string | undefined)[],
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const decider = gateway.deciders.get(terms.key)
-  const parameters = parametersIn(exchange.path, terms)
   if (decider === undefined) throw new Error('a row with a decision has no decider')
+  const parameters = parametersIn(exchange.path, terms)
   if (parameters === undefined)
     return refusal('invalid_target', { cause: 'a parameter of the template has ";" or ends within an octet' })
   const decision = decider.decide(questionOf(exchange, terms, { parameters, values }), exchange)

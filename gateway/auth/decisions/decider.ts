@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { DeciderTerms } from '../../config/settings.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
-import { bareMediaType } from '../../edge/syntax/media-type.ts'
+import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import { createSender, type IncomingResponse, type Send } from '../../outgoing/sender.ts'
 import { sha256 } from '../keys/thumbprint.ts'
 import { type Asked, MAX_CALLS, Questions, refusesOne, type Unasked, WHY_UNASKED } from '../questions.ts'
@@ -28,7 +28,6 @@ interface Asking extends Caller {
 }
 
 const CACHE_SIZE = 10_000
-const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json$/
 const ID = /^[\x21-\x7e]{1,128}$/
 
 /** Asks a decider (AuthZEN Authorization API 1.0 section 6). */
@@ -103,7 +102,7 @@ function readDecision({ statusCode, headers, body }: IncomingResponse, requestId
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
   if ([headers['x-request-id'] ?? []].flat().some((id) => id !== requestId))
     throw new Error('X-Request-ID of the response is that of another question')
-  if (!JSON_TYPE.test(bareMediaType(String(headers['content-type'] ?? ''))))
+  if (!APPLICATION_JSON.test(bareMediaType(String(headers['content-type'] ?? ''))))
     throw new Error('the response is not application/json')
   const json = parseCheckedJson(body)
   if ('fault' in json) throw new Error(`the response ${json.fault}`)

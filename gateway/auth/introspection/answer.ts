@@ -1,5 +1,5 @@
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
-import { bareMediaType } from '../../edge/syntax/media-type.ts'
+import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
@@ -31,7 +31,7 @@ interface Asked {
 /** Reads an answer (RFC 7662 section 2.2). @throws Error for any other response */
 export function readAnswer(response: IncomingResponse): JsonObject {
   checkStatus(response)
-  if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
+  if (!APPLICATION_JSON.test(mediaType(response)))
     throw new Error(`the response is ${quote(mediaType(response))}, not JSON`)
   const json = parseCheckedJson(response.body)
   if ('fault' in json) throw new Error(`the response ${json.fault}`)

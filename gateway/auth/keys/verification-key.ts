@@ -17,7 +17,7 @@ export interface VerificationKey {
   readonly certificate: X509Certificate | undefined
 }
 
-const MAX_KID_CHARS = 256
+export const MAX_KID_CHARS = 256
 const MIN_MODULUS_BITS = 2048
 // Verification time grows with the square of the bits.
 const MAX_MODULUS_BITS = 8192

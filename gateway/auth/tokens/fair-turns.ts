@@ -26,10 +26,10 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /** Does `work` at once while time is left in this turn, else `late` in a later turn, unless the caller has gone. */
-  take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
+  /** Does `work` at once while time is left in this turn, else in a later turn, unless the caller has gone. */
+  take<T>(caller: Caller, work: () => T | Promise<T>): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
-    const later = async () => this.#spend(late)
+    const later = async () => this.#spend(work)
     return new Promise((resolve) => this.#enqueue({ caller, run: () => resolve(later()) }))
   }
 

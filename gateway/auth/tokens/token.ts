@@ -1,5 +1,6 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { MAX_KID_CHARS } from '../keys/verification-key.ts'
 import { ownText } from './authorization.ts'
 import { withDetailsAsText } from './authorization-details.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
@@ -16,7 +17,6 @@ export interface ParsedToken {
 }
 
 const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspection"'
-const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
 // Members for keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).

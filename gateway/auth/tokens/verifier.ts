@@ -80,8 +80,8 @@ export class TokenVerifier {
       if (active !== undefined) return this.#unlessRevoked(active)
       if (this.#isAsked(introspector, token)) return this.#introspect(introspector, token, caller)
     }
-    const now = () => this.#verifyNew(token)
-    return this.turns.take(caller, now, () => this.#verifyInTurn(token))
+    // The token may have been verified while it waited.
+    return this.turns.take(caller, () => this.#verifyCached(token) ?? this.#verifyNew(token))
   }
 
   /** Finds a verified token that is still good: such a token is no guess. */
@@ -132,10 +132,6 @@ export class TokenVerifier {
       this.#verified.delete(token)
     }
     return this.#pending.size === 0 ? undefined : this.#pending.get(token)
-  }
-
-  #verifyInTurn(token: string): Verification | Promise<Verification> {
-    return this.#verifyCached(token) ?? this.#verifyNew(token)
   }
 
   #verifyNew(text: string): Verification | Promise<Verification> {

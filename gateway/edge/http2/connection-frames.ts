@@ -288,7 +288,7 @@ export class ConnectionFrames<E> {
     const code = settings.take(payload)
     if (code !== undefined) return code
     // This is sent before any frame that obeys the new settings.
-    this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
+    this.#user.write(acknowledgement(SETTINGS, Buffer.alloc(0)))
     return this.#widen(settings.initialWindow - before)
   }
 

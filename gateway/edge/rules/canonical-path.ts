@@ -30,7 +30,8 @@ export function canonicalPath(path: string, leniency?: PathLeniency): string | u
   if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? normalised(path) : path
   const forbidden = leniency?.encodedSlashes === true ? FORBIDDEN_BUT_SLASH : FORBIDDEN_OCTET
   if (MALFORMED_OCTET.test(path) || forbidden.test(path)) return undefined
-  if (HIGH_OCTET.test(path) && !isUtf8(path)) return undefined
+  // Overlong and broken sequences may hide a slash from one reader and show it to another.
+  if (HIGH_OCTET.test(path) && percentDecoded(path) === undefined) return undefined
   return normalised(path.replace(TO_REWRITE, rewritten))
 }
 
@@ -48,11 +49,6 @@ function rewritten(written: string): string {
   if (written.length === 1) return `%${written.charCodeAt(0).toString(16).toUpperCase()}`
   const character = String.fromCharCode(Number.parseInt(written.slice(1), 16))
   return standsForItself(character) ? character : written.toUpperCase()
-}
-
-/** False for overlong and broken sequences, which may hide a slash from one reader and show it to another. */
-function isUtf8(path: string): boolean {
-  return percentDecoded(path) !== undefined
 }
 
 function normalised(path: string): string {

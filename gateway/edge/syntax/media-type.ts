@@ -6,6 +6,9 @@ export type MediaParameters = ReadonlyMap<string, string>
 /** `;name=value`, `;name="value"`, or `;` (RFC 9110 section 5.6.6). No backslashes: readers differ about them. */
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
+/** Bare types that each service reads as JSON in UTF-8. */
+export const APPLICATION_JSON = /^application\/(?:[^/]+\+)?json$/
+
 /** `application/json` for `Application/JSON; v=1`. */
 export function bareMediaType(text: string): string {
   return withoutSpaceAround(text.split(';')[0] ?? '').toLowerCase()

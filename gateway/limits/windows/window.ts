@@ -6,7 +6,7 @@ export interface Take {
   readonly resetSeconds: number
   /** The hit could not be written: its request must be refused. */
   readonly unrecorded?: true
-  /** The store is away, and the row allows every request. */
+  /** The store alone counts the row, or it is away and the row allows every request. */
   readonly uncounted?: true
   readonly next?: Take
   /** The take in the next row that counts the request. */

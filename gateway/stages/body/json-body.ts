@@ -3,7 +3,7 @@ import type { JsonMember } from '../../config/settings.ts'
 import { checkedText, memberIn, twinIn } from '../../edge/bodies/exact-json.ts'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { type Field, valueIn } from '../../edge/syntax/field.ts'
-import { bareMediaType } from '../../edge/syntax/media-type.ts'
+import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
@@ -12,8 +12,6 @@ import { wholeBody } from './whole-body.ts'
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
 const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
 const MAX_CHARS = 16_384
-/** Types that each service reads as JSON in UTF-8. */
-const JSON_TYPE = /^application\/(?:json|[^/]+\+json)$/
 const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
 
 /**
@@ -44,7 +42,7 @@ function valuesOf(
   if (body.length === 0) return members.map(() => undefined)
   const fields = withoutNominated(req.fields)
   const contentType = valueIn(fields, 'content-type') ?? ''
-  if (!JSON_TYPE.test(bareMediaType(contentType))) return NOT_JSON
+  if (!APPLICATION_JSON.test(bareMediaType(contentType))) return NOT_JSON
   const unread = refuseEncoding(contentType, fields)
   if (unread !== undefined) return unread
   const json = checkedText(body)
