@@ -8,6 +8,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -59,6 +60,22 @@ test('what is exported while a gateway seals more is one checkpoint with its til
   )
   assert.deepEqual([checkpoint.size, trail.sealedSize], [3, 6])
   assert.deepEqual(readFileSync(checkpointFile(to)), trail.checkpoints[0])
+})
+
+test('a log is not exported over itself, also through a link', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(join(dir, 'trail'))
+  trail.start()
+  trail.exchanges(200)
+  await trail.end()
+  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  const before = readdirSync(trail.directory, { recursive: true })
+  const link = join(dir, 'link')
+  symlinkSync(trail.directory, link)
+  for (const to of [trail.directory, link])
+    await assert.rejects(exportLog(segments, trail.directory, to), /is the log itself: export to another/)
+  assert.deepEqual(readdirSync(trail.directory, { recursive: true }), before)
 })
 
 test('nothing is exported when a tile over the lines is missing', async (t) => {

@@ -1,4 +1,4 @@
-import { closeSync, openSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, realpathSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { Checkpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
@@ -15,7 +15,7 @@ import type { Evidence } from './verify/verify-trail.ts'
 /**
  * Writes a log as C2SP tlog-tiles, with entry bundles made from the lines of the trail.
  * @param given see `Evidence` @param to a directory: it is made, and files of an earlier export are overwritten
- * @throws EvidenceFault when lines and log do not agree, or the log is damaged
+ * @throws EvidenceFault when lines and log do not agree, or the log is damaged @throws Error when `to` is the log itself
  */
 export async function exportLog(
   given: Evidence['segments'],
@@ -23,6 +23,8 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
+  if (existsSync(to) && realpathSync(to) === realpathSync(directory))
+    throw new Error(`${to} is the log itself: export to another directory`)
   // Read once: a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const segments = typeof given === 'function' ? await given() : given
