@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
-import { ProblemSchema } from '../../problems.ts'
+import { PROBLEM_CONTENT, ProblemSchema } from '../../problems.ts'
 import type { App, Services } from '../../services.ts'
 
 /** The page may only call the API that it documents. */
@@ -26,6 +26,7 @@ Every operation may also get a status by which the gateway refuses faulty HTTP: 
 export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
   app.addSchema(ProblemSchema)
   await app.register(swagger, {
+    transform: ({ schema, url }) => ({ url, schema: { ...schema, response: withContent(schema?.response) } }),
     transformObject: (document) =>
       withoutOwnKeywords('openapiObject' in document ? document.openapiObject : {}),
     refResolver: { buildLocalReference: (schema) => String(schema.$id) },
@@ -93,6 +94,16 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
     },
   })
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+function withContent(responses: unknown): unknown {
+  const entries = Object.entries((responses ?? {}) as Record<string, object>)
+  return Object.fromEntries(
+    entries.map(([status, its]) => [
+      status,
+      Number(status) >= 400 ? { ...its, content: PROBLEM_CONTENT } : its,
+    ]),
+  )
 }
 
 /** Removes keywords that only our validator knows (validation.ts). */
