@@ -110,6 +110,9 @@ function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }
 
+/** Validates schemas themselves. All documents share it, because compiling takes as long as that of a document. */
+let ofSchemas: Ajv2020 | undefined
+
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
@@ -120,7 +123,7 @@ class Compiler {
     this.patterns = new DocumentPatterns(skipsPatterns)
     // Loaded here, because an import would cost time at start.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
-    this.#ajv = new Ajv2020({
+    const options = {
       // OpenAPI has keywords of its own.
       strict: false,
       // Makes errors name the branches that they come from.
@@ -133,9 +136,11 @@ class Compiler {
       formats: FORMATS,
       // Compiling would take several times as long, and a first request waits for it.
       inlineRefs: false,
-      code: { regExp: this.patterns.asRegExp(), optimize: false },
-    })
-    replaceKeywords(this.#ajv)
+      code: { optimize: false },
+    } as const
+    ofSchemas ??= replaceKeywords(new Ajv2020(options))
+    const code = { ...options.code, regExp: this.patterns.asRegExp() }
+    this.#ajv = replaceKeywords(new Ajv2020({ ...options, code }))
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
   }
 
@@ -262,8 +267,9 @@ class Compiler {
   #validatorOf(pointer: string): ValidateFunction {
     const fragment = pointer.split('/').map(encodeURIComponent).join('/')
     const schema = at(this.#document, pointer) as object
-    if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
-      throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
+    const validator = ofSchemas as Ajv2020
+    if (asUnusable(pointer, () => validator.validateSchema(schema)) === false) {
+      throw new Unusable(pointer, `is not a valid schema: ${validator.errorsText(validator.errors)}`)
     }
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
     if (appliesItselfEndlessly(validate))

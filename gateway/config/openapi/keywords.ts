@@ -18,7 +18,7 @@ interface Decimal {
 }
 
 /** Replaces keywords of the library whose results are wrong, or whose check callers could make costly. */
-export function replaceKeywords(ajv: Ajv2020): void {
+export function replaceKeywords(ajv: Ajv2020): Ajv2020 {
   // The library compares each item with each other item.
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
@@ -36,7 +36,7 @@ export function replaceKeywords(ajv: Ajv2020): void {
     validate: (divisor: number, value: number) => isMultiple(value, divisor),
     error: { message: ({ schema }) => `must be a multiple of ${schema}` },
   })
-  ajv.addKeyword({ keyword: COUNTED, before: 'not', errors: false, validate: countApplied })
+  return ajv.addKeyword({ keyword: COUNTED, before: 'not', errors: false, validate: countApplied })
 }
 
 function countApplied(steps: number): boolean {
