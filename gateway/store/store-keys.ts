@@ -9,7 +9,8 @@ const HASH_CHARACTERS = 22
 /** Names in keys are keyed hashes, so that a reader of the store can neither learn a name nor test a guess. */
 export class StoreKeys {
   readonly #prefix: string
-  readonly #remembered = new LRUCache<string, string>({ max: MAX_REMEMBERED })
+  // With `max` the cache would take 2 ms to make places for all.
+  readonly #remembered = new LRUCache<string, string>({ maxSize: MAX_REMEMBERED, sizeCalculation: () => 1 })
   #hashKey: string
 
   constructor(prefix: string, hashKey: string) {
