@@ -145,8 +145,8 @@ const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 export const PROBLEM_CONTENT = { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } }
 
 /**
- * The response schemas for the problems of one route and of {@link EVERYWHERE}. With their content, fastify would compile a
- * hundred serializers at each start, and {@link problemBody} needs none.
+ * The response schemas for the problems of one route and of {@link EVERYWHERE}. With their content, fastify would
+ * compile a hundred serializers at each start, and {@link problemBody} needs none.
  */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {
   const responses = [...new Set([...statuses, ...EVERYWHERE])].map((status) => {

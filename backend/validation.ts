@@ -25,8 +25,8 @@ addFormats(exact)
 addFormats(fromText)
 
 /**
- * Compiles a schema of a route when it is first needed: all of them would take a tenth of the time of a start. In a body,
- * no type is coerced and no unknown field is dropped. In a query and a path, numbers are parsed.
+ * Compiles a schema of a route when it is first needed: all of them would take a tenth of the time of a start. In a
+ * body, no type is coerced and no unknown field is dropped. In a query and a path, numbers are parsed.
  */
 export const compileSchema: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {
   const ajv = httpPart === 'body' ? exact : fromText
