@@ -6,11 +6,9 @@ import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-m
 import { Counters, KeyBudget } from './windows/counters.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
-export type { Take } from './windows/window.ts'
-
 /** The request is let through. */
 export const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
-const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
+export const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
 interface Asked {
   readonly caller: Caller | undefined

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
-import { PendingTake, type Take } from '../limits/limiter.ts'
+import { PendingTake } from '../limits/limiter.ts'
 import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
 import { type LimitRow, LimitTable } from '../limits/table/limit-table.ts'
+import type { Take } from '../limits/windows/window.ts'
 import { limit } from './limit.ts'
 import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
 

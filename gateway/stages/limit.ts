@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
-import { type PendingTake, type Take, UNCOUNTED } from '../limits/limiter.ts'
+import { type PendingTake, UNCOUNTED } from '../limits/limiter.ts'
 import {
   type LimitRow,
   passes,
@@ -10,7 +10,7 @@ import {
   refusingWindows,
   rowsOf,
 } from '../limits/table/limit-table.ts'
-import { isAllowed } from '../limits/windows/window.ts'
+import { isAllowed, type Take } from '../limits/windows/window.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })

@@ -18,7 +18,7 @@ export function endOfLastLine(fd: number, size: number): number {
 
 /**
  * The lines of a file, last first, without their `\n`. A line is a latin1 string that may keep a whole chunk in memory: copy what
- * you store (`utf8`, `detached`).
+ * you store (`utf8`, `ownText`).
  * @param end as `endOfLastLine` gives it
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {
@@ -46,10 +46,6 @@ export function* linesBackward(fd: number, end: number): Generator<string, void,
 
 export function utf8(line: string): string {
   return Buffer.from(line, 'latin1').toString('utf8')
-}
-
-export function detached(line: string): string {
-  return Buffer.from(line, 'latin1').toString('latin1')
 }
 
 /** A search forwards is many times faster than one backwards. */

@@ -1,11 +1,8 @@
 import type { Caller } from '../limits/limit-key.ts'
-import { type Limiter, PendingTake, UNCOUNTED } from '../limits/limiter.ts'
+import { type Limiter, PendingTake, UNCOUNTED, UNRECORDED } from '../limits/limiter.ts'
 import { type LimitRow, passes, rowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
-
-/** The request is refused. */
-const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
 /** The limit table, counted by the store. For outages, rows with `onStoreFailure: local` are counted here too. */
 export class SharedLimits {
@@ -37,7 +34,7 @@ export class SharedLimits {
   /** Never throws: other requests wait for the same reply. @param take undefined: the store is away */
   #decide(row: LimitRow, key: string, caller: Caller | undefined, take: Take | undefined): Take | Error {
     try {
-      if (take === undefined && isDenied(row)) return DENIED
+      if (take === undefined && isDenied(row)) return UNRECORDED
       if (!isCountedHere(row)) return take ?? UNCOUNTED
       if (take === undefined) return this.#local.take(row, key, caller, 'away')
       if (passes(row, take)) this.#local.take(row, key, caller, take)

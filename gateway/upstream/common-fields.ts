@@ -1,3 +1,4 @@
+import { ownText } from '../edge/syntax/characters.ts'
 import type { Field } from '../edge/syntax/field.ts'
 
 /** Fields of several requests, whose text is made once. Immutable. */
@@ -13,16 +14,12 @@ export class CommonFields {
   get written(): WrittenFields {
     if (this.#written === undefined) this.#written = writtenFields(this.fields)
     else if (!this.#isFlat) {
-      this.#written = flat(this.#written)
+      // V8 keeps a concatenation in parts, and would join them for each request.
+      this.#written = { ...this.#written, lines: ownText(this.#written.lines) }
       this.#isFlat = true
     }
     return this.#written
   }
-}
-
-/** V8 keeps a concatenation in parts, and would join them for each request. */
-function flat(fields: WrittenFields): WrittenFields {
-  return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
 /** Only http1-exchange.ts may write such fields. */

@@ -1,5 +1,6 @@
+import { ownText } from '../../edge/syntax/characters.ts'
 import { parsedJson } from '../../storage/line-file.ts'
-import { detached, utf8 } from '../../storage/lines-backward.ts'
+import { utf8 } from '../../storage/lines-backward.ts'
 import {
   pairKeyOf,
   RECORD_HEAD,
@@ -84,7 +85,7 @@ export class OpenRequests {
       this.damagedLines++
       return
     }
-    const key = detached(slice)
+    const key = ownText(slice)
     this.#responses.set(key, (this.#responses.get(key) ?? 0) + 1)
     this.#responseCount++
   }

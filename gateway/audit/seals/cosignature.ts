@@ -1,13 +1,18 @@
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
 import { parseCheckpoint } from './checkpoint.ts'
-import { ed25519PublicKey, NoteFault, type NoteVerifier, type VerifierKey } from './signed-note.ts'
+import {
+  ED25519_KEY_BYTES,
+  ed25519PublicKey,
+  NoteFault,
+  type NoteVerifier,
+  type VerifierKey,
+} from './signed-note.ts'
 
 const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
 const TIME_BYTES = 8
 /** Last second that a `Date` can have. */
 const LAST_TIMESTAMP = 8_640_000_000_000n
-const ED25519_KEY_BYTES = 32
 const ML_DSA_44_KEY_BYTES = 1312
 /** DER before the key: SEQUENCE, the algorithm 2.16.840.1.101.3.4.3.17, BIT STRING (RFC 9881). */
 const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')

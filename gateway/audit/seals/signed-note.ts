@@ -104,7 +104,7 @@ export interface VerifierKey {
 }
 
 export const ED25519 = 0x01
-const ED25519_KEY_BYTES = 32
+export const ED25519_KEY_BYTES = 32
 
 export function verifierKey(name: string, type: number, publicKey: Buffer): VerifierKey {
   const digest = hash(

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { combinedValue } from '../../edge/syntax/field.ts'
+import { HASHES } from './content-digest.ts'
 import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
@@ -21,7 +22,6 @@ const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirec
 const TARGET = '(request-target)'
 /** One digest alone (RFC 3230 section 4.3.2): with two, readers could disagree which one counts. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
-const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 const NO_BODY = Buffer.alloc(0)
 const ARMOUR = /-----(?:BEGIN|END) CERTIFICATE-----|\s/g
 

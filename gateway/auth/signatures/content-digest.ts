@@ -3,7 +3,7 @@ import { parseDictionary } from '../../edge/syntax/structured-field.ts'
 import type { OrFault } from '../tokens/verification.ts'
 
 /** Secure hashes (RFC 9530 section 5). Others in the field are ignored. */
-const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
+export const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 
 /**
  * Compares Content-Digest (RFC 9530) with the body as sent. It needs a right digest of `HASHES`, and no wrong one.

@@ -1,3 +1,4 @@
+import { ownText } from '../../edge/syntax/characters.ts'
 import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
 
 export type Scheme = 'bearer' | 'dpop'
@@ -85,11 +86,6 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
   return Object.entries(attributes).flatMap(([name, value]) =>
     value === undefined ? [] : [`${name}="${String(value).replace(NOT_IN_ATTRIBUTE, '')}"`],
   )
-}
-
-/** Copies an ASCII text. A slice in V8 keeps the whole text in memory, such as the head of a request. */
-export function ownText(ascii: string): string {
-  return Buffer.from(ascii, 'latin1').toString('latin1')
 }
 
 const PLAIN = /[?&;]access_token(?:[=&;]|$)/i

@@ -6,7 +6,7 @@ import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import { isMachine } from './dialect.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
-import { type OrFault, type TokenFault, tokenFault, type VerifiedToken } from './verification.ts'
+import { invalid, type OrFault, type TokenFault, tokenFault, type VerifiedToken } from './verification.ts'
 
 export interface ClaimRules {
   readonly issuer: string
@@ -102,10 +102,6 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
   return { verification: { principal, binding, issuer: rules.issuer }, expiresAtMs }
-}
-
-function invalid(cause: string): ClaimsReading {
-  return { fault: tokenFault('invalid', cause) }
 }
 
 interface NamedClaim {

@@ -1,11 +1,11 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
+import { ownText } from '../../edge/syntax/characters.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { MAX_KID_CHARS } from '../keys/verification-key.ts'
-import { ownText } from './authorization.ts'
 import { withDetailsAsText } from './authorization-details.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
-import { type OrFault, tokenFault } from './verification.ts'
+import { invalid, type OrFault, tokenFault } from './verification.ts'
 
 export interface ParsedToken {
   readonly algorithm: Algorithm
@@ -27,7 +27,8 @@ type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 /** Reads a JWT with an accepted algorithm. Never throws. */
 export function parseToken(text: string): TokenParsing {
   const jws = parseJws(text, readHeader)
-  if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
+  if (typeof jws === 'string')
+    return { fault: tokenFault('malformed', text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`) }
   const { header } = jws
   const { alg, typ, kid } = header
   const algorithm = algorithmNamed(alg)
@@ -62,12 +63,4 @@ export function issuerNamed(text: string): unknown {
   if (payload === undefined || signature === undefined) return undefined
   const claims = decodeObject(payload)
   return typeof claims === 'string' ? undefined : claims.iss
-}
-
-function malformed(cause: string): TokenParsing {
-  return { fault: tokenFault('malformed', cause) }
-}
-
-function invalid(cause: string): TokenParsing {
-  return { fault: tokenFault('invalid', cause) }
 }

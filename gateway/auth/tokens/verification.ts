@@ -51,3 +51,7 @@ export function tokenFault(
 ): TokenFault {
   return { reason, description, cause }
 }
+
+export function invalid(cause: string): { readonly fault: TokenFault } {
+  return { fault: tokenFault('invalid', cause) }
+}

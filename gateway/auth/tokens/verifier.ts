@@ -9,7 +9,7 @@ import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { quote } from './quote.ts'
 import { issuerNamed, type ParsedToken, parseToken } from './token.ts'
-import { tokenFault, type Verification, type VerifiedToken } from './verification.ts'
+import { invalid, tokenFault, type Verification, type VerifiedToken } from './verification.ts'
 
 interface TokenVerifierOptions {
   readonly issuers: readonly TrustedIssuer[]
@@ -31,7 +31,7 @@ const CACHE_SIZE = 10_000
 const MAX_CACHED_CHARS = 16 * 1024 * 1024
 const EXPIRED = tokenFault('expired', 'expired since it was first seen')
 const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
-const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
+const BAD_SIGNATURE: Verification = invalid('the signature does not fit')
 
 /** Verifies access tokens. Good ones are cached until they expire, bad ones never. */
 export class TokenVerifier {
@@ -219,8 +219,4 @@ async function findAfterRefresh(
 
 function isAskedForAll({ introspection }: TrustedIssuer): boolean {
   return introspection?.for === 'all'
-}
-
-function invalid(cause: string): Verification {
-  return { fault: tokenFault('invalid', cause) }
 }

@@ -1,11 +1,9 @@
 import { existsSync } from 'node:fs'
 import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
-import { type DayReport, reportDay } from '../../evidence/records/day-report.ts'
+import { DAY_MS, type DayReport, reportDay } from '../../evidence/records/day-report.ts'
 import { plural, printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'
 import { ABOUT_FILES, ableTo, FILES, Progress, timeIn, trailsNamed, UNABLE } from './trail-words.ts'
-
-const DAY_MS = 86_400_000
 
 export const command: Command = {
   words: FILES,

@@ -3,20 +3,15 @@ import { type Fault, keyFaults } from '../faults.ts'
 import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
 import { loadText, type ReadFile, shownName } from '../load-file.ts'
 import { privateUrlFault } from '../rules/value-rules.ts'
-import { windowToMs } from '../rules/window-rule.ts'
+import { cacheToMs, MAX_CACHE_MS } from '../rules/window-rule.ts'
 import type { IntrospectionSettings, IssuerSettings, Route } from '../settings.ts'
 
-const MAX_CACHE_MS = 5 * 60_000
 /** RFC 6749 appendix A.2 allows no other characters. */
 const CLIENT_SECRET = /^[\x20-\x7e]+$/
 
 export function introspectionSettings(written: WrittenIntrospection): IntrospectionSettings {
   const { cache, negativeCache, ...asWritten } = written
-  return { ...asWritten, cacheMs: spanToMs(cache), negativeCacheMs: spanToMs(negativeCache) }
-}
-
-function spanToMs(span: string): number {
-  return span === 'off' ? 0 : windowToMs(span)
+  return { ...asWritten, cacheMs: cacheToMs(cache), negativeCacheMs: cacheToMs(negativeCache) }
 }
 
 export function introspectionFault(written: WrittenIntrospection): string | undefined {
@@ -29,7 +24,7 @@ export function introspectionFault(written: WrittenIntrospection): string | unde
     return 'needs "clientSecretFile" or "keyFile": the gateway must prove itself to the endpoint'
   if (certFile !== undefined && keyFile === undefined) return 'needs "keyFile" beside "certFile"'
   for (const [name, span] of Object.entries({ cache, negativeCache }))
-    if (spanToMs(span) > MAX_CACHE_MS) return `must have a ${name} of at most "5m", but it is "${span}"`
+    if (cacheToMs(span) > MAX_CACHE_MS) return `must have a ${name} of at most "5m", but it is "${span}"`
   return undefined
 }
 

@@ -5,14 +5,12 @@ import type { JsonFile } from '../json/json-file.ts'
 import type { DecisionTerms, DetailsTerms, JsonMember, Route } from '../settings.ts'
 import type { AnyRow } from './row-rules.ts'
 import { privateUrlFault } from './value-rules.ts'
-import { windowToMs } from './window-rule.ts'
-
-const MAX_CACHE_MS = 5 * 60_000
+import { cacheToMs, MAX_CACHE_MS } from './window-rule.ts'
 
 export function checkDecision(json: JsonFile<unknown>, at: string, { decision }: AnyRow): void {
   json.check(`${at}.decision.url`, decision?.url, privateUrlFault)
   json.check(`${at}.decision.cache`, decision?.cache, (cache) =>
-    cacheMsOf(cache) <= MAX_CACHE_MS ? undefined : `must be at most "5m", but is "${cache}"`,
+    cacheToMs(cache) <= MAX_CACHE_MS ? undefined : `must be at most "5m", but is "${cache}"`,
   )
 }
 
@@ -20,7 +18,7 @@ export function decisionTerms(
   { url, timeoutMs, cache, body }: NonNullable<AnyRow['decision']>,
   path: string,
 ): DecisionTerms {
-  const cacheMs = cacheMsOf(cache)
+  const cacheMs = cacheToMs(cache)
   return {
     key: `${url} ${timeoutMs} ${cacheMs}`,
     url,
@@ -29,10 +27,6 @@ export function decisionTerms(
     parameters: parametersOf(path),
     members: body.map(memberOf),
   }
-}
-
-function cacheMsOf(cache: string): number {
-  return cache === 'off' ? 0 : windowToMs(cache)
 }
 
 export function detailsTerms({ type, match }: NonNullable<AnyRow['authorizationDetails']>): DetailsTerms {

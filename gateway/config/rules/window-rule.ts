@@ -10,6 +10,12 @@ export function windowToMs(window: string): number {
   return Number(window.slice(0, -1)) * (UNIT_MS.get(window.slice(-1)) ?? Number.NaN)
 }
 
+export const MAX_CACHE_MS = 5 * 60_000
+
+export function cacheToMs(cache: string): number {
+  return cache === 'off' ? 0 : windowToMs(cache)
+}
+
 export function windowAtMost(most: string): (window: string) => string | undefined {
   const mostMs = windowToMs(most)
   return (window) =>

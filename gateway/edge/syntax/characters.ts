@@ -34,6 +34,11 @@ export function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09
 }
 
+/** Copies a text of Latin-1. A slice in V8 keeps the whole text in memory, and a concatenation its parts. */
+export function ownText(text: string): string {
+  return Buffer.from(text, 'latin1').toString('latin1')
+}
+
 /** Undefined for text that is not UTF-8, such as a part that ends within a percent-encoded octet. */
 export function percentDecoded(text: string): string | undefined {
   try {

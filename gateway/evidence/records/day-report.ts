@@ -14,7 +14,7 @@ interface Span {
 
 export type DayReport = ReturnType<DayCount['report']>
 
-const DAY_MS = 86_400_000
+export const DAY_MS = 86_400_000
 /** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 

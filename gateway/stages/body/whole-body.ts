@@ -11,7 +11,7 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 const SMALL_BYTES = 1024
 /** Bound for a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
-const NO_BODY = Buffer.alloc(0)
+export const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', {
   headers: ['Retry-After', '1'],
   cause: 'too many bodies are held in memory',

@@ -16,13 +16,12 @@ import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
-import { readWholeBody } from '../body/whole-body.ts'
+import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 type Verdict = ReturnType<typeof verifyMessage>
 type Outcome = Refusal | undefined | Promise<Refusal | undefined>
 
-const NO_BODY = Buffer.alloc(0)
 const REPLAYED = 'The signature was accepted before: sign each request anew'
 const HTTP_MESSAGE = SIGNATURE_FORMS['rfc-9421']
 

@@ -16,11 +16,10 @@ import { valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { readWholeBody } from '../body/whole-body.ts'
+import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
-const NO_BODY = Buffer.alloc(0)
 const API_KEY = 'x-api-key'
 /** The outcome in metrics, the seconds until another attempt, the cause. */
 const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
