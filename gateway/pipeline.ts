@@ -1,7 +1,7 @@
 import type { ReceivedRequest } from './edge/http1/handler.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import { type PendingRefusal, type Refusal, refusal } from './refusals.ts'
+import { type Outcome, type PendingRefusal, type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
 import { askStore } from './stages/ask-store.ts'
 import { authenticate } from './stages/authenticate.ts'
@@ -23,10 +23,7 @@ import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
 /** `undefined` continues, a refusal ends the exchange, and the pipeline waits for any other result. */
-type Stage = (
-  gateway: Gateway,
-  exchange: Exchange,
-) => Refusal | undefined | PendingRefusal | Promise<Refusal | undefined>
+type Stage = (gateway: Gateway, exchange: Exchange) => Outcome | PendingRefusal
 
 const STAGES: readonly Stage[] = [
   screenAddress,

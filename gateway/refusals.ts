@@ -194,6 +194,9 @@ export function refusal(
   }
 }
 
+/** What a stage that may wait decides; undefined: the request goes on. */
+export type Outcome = Refusal | undefined | Promise<Refusal | undefined>
+
 /** Cheaper than a promise for each request. */
 export interface PendingRefusal {
   /** @param run called once */

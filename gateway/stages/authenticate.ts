@@ -7,7 +7,7 @@ import {
 } from '../auth/tokens/authorization.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Refusal, refusal } from '../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
@@ -42,10 +42,7 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
  * A presented credential must be valid, even where `none` is accepted. A credential in the request takes precedence
  * over the connection's certificate.
  */
-export function authenticate(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function authenticate(gateway: Gateway, exchange: Exchange): Outcome {
   const outcome = prove(gateway, exchange)
   if (exchange.route?.isShadow !== true) return outcome
   return outcome instanceof Promise
@@ -53,7 +50,7 @@ export function authenticate(
     : overlook(gateway, exchange, outcome)
 }
 
-function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Promise<Refusal | undefined> {
+function prove(gateway: Gateway, exchange: Exchange): Outcome {
   const outcome =
     whenChecked(gateway, exchange)?.then(() => proveCaller(gateway, exchange)) ??
     proveCaller(gateway, exchange)
@@ -62,10 +59,7 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
   return outcome instanceof Promise ? outcome.then(thenSigner) : thenSigner(outcome)
 }
 
-function proveCaller(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+function proveCaller(gateway: Gateway, exchange: Exchange): Outcome {
   const accepted = exchange.route?.auth
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {

@@ -4,14 +4,11 @@ import { segmentsOf, textOf } from '../edge/rules/path-template.ts'
 import { percentDecoded } from '../edge/syntax/characters.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Refusal, refusal } from '../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
 /** Asks a decider if the request may go on (AuthZEN Authorization API 1.0). */
-export function decide(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function decide(gateway: Gateway, exchange: Exchange): Outcome {
   const terms = exchange.route?.decision
   if (terms === undefined) return undefined
   if (terms.members.length === 0) return ask(gateway, exchange, terms, [])
@@ -23,7 +20,7 @@ function ask(
   exchange: Exchange,
   terms: DecisionTerms,
   values: readonly (string | undefined)[],
-): Refusal | undefined | Promise<Refusal | undefined> {
+): Outcome {
   const decider = gateway.deciders.get(terms.key)
   if (decider === undefined) throw new Error('a row with a decision has no decider')
   const parameters = parametersIn(exchange.path, terms)

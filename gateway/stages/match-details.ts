@@ -3,14 +3,11 @@ import type { DetailsTerms, JsonMember } from '../config/settings.ts'
 import { isSameJson, memberIn } from '../edge/bodies/exact-json.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Refusal, refusal } from '../refusals.ts'
+import { type Outcome, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
 /** One of the token's `authorization_details` (RFC 9396) must fit the compared members of the body. */
-export function matchDetails(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function matchDetails(gateway: Gateway, exchange: Exchange): Outcome {
   const terms = exchange.route?.authorizationDetails
   if (terms === undefined) return undefined
   return readMembers(gateway, exchange, terms.members, (values) => {

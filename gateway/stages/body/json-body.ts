@@ -6,7 +6,7 @@ import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { wholeBody } from './whole-body.ts'
 
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
@@ -22,8 +22,8 @@ export function readMembers(
   gateway: Gateway,
   exchange: Exchange,
   members: readonly JsonMember[],
-  decide: (values: readonly (string | undefined)[]) => Refusal | undefined | Promise<Refusal | undefined>,
-): Refusal | undefined | Promise<Refusal | undefined> {
+  decide: (values: readonly (string | undefined)[]) => Outcome,
+): Outcome {
   const settle = (body: Buffer | Refusal) => {
     if (!Buffer.isBuffer(body)) return body
     if (exchange.closed) return undefined

@@ -2,7 +2,7 @@ import { digestFault } from '../../auth/signatures/content-digest.ts'
 import { combinedValue } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { METHODS_WITH_BODY } from '../../upstream/request-body.ts'
 import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 
@@ -14,10 +14,7 @@ const MAX_BYTES = 16 * 1024
  * connection. Over HTTP/2 it waits a moment for the end of an empty GET, because many services refuse a GET with a
  * body. Reads any body that a signature of the gateway covers.
  */
-export function receive(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function receive(gateway: Gateway, exchange: Exchange): Outcome {
   const { req, headers, route } = exchange
   const isVouchedFor =
     route?.signsRequests === true ||
@@ -30,10 +27,7 @@ export function receive(
   return mayBeEmptyGet ? firstByteOrEnd(req) : undefined
 }
 
-function receiveWhole(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+function receiveWhole(gateway: Gateway, exchange: Exchange): Outcome {
   const compare = (body: Buffer | Refusal) => (Buffer.isBuffer(body) ? compareDigest(exchange, body) : body)
   const body = wholeBody(gateway, exchange)
   return body instanceof Promise ? body.then(compare) : compare(body)

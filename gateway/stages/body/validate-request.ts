@@ -9,7 +9,7 @@ import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { refuseEncoding, refuseMisfit } from './json-body.ts'
 import { parameterMisfit } from './request-parameters.ts'
 import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
@@ -18,10 +18,7 @@ const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is ne
 const UNSUPPORTED = refusal('unsupported_media_type')
 
 /** Checks parameters and JSON body against the API's description. The body is forwarded byte for byte. */
-export function validate(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function validate(gateway: Gateway, exchange: Exchange): Outcome {
   const { route, method } = exchange
   const operations = route?.operations
   if (operations === undefined || route?.isShadow === true) return undefined
@@ -50,7 +47,7 @@ function checkBody(
   exchange: Exchange,
   { content = [], bodyRequired }: RequestRules,
   fields: readonly Field[],
-): Refusal | undefined | Promise<Refusal | undefined> {
+): Outcome {
   if (isEmpty(exchange)) return bodyRequired ? BODY_MISSING : undefined
   const contentType = valueIn(fields, 'content-type')
   const described = contentFor(content, contentType)

@@ -10,7 +10,7 @@ import {
 } from '../../auth/tokens/verification.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { certificateOf, revocationUnavailable } from './prove-certificate.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
@@ -27,11 +27,7 @@ type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'
 type Credential = Exclude<Presented, string>
 
 /** Verifies an access token and its binding. An address that guesses can use only tokens that were verified before. */
-export function proveBearer(
-  gateway: Gateway,
-  exchange: Exchange,
-  credential: Presented,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function proveBearer(gateway: Gateway, exchange: Exchange, credential: Presented): Outcome {
   if (typeof credential === 'string')
     return decided(gateway, 'malformed', refuseMalformed(gateway, exchange, credential))
   // A crash would restore a session whose end is not on the disk yet.
@@ -68,7 +64,7 @@ function accept(
   exchange: Exchange,
   { scheme, token }: Credential,
   verification: Verification,
-): Refusal | undefined | Promise<Refusal | undefined> {
+): Outcome {
   if (verification.fault !== undefined) {
     const { reason } = verification.fault
     if (mayBeGuess(reason)) countGuess(gateway, exchange)

@@ -15,12 +15,11 @@ import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 type Verdict = ReturnType<typeof verifyMessage>
-type Outcome = Refusal | undefined | Promise<Refusal | undefined>
 
 const REPLAYED = 'The signature was accepted before: sign each request anew'
 const HTTP_MESSAGE = SIGNATURE_FORMS['rfc-9421']

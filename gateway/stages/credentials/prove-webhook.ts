@@ -15,7 +15,7 @@ import type { WebhookScheme } from '../../config/clients/webhook-schemes.ts'
 import { valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
@@ -39,10 +39,7 @@ export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boo
 }
 
 /** The response does not tell which check failed. */
-export function proveWebhook(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function proveWebhook(gateway: Gateway, exchange: Exchange): Outcome {
   const client = exchange.route?.webhookClient
   const { byKeyId, byWebhookClient } = gateway.clients.table
   const keyId = valueIn(exchange.req.fields, API_KEY) ?? ''
@@ -107,7 +104,7 @@ function accept(
     message,
     body,
   }: { readonly key: WebhookKey; readonly message: WebhookMessage; readonly body: Buffer },
-): Refusal | undefined | Promise<Refusal | undefined> {
+): Outcome {
   // If the request of a client that has gone were accepted, a retry would be refused as a replay.
   if (exchange.closed) return undefined
   const { scheme, secrets, name } = key
@@ -137,10 +134,7 @@ function accept(
 
 type Seen = ReplayFault | undefined
 
-function whenSeen(
-  seen: Seen | Promise<Seen>,
-  answer: (seen: Seen) => Refusal | undefined,
-): Refusal | undefined | Promise<Refusal | undefined> {
+function whenSeen(seen: Seen | Promise<Seen>, answer: (seen: Seen) => Refusal | undefined): Outcome {
   return seen instanceof Promise ? seen.then(answer) : answer(seen)
 }
 

@@ -10,7 +10,7 @@ import type { KeptResponse } from '../../idempotency/key-record.ts'
 import { type Begun, callerOf } from '../../idempotency/key-table.ts'
 import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
 import type { Principal } from '../../principal.ts'
-import { bodyTooLarge, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
+import { bodyTooLarge, type Outcome, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
 import { wholeBody } from '../body/whole-body.ts'
 import { close } from '../close.ts'
 import { signResponse } from '../response/sign-response.ts'
@@ -29,10 +29,7 @@ const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After'
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
 
 /** Begins the idempotency key of a request, or answers with its earlier outcome. */
-export function idempotency(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | PendingRefusal | Promise<Refusal | undefined> {
+export function idempotency(gateway: Gateway, exchange: Exchange): Outcome | PendingRefusal {
   const terms = exchange.route?.idempotency
   if (terms === undefined || !METHODS.has(exchange.method)) return undefined
   const key = keyOf(exchange, terms)
