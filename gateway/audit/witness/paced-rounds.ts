@@ -10,6 +10,12 @@ export interface Progress {
   readonly behindSinceMs: number | undefined
 }
 
+/** The newest checkpoint that was attested in an earlier run. */
+export interface Attested {
+  readonly size: number
+  readonly ageMs: number
+}
+
 export interface PacedRoundsOptions {
   readonly directory: string
   readonly everyMs: number
@@ -37,11 +43,7 @@ export abstract class PacedRounds {
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param last newest checkpoint attested in an earlier run */
-  constructor(
-    options: PacedRoundsOptions,
-    last: { readonly size: number; readonly ageMs: number } | undefined,
-  ) {
+  constructor(options: PacedRoundsOptions, last: Attested | undefined) {
     this.#options = options
     this.#askedSize = last?.size ?? 0
     this.progress = { sealed: 0, attested: this.#askedSize, behindSinceMs: undefined }

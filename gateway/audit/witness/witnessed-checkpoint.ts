@@ -12,6 +12,7 @@ import {
   verifiedSignatures,
 } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
+import type { Attested } from './paced-rounds.ts'
 
 /** The newest checkpoint cosigned by a quorum, with the signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
@@ -60,10 +61,7 @@ export function readWitnessed(
 }
 
 /** The last witnessed checkpoint, if it is of this log and a quorum has signed it. */
-export function lastWitnessed(
-  directory: string,
-  witnesses: Witnesses,
-): { readonly size: number; readonly ageMs: number } | undefined {
+export function lastWitnessed(directory: string, witnesses: Witnesses): Attested | undefined {
   const file = join(directory, WITNESSED_FILE)
   try {
     const { checkpoint, signers } = readWitnessed(readRegularFile(file), witnesses.verifiers)

@@ -4,7 +4,7 @@ import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { Route } from '../settings.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
-import { foldPath, pathFault } from './path-rules.ts'
+import { foldPath } from './path-rules.ts'
 
 export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string | undefined>['rows']>[number]
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
@@ -40,7 +40,7 @@ export function checkRows(
   file: JsonFile<unknown>,
   list: string,
   rows: readonly WrittenRow[],
-  faultOf: (path: string) => string | undefined = (path) => pathFault(path),
+  faultOf: (path: string) => string | undefined,
 ): ReadonlySet<number> {
   const good = new Set<number>()
   const seen = new Map<string, Seen[]>()

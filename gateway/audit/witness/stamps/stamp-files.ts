@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDirectory, replaceFile } from '../../../storage/line-file.ts'
+import type { Attested } from '../paced-rounds.ts'
 
 /** Holds `<size>.checkpoint` as it was stamped, and `<size>.tsr`, the response. */
 const STAMPS_DIRECTORY = 'stamps'
@@ -33,9 +34,7 @@ export function stampedSizes(directory: string): readonly number[] {
   return sizes.filter(Number.isSafeInteger).sort((one, other) => one - other)
 }
 
-export function lastStamped(
-  directory: string,
-): { readonly size: number; readonly ageMs: number } | undefined {
+export function lastStamped(directory: string): Attested | undefined {
   try {
     const size = stampedSizes(directory).at(-1)
     if (size === undefined) return undefined
