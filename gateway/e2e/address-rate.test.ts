@@ -42,7 +42,7 @@ describe('one address that asks for anything', () => {
     assert.match(String(pair[0].path), /^\/nowhere\/p{200,}…$/)
   })
 
-  it('is refused with 429 beyond its rate, routed or not, on a connection that closes, with its audit pair', async () => {
+  it('gets 429 beyond its rate, with a route or without; the connection closes, the trail has the pair', async () => {
     const address = '192.0.2.2'
     const statuses = []
     for (const path of ['/open', '/nowhere', '/open']) statuses.push((await ask(path, address)).status)
@@ -61,7 +61,7 @@ describe('one address that asks for anything', () => {
     await until(async () => ((await gateway.metric(refusals)) === 2 ? true : undefined))
   })
 
-  it('counts requests as well that are refused by their target or their body', async () => {
+  it('uses up its rate also by requests whose target or body is refused', async () => {
     const address = '192.0.2.4'
     const chunk = 'Transfer-Encoding: chunked\r\n\r\nno chunk\r\n'
     const requests = [
@@ -103,7 +103,7 @@ it('the rate of an address keeps its counts through an edit that is refused', as
   })
   const status = async () => (await call(`${gateway.url}/nowhere`)).status
   assert.deepEqual([await status(), await status()], [404, 429])
-  // Without the old line, keys that are still kept would be forgotten.
+  // The edit is refused, because without the old line the gateway would forget keys.
   writeFileSync(file, `${'n'.repeat(32)}\n`)
   await assert.rejects(gateway.become({ config }), /not in force/)
   writeFileSync(file, `${'o'.repeat(32)}\n`)

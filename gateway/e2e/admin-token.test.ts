@@ -35,7 +35,7 @@ describe('the admin listener with a token', () => {
     return part
   }
 
-  it('probes anyone, and shows metrics only to who has the token', async () => {
+  it('lets anyone probe, and shows metrics only to those who have the token', async () => {
     for (const path of ['/healthz', '/readyz'])
       assert.equal(await statusOf(path, { host: 'any.example' }), 200)
     const refused = await call(`${gateway.adminUrl}/metrics`)
@@ -49,7 +49,7 @@ describe('the admin listener with a token', () => {
     assert.equal(await statusOf('/metrics', { host: 'evil.example' }), 421)
   })
 
-  it('takes another token as soon as the file has one, keeps the good one else, and records both edits', async () => {
+  it('keeps its token when an edit of the file is bad, and takes a good new one at once', async () => {
     writeFileSync(tokenFile, 'short')
     await gateway.process.line(({ msg }) => msg === 'the last good admin tokens stay in force')
     assert.equal(await statusOf('/metrics', bearer(TOKEN)), 200)

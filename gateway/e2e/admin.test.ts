@@ -10,7 +10,7 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf } from './wire.ts'
 
-/** Every metric of the contract with exactly its labels. */
+/** Every documented metric with exactly its labels. */
 const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_http_requests_total: ['method', 'route', 'status'],
   gateway_http_request_duration_seconds: ['method', 'route'],
@@ -91,7 +91,7 @@ describe('the admin listener', () => {
   const expose = async () => (await call(`${gateway.adminUrl}/metrics`)).body
   const samples = async () => samplesOf(await expose())
 
-  it('exposes every metric of the contract with its labels and nothing unbounded', async () => {
+  it('exposes every documented metric with its labels and nothing unbounded', async () => {
     const authorization = `Bearer ${await upstream.issuer.token()}`
     await call(`${gateway.url}/private`, { headers: { authorization } })
     await call(`${gateway.url}/private`, { headers: { authorization: 'Bearer x.y.z' } })
@@ -185,7 +185,7 @@ describe('the admin listener', () => {
     agent.destroy()
   })
 
-  it('has no label that a client wrote, wherever it wrote it', async () => {
+  it('has no text of a client in a label, wherever in its request the client wrote it', async () => {
     const mark = 'written-by-a-client'
     const good = await upstream.issuer.token({
       sub: mark,
@@ -217,7 +217,7 @@ describe('the admin listener', () => {
     assert.ok(!page.includes(part))
   })
 
-  it('responds to probes, and nothing but GET and HEAD of what it has', async () => {
+  it('responds to probes, and to nothing but GET and HEAD of its own paths', async () => {
     const cases: [path: string, method: string, status: number, body: RegExp][] = [
       ['/healthz', 'GET', 200, /^alive\n$/],
       ['/readyz', 'GET', 200, /^ready\n$/],
@@ -239,7 +239,7 @@ describe('the admin listener', () => {
     assert.equal((await call(`${gateway.url}/metrics`)).status, 404)
   })
 
-  it('has the mandatory headers on what Node would respond by itself as well', async () => {
+  it('sends the mandatory headers also where Node alone would respond', async () => {
     const port = Number(new URL(gateway.adminUrl).port)
     const requests = [
       'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n',
@@ -257,7 +257,7 @@ describe('the admin listener', () => {
     assert.equal(await sendBytes(port, 'garbage\r\n\r\n'), '')
   })
 
-  it('keeps /readyz green through a bad edit, and counts the reloads', async () => {
+  it('keeps /readyz at 200 after a bad edit, and counts the reloads', async () => {
     writeFileSync(gateway.limitsFile, '{')
     const reloads = 'gateway_config_reloads_total{file="limits.json",result="failure"}'
     await until(async () => ((await gateway.metric(reloads)) === 1 ? true : undefined))
@@ -269,7 +269,7 @@ describe('the admin listener', () => {
     assert.equal(await gateway.metric('gateway_audit_records_total{type="CONFIG_CHANGE"}'), 1)
   })
 
-  it('tells that the upstream cannot be reached, and when it can again', async () => {
+  it('says when the upstream cannot be reached, and when it can again', async () => {
     const sample = `gateway_upstream_healthy{upstream="${upstream.url}"}`
     const port = Number(new URL(upstream.url).port)
     upstream.close()

@@ -9,9 +9,9 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /**
- * Before the gateway: its disk commits only while there is no file `hold` in the data directory, fails if `fail` is
- * there, and puts down how much of the trail it has, which is what a power loss would leave. The figure is put down by
- * a rename: a kill between the truncation and the write of a file that is written in place would leave it empty.
+ * Loaded before the gateway, this makes its disk wait while the data directory has a file `hold`, and fail while it has
+ * `fail`. After each commit it writes down how much of the trail is on the disk, which a power loss would leave. It
+ * writes by a rename, because a kill in the middle of a write in place could leave the file empty.
  */
 const DISK = `
   import fs from 'node:fs'
@@ -93,7 +93,7 @@ describe('the durability of the audit trail', () => {
     call(gateway.url + path, { headers: { 'x-request-id': requestId }, agent })
   const disk = (name: string) => join(gateway.dir, 'data', name)
 
-  /** Asks without a pause until so many answers have been seen, then kills. @returns what was seen. */
+  /** Sends requests until clients have `count` responses, then kills. @returns the statuses, by request id */
   const killInTheMiddle = async (count: number) => {
     const seen = new Map<string, number>()
     let sent = 0
@@ -112,7 +112,7 @@ describe('the durability of the audit trail', () => {
     return seen
   }
 
-  it('synced: what a power loss leaves has every request that was forwarded and every answer that was seen', async () => {
+  it('synced: a power loss leaves every request that was forwarded and every response that clients saw', async () => {
     await start('synced')
     const seen = await killInTheMiddle(200)
     const reached = new Set(forwarded)
@@ -127,14 +127,14 @@ describe('the durability of the audit trail', () => {
     for (const requestId of reached) assert.ok(responses.has(requestId), requestId)
   })
 
-  it('synced: a request waits for the disk, and so does the last byte of its answer', async () => {
+  it('synced: a request waits for the disk, and so does the last byte of its response', async () => {
     writeFileSync(disk('hold'), '')
     const first = ask('/held', 'first')
     const refused = ask('/closed', 'refused')
     let early = 0
     for (const waiting of [first, refused]) void waiting.then(() => early++)
     await until(() => (readFileSync(gateway.auditFile, 'utf8').includes('"first"') ? true : undefined))
-    // Long enough for the upstream and back, many times over.
+    // In this time a request would go to the upstream and back many times.
     for (let i = 0; i < 200; i++) await call(`${gateway.adminUrl}/healthz`, { agent })
     assert.deepEqual([forwarded.includes('first'), early], [false, 0])
     rmSync(disk('hold'))
@@ -149,7 +149,7 @@ describe('the durability of the audit trail', () => {
     assert.deepEqual([(await first).status, (await first).body], [200, 'whole'])
   })
 
-  it('synced: a disk that refuses to commit is 503 for new requests, not ready, and forgotten when it commits again', async () => {
+  it('synced: requests and /readyz get 503 while the disk does not commit, and 200 once it does again', async () => {
     const admitted = ask('/held', 'admitted')
     await until(() => (held.length === 1 ? true : undefined))
     writeFileSync(disk('fail'), '')
@@ -176,7 +176,7 @@ describe('the durability of the audit trail', () => {
     assert.equal(await gateway.end(), 0)
   })
 
-  it('written: what a kill leaves has every request that was forwarded and every answer that was seen', async () => {
+  it('written: a kill leaves every request that was forwarded and every response that clients saw', async () => {
     await start('written')
     const seen = await killInTheMiddle(400)
     const reached = new Set(forwarded)
@@ -191,7 +191,7 @@ describe('the durability of the audit trail', () => {
     assert.equal(await gateway.end(), 0)
   })
 
-  it('buffered: a kill costs no more than the last moment, and an orderly end nothing', async () => {
+  it('buffered: a kill loses only the records of the last moment, and an orderly end loses none', async () => {
     await start('buffered')
     const seen = [...(await killInTheMiddle(200))]
     await start('buffered', gateway.dir)

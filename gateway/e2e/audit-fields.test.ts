@@ -32,7 +32,7 @@ describe('optional members of the audit records', () => {
   before(async () => {
     writeFileSync(join(programs, 'chronyc'), `#!/bin/sh\necho '${CHRONY}'\n`, { mode: 0o755 })
     upstream = await startUpstream((req, res) => {
-      // A service that has an interaction id of its own.
+      // The service sends an interaction id of its own.
       res.setHeader(HEADER, 'of-the-service')
       res.end(JSON.stringify({ headers: req.headers }))
     })
@@ -65,7 +65,7 @@ describe('optional members of the audit records', () => {
     return (await ask('/mine', { authorization: `Bearer ${token}` })).record.sessionId
   }
 
-  it('an interaction id of the client is kept, answered, sent on and recorded, and one is made when it is missing or none', async () => {
+  it('a good interaction id of the client is sent on, returned and recorded; else the gateway makes one', async () => {
     const kept = await ask('/open', { [HEADER]: OWN })
     assert.deepEqual(
       [kept.response.headers[HEADER], kept.sent?.[HEADER], kept.record.interactionId],
@@ -86,13 +86,13 @@ describe('optional members of the audit records', () => {
     assert.equal((await ask('/open', { traceparent })).record.traceId, TRACE)
     assert.equal((await ask('/mine', { traceparent })).record.traceId, TRACE)
     assert.equal((await ask('/open', { traceparent: 'x' })).record.traceId, undefined)
-    // The service does not see it: it is for the gateway alone.
+    // Connection names the header, so the gateway neither records the trace nor passes it on.
     const named = await ask('/open', { traceparent, Connection: 'close, TraceParent' })
     assert.equal(named.record.traceId, undefined)
     assert.ok(!named.sent?.traceparent?.toString().includes(TRACE))
   })
 
-  it('a credential or an id that Connection names is read, and the service gets what the gateway has made of it', async () => {
+  it('the gateway reads a credential or an id that Connection names, and passes only the id on', async () => {
     const authorization = `Bearer ${await upstream.issuer.token({})}`
     const own = { [HEADER]: OWN, 'x-request-id': 'named-1', Authorization: authorization }
     const Connection = ['close', ...Object.keys(own), 'DPoP', 'Idempotency-Key'].join(', ')
@@ -130,7 +130,7 @@ describe('optional members of the audit records', () => {
     const [start] = await until(async () => {
       const records = gateway.audit()
       if (records[0]?.clockSource !== undefined) return records
-      // The start waits half a second for the program, which a busy machine may not have begun by then.
+      // The start waits half a second for chronyc, and a busy machine may need longer to start it.
       await gateway.end()
       gateway = await startGateway(options)
       return undefined
@@ -138,7 +138,7 @@ describe('optional members of the audit records', () => {
     assert.deepEqual([start?.clockOffsetMs, start?.clockSource], [-1.5, 'chronyc'])
   })
 
-  it('the records of a session have one name, which openssl makes of its id and the key', {
+  it('all records of a session have one name, which openssl makes of its id and the key too', {
     skip: skipWithout('openssl'),
   }, async () => {
     const one = String(await sessionOf('session-a'))
@@ -152,14 +152,14 @@ describe('optional members of the audit records', () => {
     assert.equal(JSON.stringify(gateway.audit()).includes('session-a'), false)
   })
 
-  it('after a restart a session has the name that it had', async () => {
+  it('a session keeps its name after a restart', async () => {
     const before = await sessionOf('session-a')
     await gateway.end()
     gateway = await startGateway({ ...options, dir: gateway.dir })
     assert.equal(await sessionOf('session-a'), before)
   })
 
-  it('a change says who wrote the file and when; without interactionId the header is none of ours', async () => {
+  it('a change says who wrote the file and when; without interactionId the header is left alone', async () => {
     const file = join(gateway.dir, 'gateway.json')
     writeFileSync(file, JSON.stringify({ ...config, interactionId: false }))
     const change: AuditRecord = await until(() =>

@@ -9,7 +9,7 @@ export function unpaired(records: readonly AuditRecord[]): unknown[] {
   return [...types].filter(([, of]) => of.join() !== 'API_REQUEST,API_RESPONSE')
 }
 
-/** Responses that clients saw and the trail contradicts or lacks. @param seen statuses by request id */
+/** Responses that clients saw, and that the trail lacks or contradicts. @param seen statuses by request id */
 export function contradicted(
   records: readonly AuditRecord[],
   seen: ReadonlyMap<string, number>,

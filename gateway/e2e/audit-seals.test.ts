@@ -11,7 +11,7 @@ import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Once each of the variants below, or 15 for each unit of TEST_LONG, so 300 in a long run. */
+/** 300 in a long run. */
 const KILLS = LONGER === 1 ? 5 : 15 * LONGER
 const CLIENTS = 8
 
@@ -36,7 +36,7 @@ describe('the seals of the audit trail', () => {
   const keyFile = () => join(gateway.dir, 'data', 'audit-seal-key.pem')
   const check = () => checkSeal(gateway.auditFile, readSealKey(keyFile()))
 
-  it('are made while the gateway runs, and the last line of an orderly end is the seal over all before it', async () => {
+  it('are made while the gateway runs, and an orderly end writes a seal over all lines as the last one', async () => {
     await start()
     assert.equal(statSync(keyFile()).mode & 0o777, 0o600)
     for (let i = 0; i < 3; i++) await call(`${gateway.url}/${i}`)
@@ -58,10 +58,10 @@ describe('the seals of the audit trail', () => {
     assert.equal(rest[0]?.root, checkpoint.root.toString('base64'))
   })
 
-  it('go on at the next start, of whatever durability, and when the gateway was killed', async () => {
+  it('go on at the next start after a kill, with each durability', async () => {
     const seen: string[] = []
     const variants = [
-      // What it has not written yet may be lost; a seal over it may not.
+      // Lines that are not yet written may be lost, but not if they are sealed.
       { GATEWAY_AUDIT_DURABILITY: 'buffered' },
       { GATEWAY_AUDIT_DURABILITY: 'synced' },
       { GATEWAY_AUDIT_DURABILITY: 'written' },
@@ -87,7 +87,7 @@ describe('the seals of the audit trail', () => {
         }
       })
       await until(() => answers > 0 || undefined)
-      // Every other kill comes before a seal, or while one is being made.
+      // Every second kill comes after a seal; the others come before one, or while it is made.
       if (kill % 2 === 1) {
         await until(async () => (await gateway.metric('gateway_audit_tree_size')) > sealed || undefined)
       }
@@ -123,7 +123,7 @@ describe('the seals of the audit trail', () => {
     )
   })
 
-  it('of another key, or with a key that is none, are no beginning: the start says so and leaves everything as it is', async () => {
+  it('do not go on with a missing, bad or other key: the start fails and changes nothing', async () => {
     const checkpoint = join(gateway.dir, 'audit-log', 'checkpoint')
     const [before, trail] = [readFileSync(checkpoint), readFileSync(gateway.auditFile)]
     const key = readFileSync(keyFile())
@@ -147,7 +147,7 @@ describe('the seals of the audit trail', () => {
     assert.equal(existsSync(`${gateway.auditFile}.tmp`), false)
   })
 
-  it('of a key that others may read are made, with a warning', async () => {
+  it('are made also with a key that others may read, with a warning', async () => {
     chmodSync(keyFile(), 0o644)
     await start()
     const warnings = gateway.process.lines.filter(({ msg }) => msg === 'the key of the seals')

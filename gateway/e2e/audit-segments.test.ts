@@ -29,7 +29,7 @@ function verify(dir: string, args: readonly string[]) {
   return countersign(['audit', 'verify', '--key', join(dir, key), ...args])
 }
 
-test('a gateway rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
+test('a gateway rotates, compresses, ships and removes segments under load; kill -9 loses none', async (t) => {
   const upstream = await startUpstream((_, response) => response.end('done'))
   t.after(() => upstream.close())
   const env = { GATEWAY_AUDIT_SEALS: 'on' }
@@ -53,7 +53,7 @@ test('a gateway rotates, compresses, ships and removes its trail under load, and
         call(`${url}/open/${asked++}`, { headers: { 'user-agent': 'x'.repeat(400) } }),
       ),
     )
-  // Two segments, and a request or more in flight at the end.
+  // At the end there are two segments, and at least one request in flight.
   await until(async () => {
     await ask(first.url)
     await afterMs(50)
@@ -85,7 +85,7 @@ test('a gateway rotates, compresses, ships and removes its trail under load, and
   assert.ok(copies.every((name) => name.endsWith('.zst')))
   const left = await verify(dir, [second.auditFile])
   assert.match(left.stdout, /\nend: sealed to the end\nproven\n$/)
-  // The checkpoint that was shipped covers the beginning of the open file too, which was not.
+  // The shipped checkpoint also covers the beginning of the open file, which was not shipped.
   const paths = copies.map((name) => join(shipped, name))
   const away = await verify(dir, ['--log', join(shipped, 'audit-log'), ...paths])
   assert.match(away.stdout, /\nas they were sealed: the first \d+ lines\nend: /)

@@ -39,7 +39,7 @@ describe('the audit trail', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let options: GatewayOptions
-  /** Answers that the upstream owes, by request id. */
+  /** Responses that the upstream has not yet sent, by request id. */
   const held = new Map<string, ServerResponse>()
 
   before(async () => {
@@ -78,10 +78,10 @@ describe('the audit trail', () => {
     call(gateway.url + path, { headers: { 'x-request-id': requestId, ...headers } })
 
   const SHARED = ['type', 'requestId', 'timestamp', 'method', 'path', 'ip', 'userAgent']
-  /** What stands last when the request id is the client's. */
+  /** The last field of a record, if the client has chosen the request id. */
   const OWN = ['gatewayId']
 
-  it('names the fields in their order, user and app only when they are authenticated, and no query', async () => {
+  it('names the fields in their order, an authenticated user and app, and no query', async () => {
     const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user-7' })}`
     await ask('/open/%7Ea/../b?c=d', 'anonymous', { 'user-agent': 'tests/1.0 "quoted"' })
     await ask('/mine', 'user', { authorization })
@@ -164,7 +164,7 @@ describe('the audit trail', () => {
     }
   })
 
-  it('has a pair for every request however it ended, and nothing else', async () => {
+  it('has a pair of records for every request, however it ended, and nothing else', async () => {
     const endings = ['ok', 'missing', 'slow', 'broken', 'aborted'] as const
     const expected = new Map<string, number>()
     const worker = async (name: number) => {
@@ -194,7 +194,7 @@ describe('the audit trail', () => {
       (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
     )
     held.clear()
-    // The last ones are counted as over a moment before the turn's records are written.
+    // A request is no longer counted as in flight a moment before its last record is written.
     const pairs = await until(() => {
       const found = byRequest(gateway.audit())
       return [...expected.keys()].every((id) => (found.get(id)?.length ?? 0) > 1) ? found : undefined
@@ -207,7 +207,7 @@ describe('the audit trail', () => {
     for (const [requestId, records] of pairs) assertPair(requestId, records)
   })
 
-  it('after kill -9 in the middle of a load has what every client saw, and the rest recovered', async () => {
+  it('has, after kill -9 under load, every response that clients saw, and recovers the other requests', async () => {
     const open = Array.from({ length: 5 }, (_, i) => `open-${i}`)
     const opened = open.map((requestId) => ask('/held', requestId).catch(() => {}))
     await holding(open.length)
@@ -225,7 +225,7 @@ describe('the audit trail', () => {
     assert.ok(seen.size >= 60, `${seen.size} responses`)
     assert.equal(await gateway.process.ended, 'SIGKILL')
     held.clear()
-    // The kill itself may have torn a line: the kernel gives a write up between two pages.
+    // The kill itself may have torn a line, because the kernel can stop a write between two pages.
     const left = readFileSync(gateway.auditFile)
     const tornBytes = left.length - (left.lastIndexOf('\n') + 1)
     appendFileSync(gateway.auditFile, '{"type":"API_REQUEST","requestId":"torn","ti')
@@ -252,7 +252,7 @@ describe('the audit trail', () => {
     assert.ok(!pairs.has('torn'))
   })
 
-  it('goes on in a new file after a rename and SIGHUP, with the request that was open', async () => {
+  it('goes on in a new file after a rename and SIGHUP, also with an open request', async () => {
     const across = ask('/held', 'across')
     await holding(1)
     const rotated = `${gateway.auditFile}.1`
@@ -275,7 +275,7 @@ describe('the audit trail', () => {
     await gateway.pair('afterwards')
   })
 
-  it('tells requests apart that one client sends with one id in one millisecond, and names its own id as the only one', async () => {
+  it('tells requests with one id in one millisecond apart; a request without an id gets a single one', async () => {
     const ids = await Promise.all(Array.from({ length: 20 }, () => ask('/open', 'repeated')))
     assert.ok(ids.every(({ headers }) => headers['x-request-id'] === 'repeated'))
     const records = await until(() => {
@@ -314,12 +314,12 @@ describe('a trail that cannot be written', limitable, () => {
     upstream.close()
   })
 
-  /** Files of the gateway cannot grow beyond this: write fails with EFBIG, after taking what still fits. */
+  /** The gateway's files cannot grow beyond this: a write takes what still fits, then fails with EFBIG. */
   const bound = (bytes: number | 'unlimited') =>
     spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
   const ready = async () => (await call(`${gateway.adminUrl}/readyz`)).status
 
-  it('refuses new requests with 503, is not ready, and when there is room recovers and finishes admitted ones', async () => {
+  it('makes requests and /readyz get 503; with room again, admitted requests finish', async () => {
     const admitted = call(`${gateway.url}/held`, { headers: { 'x-request-id': 'admitted' } })
     await until(() => (held.length === 1 ? true : undefined))
     assert.equal(await ready(), 200)
@@ -342,7 +342,7 @@ describe('a trail that cannot be written', limitable, () => {
 
     bound('unlimited')
     assert.equal((await admitted).status, 200)
-    // Nothing but the probe comes meanwhile.
+    // Only the probe is sent meanwhile, so the gateway recovers without a request.
     await until(async () => ((await ready()) === 200 ? true : undefined))
     const again = await gateway.process.line(({ msg }) => msg === 'the audit trail can be written again')
     assert.deepEqual([again.level, again.file], [30, gateway.auditFile])
@@ -360,7 +360,7 @@ describe('a trail that cannot be written', limitable, () => {
     assert.equal(start?.refused, 20, JSON.stringify(start))
   })
 
-  it('and is standard output takes its records there', async () => {
+  it('is written to standard output after a restart with GATEWAY_AUDIT_FILE=-', async () => {
     await gateway.end()
     gateway = await startGateway({ config: {}, dir: gateway.dir, env: { GATEWAY_AUDIT_FILE: '-' } })
     await call(gateway.url, { headers: { 'x-request-id': 'printed' } })

@@ -69,7 +69,7 @@ async function startIssuer(): Promise<{ readonly server: Server; readonly issuer
   return { server, issuer }
 }
 
-describe('authorization_details of a real issuer', () => {
+describe('authorization_details from a real issuer', () => {
   const directory = mkdtempSync(join(tmpdir(), 'details-'))
   let provider: Awaited<ReturnType<typeof startIssuer>>
   let upstream: TestUpstream
@@ -139,7 +139,7 @@ describe('authorization_details of a real issuer', () => {
     })
 
   for (const format of ['jwt', 'opaque'] as const) {
-    it(`let the approved payment through, byte for byte, and no other (${format})`, async () => {
+    it(`let the approved payment through unchanged, and no other (${format})`, async () => {
       const token = await tokenFor(format, [{ ...DETAIL, fee: 1 }, DETAIL])
       const text = `{ "fee": 25e-2, "to":"\\u0044E02100100109307118603", "amount": ${JSON.stringify(BODY.amount)} }`
       const paid = await pay(token, text)
@@ -163,7 +163,7 @@ describe('authorization_details of a real issuer', () => {
     })
   }
 
-  it('are missing from a token that was not asked for any, which gets 403', async () => {
+  it('are needed: a token without any gets 403', async () => {
     const refused = await pay(await tokenFor('jwt', []), BODY)
     assert.deepEqual([refused.status, refused.json().code], [403, 'authorization_details_mismatch'])
   })

@@ -77,7 +77,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
   const ask = (path: string, certificate: Awaited<ReturnType<typeof issue>>, agent = new Agent()) =>
     secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, agent })
 
-  it('may do what the roles of its certificate permit, in either encoding, and no more', async () => {
+  it('may do only what the roles of its certificate permit, in either encoding', async () => {
     for (const form of ['nested', 'flat'] as const) {
       const certificate = await issue(qwacExtensions(['PSP_AI'], form))
       const answer = await ask('/accounts', certificate)
@@ -91,19 +91,19 @@ describe('a bank that is known by its organizationIdentifier', () => {
     assert.equal((await ask('/payments', await issue(qwacExtensions(['PSP_AI', 'PSP_PI'])))).status, 200)
   })
 
-  it('is the same after a renewal with another locality, and another of a similar name is not', async () => {
+  it('stays known after a renewal with another locality; a bank with a similar name is another', async () => {
     const moved = SUBJECT.replace('L=Berlin', 'L=Wien').replace('tpp.example', 'api.tpp.example')
     assert.equal((await ask('/accounts', await issue(qwacExtensions(['PSP_AI']), moved))).status, 200)
     for (const subject of [SUBJECT.replace('123456', '12345'), 'CN=PSDDE-BAFIN-123456,O=PSDDE-BAFIN-123456'])
       assert.equal((await ask('/accounts', await issue(qwacExtensions(['PSP_AI']), subject))).status, 401)
   })
 
-  it('is not what another authority calls so', async () => {
+  it('is not known by a certificate that another authority issued with its name', async () => {
     const answer = await ask('/any', await issue(qwacExtensions(['PSP_AI']), SUBJECT, other))
     assert.deepEqual([answer.status, answer.json().code], [401, 'invalid_certificate'])
   })
 
-  it('is refused without a good statement, and only the log says why', async () => {
+  it('is refused without a good PSD2 statement, and only the log says why', async () => {
     const bad = psd2Statement(rolesOf('nested', [[2, 'PSP_AI']]))
     const cases = [
       [{}, /^it has no PSD2 statement: subject "CN=tpp\.example,/],
@@ -127,7 +127,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
     assert.equal((await ask('/accounts', certificate)).status, 403)
   })
 
-  it('has none from the edit on that takes them away, on an open connection too', async () => {
+  it('loses its roles by an edit of its entry, on an open connection too', async () => {
     const certificate = await issue(qwacExtensions(['PSP_AI']))
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     assert.equal((await ask('/accounts', certificate, agent)).status, 200)
@@ -139,7 +139,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
   })
 })
 
-describe('with OCSP of client certificates, hard', { skip: skipWithout('openssl') }, () => {
+describe('with GATEWAY_TLS_CLIENT_OCSP=hard', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'client-ocsp-'))
   let authority: OcspAuthority
   let responder: ChildProcess
@@ -147,7 +147,7 @@ describe('with OCSP of client certificates, hard', { skip: skipWithout('openssl'
   let tls: TlsSetup
   let gateway: TestGateway
 
-  /** `openssl ocsp` as a responder reads this file anew when it changes. */
+  /** Writes the file that `openssl ocsp`, as a responder, reads again when it changes. */
   const writeIndex = (revoked: string) => {
     const row = (name: string, serial: string) =>
       name === revoked
@@ -200,14 +200,14 @@ describe('with OCSP of client certificates, hard', { skip: skipWithout('openssl'
     const certificate = { certPem: cert, keyPem: key } as Issued
     return secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, headers })
   }
-  /** With a token that is bound to the certificate (RFC 8705). */
+  /** Sends a token that is bound to the certificate (RFC 8705). */
   const askBound = async (name: string) => {
     const { raw } = authority.certificate(name).leaf
     const token = await upstream.issuer.token({ cnf: { 'x5t#S256': hash('sha256', raw, 'base64url') } })
     return ask(name, '/bound', { authorization: `Bearer ${token}` })
   }
 
-  it('a certificate passes that the responder calls good, and one that it has revoked or does not know is refused', async () => {
+  it('a certificate passes if the responder calls it good, and is refused if it is revoked or unknown', async () => {
     assert.equal((await ask('good')).status, 200)
     for (const name of ['gone', 'new']) {
       const answer = await ask(name)
@@ -217,7 +217,7 @@ describe('with OCSP of client certificates, hard', { skip: skipWithout('openssl'
       assert.equal(await gateway.metric(`gateway_client_ocsp_total{outcome="${outcome}"}`), 1)
   })
 
-  it('without the responder a certificate passes whose answer still counts, and any other gets 503 and goes nowhere', async () => {
+  it('without the responder a certificate passes while its last response is valid; others get 503', async () => {
     responder.kill()
     await once(responder, 'exit')
     assert.equal((await ask('good')).status, 200)

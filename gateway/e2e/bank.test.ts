@@ -23,7 +23,7 @@ interface User {
   readonly updatedAt: string
 }
 
-/** The service as `npm start` runs it: the backend behind the gateway, both with the configuration that is shipped. */
+/** The service as `npm start` runs it: the backend behind the gateway, both with the shipped configuration. */
 describe('the service behind the gateway', () => {
   let service: TestService
   let operator: Session
@@ -116,7 +116,7 @@ describe('the service behind the gateway', () => {
     assert.equal(new Set(seen).size, seen.length)
   })
 
-  it('names the field of a bad user, and the e-mail that is taken', async () => {
+  it('names the bad fields of a new user, and refuses an e-mail address that is taken', async () => {
     const post = (body: object) => ask('/api/users', operator, { method: 'POST', body })
     const bad = await post({ name: 'X', email: 'no address', colour: 'red' })
     assert.equal(bad.status, 400)
@@ -125,7 +125,7 @@ describe('the service behind the gateway', () => {
     assert.equal((await post({ name: 'Alice Again', email: 'ALICE@example.com' })).status, 409)
   })
 
-  it('shows a user its own record and nobody else', async () => {
+  it('shows a user their own record and no other', async () => {
     const users = (await ask('/api/users', operator)).json<User[]>()
     const idOf = (email: string) => users.find((user) => user.email === email)?.id
     assert.equal((await ask(`/api/users/${idOf('alice@example.com')}`, alice)).status, 200)
@@ -133,13 +133,13 @@ describe('the service behind the gateway', () => {
     assert.equal((await ask('/api/users', alice)).status, 403)
   })
 
-  it('gives reference data to whoever is logged in', async () => {
+  it('gives reference data to a logged-in user only', async () => {
     const data = await ask('/api/data', alice)
     assert.match(data.body, /"code":"EUR"/)
     assert.equal((await ask('/api/data')).status, 401)
   })
 
-  it('moves money once for one Idempotency-Key, and says what stands in the way', async () => {
+  it('moves money once for one Idempotency-Key, and refuses a bad transfer', async () => {
     const to = (await ask('/api/balance', bob)).json<{ accountId: string }>().accountId
     const before = (await ask('/api/balance', alice)).json<{ balance: string; currency: string }>()
     assert.deepEqual([before.balance, before.currency], ['1000.00', 'EUR'])
@@ -172,7 +172,7 @@ describe('the service behind the gateway', () => {
     assert.ok(Number(fourth.headers['retry-after']) > 86_000)
   })
 
-  it('refuses what is no JSON, another media type and a body that is too large, each by name', async () => {
+  it('refuses bad JSON, another media type and a large body, each with its status', async () => {
     const post = (body: string, type: string) =>
       ask('/api/login', undefined, { method: 'POST', body, headers: { 'content-type': type } })
     for (const [response, status] of [
@@ -186,7 +186,7 @@ describe('the service behind the gateway', () => {
     }
   })
 
-  it('describes itself at /openapi.json and, readably, at /docs', async () => {
+  it('describes itself at /openapi.json and, for people, at /docs', async () => {
     const description = (await ask('/openapi.json')).json<{ openapi: string; paths: object }>()
     assert.match(description.openapi, /^3\.1\./)
     assert.ok('/api/transfer' in description.paths)

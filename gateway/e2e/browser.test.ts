@@ -17,7 +17,7 @@ import { commonService, type TestService } from './running-service.ts'
 const SCREENSHOTS = process.env.SCREENSHOTS
 
 if (NO_CHROMIUM === undefined) describe('a person with a browser', describeBrowser)
-// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+// A test, because the runner does not count skipped suites.
 else it('a person with a browser', { skip: NO_CHROMIUM })
 
 function describeBrowser(): void {
@@ -40,7 +40,7 @@ function describeBrowser(): void {
     app?.close()
   })
 
-  /** A fresh browser at the sign-in, which notes what the policy of a page blocks. */
+  /** Opens the sign-in in a fresh browser, and notes what the policy of a page blocks. */
   async function begin(width: number, scripts: boolean) {
     const context = await browser.newContext({
       viewport: { width, height: 740 },
@@ -70,7 +70,7 @@ function describeBrowser(): void {
     if (SCREENSHOTS !== undefined) await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) })
   }
 
-  /** Role and name of what has the focus, as assistive technology is told. */
+  /** Role and name of the focused element, as assistive technology gets them. */
   async function focused(page: Page): Promise<string> {
     const snapshot = await page.locator(':focus').ariaSnapshot()
     return /^- (\w+ "[^"]*")/.exec(snapshot)?.[1] ?? snapshot
@@ -81,7 +81,7 @@ function describeBrowser(): void {
     return call(`${service.url}/api/balance`, { headers: { authorization: `Bearer ${tokens.access_token}` } })
   }
 
-  it('gets an app its balance by keyboard alone, 360 px wide, with scripts turned off', async () => {
+  it('lets an app read their balance, by keyboard alone, 360 px wide, with scripts turned off', async () => {
     const { context, page, complaints, checks } = await begin(360, false)
     const press = async (key: string, expected: string) => {
       await page.keyboard.press(key)
@@ -178,11 +178,11 @@ function describeBrowser(): void {
     })
     await page.getByRole('button', { name: 'Authorize' }).click()
     await page.locator('#auth-bearer-value').fill(tokens.json<{ accessToken: string }>().accessToken)
-    // What is behind it is looked at below.
+    // The page behind this dialog is looked at below.
     await look('docs-authorize', '.modal-ux')
     await page.locator('.modal-ux').getByRole('button', { name: 'Authorize' }).first().click()
     await page.getByRole('button', { name: 'Close' }).first().click()
-    /** Sends what the form of an operation begins with. */
+    /** Sends an operation with the values that its form begins with. */
     const send = async (operation: string) => {
       const block = page.locator(`[id$=-${operation}]`)
       await block.locator('.opblock-summary-control').click()
@@ -222,7 +222,7 @@ function describeBrowser(): void {
     await page.close()
   })
 
-  it('who says no sends the app back without a code', async () => {
+  it('who says no sends the browser back to the app without a code', async () => {
     const { context, page } = await begin(360, false)
     await page.getByRole('button', { name: 'Cancel' }).click()
     await page.waitForURL(/\/callback\?/)
@@ -231,7 +231,7 @@ function describeBrowser(): void {
     await context.close()
   })
 
-  it('in which nobody is signed in is signed out by a form that sends itself', async () => {
+  it('can be signed out by a form that sends itself, also where nobody is signed in', async () => {
     const { context, page, complaints } = await begin(360, true)
     await page.goto(`${service.url}/oauth/logout`)
     await page.getByRole('heading', { name: 'Done' }).waitFor()
@@ -239,14 +239,14 @@ function describeBrowser(): void {
     await context.close()
   })
 
-  it('cannot be brought to sign in within the frame of another page', async () => {
+  it('cannot sign in within a frame of another page', async () => {
     const { context, page } = await begin(1280, true)
     const framed = await inFrame(context, page.url())
     assert.equal(framed, 'chrome-error://chromewebdata/')
     await context.close()
   })
 
-  /** What a page of another origin gets to see in a frame of its own. */
+  /** The address that a frame shows in a page of another origin. */
   async function inFrame(context: BrowserContext, url: string): Promise<string | undefined> {
     const page = await context.newPage()
     await page.goto(appUrl)
@@ -256,7 +256,7 @@ function describeBrowser(): void {
   }
 }
 
-/** Texts whose contrast with what is behind them is below 7:1 (WCAG 2.2 success criterion 1.4.6). */
+/** Texts with a contrast below 7:1 to their background (WCAG 2.2 success criterion 1.4.6). */
 const FAINT_TEXT = `(() => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number)
   const luminance = (color) => {

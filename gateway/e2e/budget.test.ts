@@ -14,9 +14,9 @@ const MANY = 6000
 const AT_ONCE = 32
 
 /**
- * What one authenticated, limited, audited request may cost, counted and not timed, so that the verdict is the same on
- * any machine. The budgets have some air over what was counted when they were set; they are for the change that
- * doubles something unnoticed, not for the last byte.
+ * What one authenticated, limited, audited request may cost, counted and not timed, so that the result is the same on
+ * any machine. Each budget is somewhat above the count when it was set: it finds a change that doubles a cost, not one
+ * of a few bytes.
  */
 const BUDGET = {
   /** Writes to the kernel when nothing else is going on: to the upstream, to the client, two audit records. */
@@ -25,7 +25,7 @@ const BUDGET = {
   writesUnderLoad: 2.5,
   /** Bytes allocated on the JavaScript heap. */
   allocatedBytes: 28_000,
-  /** Bytes of those that outlive the request until a full collection. */
+  /** The part of these bytes that stays until a full collection. */
   leftBehindBytes: 600,
 }
 
@@ -46,7 +46,7 @@ async function startBareUpstream() {
   return { issuer, server, url: `http://127.0.0.1:${(server.address() as { port: number }).port}` }
 }
 
-/** One request after the other on one connection, each response one piece of the stream. */
+/** Sends requests one after the other on one connection. Each response must come in one piece. */
 async function ask(socket: Socket, request: string, times: number): Promise<void> {
   for (let i = 0; i < times; i++) {
     socket.write(request, 'latin1')
@@ -56,7 +56,7 @@ async function ask(socket: Socket, request: string, times: number): Promise<void
   }
 }
 
-/** One request on each connection at once, and the next when all are answered. */
+/** Sends one request on each connection at once, and the next when all have a response. */
 async function askAll(sockets: readonly Socket[], request: string, rounds: number): Promise<void> {
   for (let i = 0; i < rounds; i++) await Promise.all(sockets.map((socket) => ask(socket, request, 1)))
 }
@@ -98,12 +98,12 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
     upstream.server.close()
   })
 
-  it('is four writes at most when it comes alone: each response is one, each audit record is one', async () => {
+  it('is four writes at most when it comes alone: each response and each audit record is one', async () => {
     const before = writesOf(gateway)
     await ask(socket, request, COUNTED)
     const writes = (writesOf(gateway) - before) / COUNTED
     assert.ok(writes <= BUDGET.writes, `${writes} writes for a request, of at most ${BUDGET.writes}`)
-    // Nothing comes with it that could share a write: fewer would mean that the count is not what it is taken for.
+    // A lone request shares no write, so fewer writes would mean that the count is wrong.
     assert.ok(writes >= 3.9, `${writes} writes for a request`)
   })
 
@@ -121,21 +121,21 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
       writes <= BUDGET.writesUnderLoad,
       `${writes} writes for a request, of at most ${BUDGET.writesUnderLoad}`,
     )
-    // Every request and every response has a socket of its own, and the trail is written too.
+    // Each request to the upstream and each response is a write, and the trail is written too.
     assert.ok(writes > 2, `${writes} writes for a request`)
     assert.equal(linesIn(gateway.auditFile) - before.lines, 2 * requests)
   })
 
   it('is a bounded number of bytes on the heap', async () => {
     let bytes = await allocatedBy(crowd)
-    // On a busy machine V8 compiles later what allocates less: counted anew then.
+    // On a busy machine V8 optimizes late, and optimized code allocates less: then count again.
     for (let tries = 1; tries < 5 && bytes > BUDGET.allocatedBytes; tries++) bytes = await allocatedBy(crowd)
 
     assert.ok(bytes <= BUDGET.allocatedBytes, `${bytes} bytes, of at most ${BUDGET.allocatedBytes}`)
     assert.ok(bytes > 500, `${bytes} bytes for a request`)
   })
 
-  it('leaves next to nothing behind that a collection of the young space does not take', async () => {
+  it('leaves almost no bytes that a collection of the young space does not free', async () => {
     const bytes = await leftBehind(() => ask(socket, request, MANY))
 
     assert.ok(bytes <= BUDGET.leftBehindBytes, `${bytes} bytes, of at most ${BUDGET.leftBehindBytes}`)
@@ -150,7 +150,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
     return allocated / (rounds * sockets.length)
   }
 
-  /** Bytes of a request that are in the old space afterwards: counted anew when a full collection comes between. */
+  /** Bytes of a request in the old space afterwards. Counts again if a full collection happened meanwhile. */
   async function leftBehind(work: () => Promise<void>): Promise<number> {
     for (let tries = 0; tries < 5; tries++) {
       const before = await heapOf(gateway)
@@ -162,7 +162,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
   }
 })
 
-/** Calls that wrote, to files and sockets, by the kernel's account of the process. */
+/** Writes to files and sockets, as the kernel counts them for the process. */
 function writesOf(gateway: TestGateway): number {
   return Number(/^syscw: (\d+)$/m.exec(readFileSync(`/proc/${gateway.process.child.pid}/io`, 'utf8'))?.[1])
 }
