@@ -54,9 +54,9 @@ describe('a gateway that cannot serve', () => {
     assert.equal(gateway.lines.length, 0)
   })
 
-  it('because its port is taken says so in one line, ends the trail it began, and exits with 1', async (t) => {
+  it('says in one line that its port is taken, ends the trail it began, and exits with 1', async (t) => {
     writeFileSync(config, '{"routes":[{"path":"/*","auth":["none"]}]}')
-    // An empty table would be warned of.
+    // An empty table would cause a warning.
     writeFileSync(limits, '{"limits":[{"path":"/*","limit":9,"window":"1m","purpose":"Any"}]}')
     const taken = createServer().listen(0, '127.0.0.1')
     t.after(() => taken.close())
@@ -75,7 +75,7 @@ describe('a gateway that cannot serve', () => {
     }
   })
 
-  it('because its audit file or its data directory is in use, or cannot be, says which, and exits with 1', async () => {
+  it('says that its audit file or data directory is in use or unusable, and exits with 1', async () => {
     writeFileSync(join(dir, 'no-directory'), '')
     const first = attempt()
     await first.line(({ msg }) => msg === 'listening')
@@ -125,7 +125,7 @@ describe('a gateway that is told to stop', () => {
   const holding = (count: number) => until(() => (held.length === count ? true : undefined))
   const lastRecord = () => gateway.audit().at(-1)
 
-  it('finishes what it admitted, refuses the rest, is not ready meanwhile, and exits with 0', async () => {
+  it('finishes what it admitted, refuses other requests, is not ready meanwhile, and exits with 0', async () => {
     await start()
     const idle = sendBytes(gateway.port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n')
     const admitted = call(`${gateway.url}/held`)
@@ -146,14 +146,14 @@ describe('a gateway that is told to stop', () => {
     assert.equal((await admitted).body, 'whole')
     const [first, second] = (await reused).split(/(?<=whole\r\n0\r\n\r\n|whole)(?=HTTP)/)
     assert.equal(statusOf(first as string), 200)
-    // A request behind an admitted one on its connection: refused, or never read.
+    // The request behind an admitted one on its connection is refused, or never read.
     if (second !== undefined) assert.equal(statusOf(second), 503)
     assert.equal(await gateway.process.ended, 0)
     assert.deepEqual([lastRecord()?.type, lastRecord()?.reason], ['AUDIT_STOP', 'SIGTERM'])
     assert.equal(lastRecord()?.open, 0)
   })
 
-  it('refuses at the deadline what has no response yet, and breaks off what has begun', async () => {
+  it('refuses requests that have no response at the deadline, and breaks off responses that have begun', async () => {
     await start(300)
     const unanswered = call(`${gateway.url}/held`)
     const begun = fetch(`${gateway.url}/begun`)
@@ -171,8 +171,8 @@ describe('a gateway that is told to stop', () => {
     assert.equal(lastRecord()?.type, 'AUDIT_STOP')
   })
 
-  it('takes a second signal at once for the same Ctrl-C, and a later one for the deadline', async () => {
-    // Beyond all waiting of this test.
+  it('ignores a second signal within a second, and ends its drain at a later one', async () => {
+    // Longer than this test can take.
     await start(600_000)
     const unanswered = call(`${gateway.url}/held`)
     await holding(1)
@@ -190,8 +190,8 @@ describe('a gateway that is told to stop', () => {
     assert.deepEqual([lastRecord()?.type, lastRecord()?.reason], ['AUDIT_STOP', 'SIGINT'])
   })
 
-  it('before it listens stops as soon as it does, with nothing torn', async () => {
-    // With the files of the gateway before, which has ended.
+  it('that does not listen yet stops as soon as it listens, and ends its trail', async () => {
+    // The gateway before has ended. The next one uses its files.
     const records = gateway.audit().length
     const early = run('gateway/main.ts', environment(gateway))
     await until(() => (gateway.audit().length > records ? true : undefined))
@@ -200,7 +200,7 @@ describe('a gateway that is told to stop', () => {
   })
 
   const full = { skip: process.platform === 'linux' ? false : 'needs /dev/full' }
-  it('goes on serving when nobody reads its log, or the disk that it goes to is full', full, async (t) => {
+  it('goes on serving when nobody reads its log, or the disk of its log is full', full, async (t) => {
     await start()
     gateway.process.child.stderr?.destroy()
     await editBadly(gateway.limitsFile, gateway.adminUrl)
@@ -223,7 +223,7 @@ describe('a gateway that is told to stop', () => {
   })
 })
 
-/** What a gateway is started with again. */
+/** The environment with which another gateway uses this gateway's files. */
 function environment({ dir, limitsFile, auditFile }: TestGateway): Record<string, string> {
   return {
     GATEWAY_CONFIG: join(dir, 'gateway.json'),
@@ -236,7 +236,7 @@ function environment({ dir, limitsFile, auditFile }: TestGateway): Record<string
   }
 }
 
-/** Makes the gateway write to its log: a bad edit, a good one, a bad one. */
+/** Makes the gateway write to its log by bad and good edits. */
 async function editBadly(limitsFile: string, adminUrl: string): Promise<void> {
   const sample = 'gateway_config_last_reload_successful{file="limits.json"}'
   for (const [text, good] of [

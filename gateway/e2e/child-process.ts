@@ -5,7 +5,7 @@ import { killPrograms, type RunningProcess, startProgram } from '../testing/runn
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
-/** Where programs keep compiled code. Not used with coverage: that of kept code is inexact. */
+/** Where programs keep compiled code. Not used with coverage, which would be inexact. */
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
 /** The bundle that this test run has made of a program, if any. */
 const BUNDLES = new Map([
@@ -27,10 +27,10 @@ export function endAfterAll(end: () => Promise<void>): void {
   shared.push(end)
 }
 
-/** Undefined removes a variable that is set by default. */
+/** Undefined removes a default variable. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Runs a script, named from the repository's root, with this environment over defaults. */
+/** Runs a script by its path from the repository's root. `env` overrides default variables. */
 export function run(script: string, env: Environment): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
@@ -39,7 +39,7 @@ export function run(script: string, env: Environment): RunningProcess {
     cwd: ROOT,
     env: {
       HOME: process.env.HOME,
-      // With a real PATH a gateway would ask programs how exact the clock is.
+      // With a real PATH a gateway would run programs that say how exact the clock is.
       PATH: '/nowhere',
       ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
       // Few tests measure a stop's grace period.

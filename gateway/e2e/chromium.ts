@@ -2,17 +2,17 @@ import { existsSync } from 'node:fs'
 import { after } from 'node:test'
 import { type Browser, chromium } from 'playwright-core'
 
-/** The first has no user interface and costs a fifth of the CPU. */
+/** The first has no user interface, and needs a fifth of the second's CPU. */
 const PROGRAMS = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium']
 const PROGRAM = process.env.CHROMIUM_PATH ?? PROGRAMS.find(existsSync) ?? '/usr/bin/chromium'
-/** What a window loads beside the page, for a third of these tests' CPU. */
+/** Features that a window loads beside the page. They would cost a third of these tests' CPU. */
 const BESIDE = [
   'WebUIOmniboxPopup',
   'WebUIOmniboxAimPopup',
   'WebUIOmniboxFullPopup',
   'SpareRendererForSitePerProcess',
 ]
-/** What playwright-core turns off, in a list that ours replaces. */
+/** Features that playwright-core turns off. Our list replaces its own. */
 const BY_PLAYWRIGHT = [
   ...['AvoidUnnecessaryBeforeUnloadCheckSync', 'DestroyProfileOnBrowserClose', 'PaintHolding', 'LensOverlay'],
   ...['HttpsUpgrades', 'HttpsFirstBalancedModeAutoEnable', 'AvoidCorsURLLoaderRestartOnRedirect'],

@@ -6,7 +6,7 @@ import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstr
 
 const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
 
-/** What some service or framework believes, one name of each kind. */
+/** Fields that some service or framework believes, one name of each kind. */
 const CLAIMS = [
   'Proxy',
   'X-Real-IP',
@@ -94,7 +94,7 @@ describe('what a request claims', () => {
     sendBytes(gateway.port, `GET ${path} HTTP/1.1\r\n${lines}${CLOSE}`)
   const evil = (names: readonly string[]) => names.map((name) => `${name}: evil\r\n`).join('')
 
-  it('about who calls, from where, or what for reaches no service, whatever the case of its name', async () => {
+  it('about the caller, its address or the target reaches no service, in upper or lower case', async () => {
     for (const names of [CLAIMS, CLAIMS.map((name) => name.toUpperCase())]) {
       const { rawHeaders } = seenIn(await ask(plain, evil(names)))
       assert.deepEqual(
@@ -104,7 +104,7 @@ describe('what a request claims', () => {
     }
   })
 
-  it('about who calls is not believed of a trusted proxy either', async () => {
+  it('about the caller is not believed from a trusted proxy either', async () => {
     for (const path of ['/a', '/shown']) {
       const { rawHeaders } = seenIn(await ask(proxied, evil(CLAIMS), path))
       assert.deepEqual(
@@ -114,7 +114,7 @@ describe('what a request claims', () => {
     }
   })
 
-  it('about how it came is believed of a trusted proxy, and of nobody else', async () => {
+  it('about how the request came is believed from a trusted proxy only', async () => {
     const lines = evil(FORWARDING)
     const kept = seenIn(await ask(proxied, lines)).rawHeaders
     assert.deepEqual(
@@ -125,7 +125,7 @@ describe('what a request claims', () => {
     assert.ok(!rawHeaders.includes('evil'))
   })
 
-  it('is told once for each route and name, by the family of a name that is made up', async () => {
+  it('is logged once for each route and name, X-Auth-One and X-Auth-Two as x-auth-*', async () => {
     const told = (gateway: TestGateway, header: string) =>
       gateway.process.lines.filter(
         (line) => line.msg === 'a request header is removed' && line.header === header,
@@ -136,7 +136,7 @@ describe('what a request claims', () => {
         plain.port,
         `GET ${path} HTTP/1.1\r\n${lines}Host: gateway\r\nConnection: close\r\n\r\n`,
       )
-    // On one connection, where the fields are read once.
+    // These come on one connection, where the gateway reads equal fields only once.
     const again = `Host: gateway\r\nX-Userinfo: evil\r\n\r\n`
     await sendBytes(
       plain.port,
@@ -156,7 +156,7 @@ describe('what a request claims', () => {
     assert.deepEqual(told(plain, 'connection'), [])
   })
 
-  it('of another method than its own is refused, and reaches no service', async () => {
+  it('to have another method is refused, and reaches no service', async () => {
     for (const name of ['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override', 'x_http_method']) {
       const before = upstream.seen.length
       for (const more of ['', `Connection: ${name}\r\n`]) {
@@ -168,7 +168,7 @@ describe('what a request claims', () => {
     }
   })
 
-  it('in a name that services fold is refused, and an allowed name passes as it is', async () => {
+  it('with a name that services read as another is refused, and an allowed name passes as it is', async () => {
     for (const name of [
       'X.Auth.Subject',
       'X!Auth!Subject',
@@ -192,7 +192,7 @@ describe('what a request claims', () => {
     assert.equal(rawHeaders[rawHeaders.indexOf('my_old.HEADER') + 1], 'kept')
   })
 
-  it('of an odd name leaves the connection to nobody: what comes behind is no request', async () => {
+  it('with an odd name closes the connection: what comes behind it is not read as a request', async () => {
     const response = await sendBytes(
       plain.port,
       `POST /a HTTP/1.1\r\nHost: gateway\r\nTransfer.Encoding: chunked\r\nContent-Length: 44\r\n\r\nGET /behind HTTP/1.1\r\nHost: gateway\r\n\r\n`,
@@ -201,7 +201,7 @@ describe('what a request claims', () => {
     assert.ok(!upstream.seen.some(({ url }) => url === '/behind'))
   })
 
-  it('leaves ordinary fields alone', async () => {
+  it('does not include ordinary fields, which pass', async () => {
     const lines = 'X-Client-Id: app\r\nX-Forward: y\r\nCookie: a=b\r\nX-User: u\r\nOriginal-Url: o\r\n'
     const { headers } = seenIn(await ask(plain, lines))
     assert.deepEqual(
@@ -216,7 +216,7 @@ describe('what a request claims', () => {
     )
   })
 
-  it('in Via goes on; the gateway adds itself only where it is told to', async () => {
+  it('in Via is passed on; the gateway adds itself only where it is told to', async () => {
     assert.equal(seenIn(await ask(plain, '')).headers.via, undefined)
     assert.equal(seenIn(await ask(plain, 'Via: 1.0 a\r\nVIA: 1.1 b\r\n')).headers.via, '1.0 a, 1.1 b')
     const lines = 'Via: 1.0 a\r\nVIA: 1.1 b\r\n'
@@ -227,7 +227,7 @@ describe('what a request claims', () => {
 })
 
 describe('a proxy that passes client certificates on', () => {
-  it('has its Client-Cert forwarded on routes that want it: one, well formed, and from it alone', async () => {
+  it('has one well-formed Client-Cert forwarded, and only on routes that want it', async () => {
     const upstream = await startUpstream()
     const routes = [
       { path: '/shown', auth: ['none'], clientCert: true },

@@ -75,7 +75,7 @@ describe('with the authorities of two banks', () => {
     certPem: [certificate, ...more].map(({ certPem }) => certPem).join(''),
   })
 
-  it('a name counts in the certificates of its own bank only', async () => {
+  it('a name is accepted only in a certificate that its own bank issued', async () => {
     assert.equal(await ask(ofA), 'a')
     assert.equal(await ask(ofB), 401)
     assert.equal(await ask(pinned), 'pinned')
@@ -83,11 +83,11 @@ describe('with the authorities of two banks', () => {
     assert.equal(await ask(await make(tls.ca, 'CN=b,O=Bank B', [])), 401)
   })
 
-  it('an authority that a bank makes under the name of the other is not the other', async () => {
+  it('an authority that one bank makes with the name of the other is not accepted', async () => {
     assert.equal(await ask(withChain(ofBetween, between)), 401)
   })
 
-  it('a certificate that is two clients by name is the one whose issuer it has', async () => {
+  it('a certificate whose names are of two clients is the client with the same issuer', async () => {
     assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [SAN])), 'b')
   })
 
@@ -145,7 +145,7 @@ describe('with the authorities of two banks', () => {
     assert.equal(await ask(ofA), 'a')
     const from = gateway.process.lines.length
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: [first, last] }))
-    // Nothing else is edited: the authorities that were refused fit now.
+    // Only clients.json is edited: now the refused authorities come into force.
     await until(() => gateway.process.lines.slice(from).find(({ msg }) => msg === 'certificates in force'))
     assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [])), 401)
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: clients() }))

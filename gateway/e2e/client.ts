@@ -16,7 +16,7 @@ export interface ReceivedResponse {
 export interface Call {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string | string[]>>
-  /** Sent as it is; objects as JSON. */
+  /** Objects are sent as JSON. */
   readonly body?: string | Buffer | object
   readonly agent?: Agent
 }
@@ -62,7 +62,7 @@ export async function sendBytes(port: number, bytes: string | Buffer): Promise<s
   return response
 }
 
-/** The first response's status; 0 if there is no response. */
+/** The first response's status; 0 without one. */
 export function statusOf(response: string): number {
   return Number(/^HTTP\/1\.1 (\d{3}) /.exec(response)?.[1] ?? 0)
 }

@@ -27,11 +27,11 @@ describe('a client that goes away at once', () => {
 
   const recordsOf = (path: string) => gateway.audit().filter((record) => record.path === path)
 
-  it('is named in the records of what it asked for: 100 requests sent and reset', async () => {
+  it('is named by its address in the records of 100 requests that it sends and resets', async () => {
     const records = await until(async () => {
-      // On a busy machine all of them may be reset before one is accepted.
+      // On a busy machine the gateway may accept none before its reset.
       await Promise.all(Array.from({ length: 100 }, sendAndReset))
-      // What comes last is read last.
+      // The gateway reads this request last.
       const last = await openWire(gateway.port)
       last.send('GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
       await last.ended()
@@ -42,7 +42,7 @@ describe('a client that goes away at once', () => {
     assert.deepEqual([...forwardedFor], ['127.0.0.1'])
   })
 
-  it('leaves one pair, and one number, of thousands of requests that it sent ahead', async () => {
+  it('leaves one pair of records, and a count of the requests that it sent ahead', async () => {
     const wire = await openWire(gateway.port)
     const count = () => gateway.metric('gateway_requests_abandoned_total')
     const before = await count()
@@ -59,7 +59,7 @@ describe('a client that goes away at once', () => {
     assert.equal(line.ip, '127.0.0.1')
   })
 
-  it('is named when it has closed its half in the middle of a head', async () => {
+  it('is named by its address when it closes its half in the middle of a head', async () => {
     const wire = await openWire(gateway.port)
     wire.send('GET /half-a-head HTTP/1.1\r\nHost: ')
     wire.socket.end()
@@ -122,13 +122,13 @@ describe('a client that takes all it can get', () => {
     await until(async () => (await gateway.metric('gateway_http_requests_in_flight')) === 0 || undefined)
   }
 
-  /** The status of a request that is answered at once. */
+  /** The status of a request that gets its response at once. */
   async function statusFor(localAddress: string, lines = ''): Promise<number | undefined> {
     const wire = await send(localAddress, `GET / HTTP/1.1\r\nHost: a\r\n${lines}Connection: close\r\n\r\n`)
     return statuses(await wire.ended())[0]
   }
 
-  it('has no place in flight for bodies that it never ends, nor a connection upstream', async () => {
+  it('uses no place in flight and no upstream connection by bodies that it never ends', async () => {
     const wires = await sendMany(GREEDY, 'POST /half HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1')
     await until(
       async () =>
@@ -138,7 +138,7 @@ describe('a client that takes all it can get', () => {
     await end(wires)
   })
 
-  it('is refused beyond three quarters of the places, and nobody else is', async () => {
+  it('is refused beyond three quarters of the places, and no other client is', async () => {
     const wires = await sendMany(GREEDY, HELD)
     const refused = () => wires.filter(({ received }) => received.includes('"code":"overloaded"')).length
     await until(() => held.size + refused() === 2 * MAX_IN_FLIGHT || undefined)
@@ -149,7 +149,7 @@ describe('a client that takes all it can get', () => {
     assert.equal(await statusFor(GREEDY), 200)
   })
 
-  it('is told from others behind a trusted proxy by the name that this gives it', async () => {
+  it('is told from others behind a trusted proxy by the address that the proxy gives', async () => {
     const lines = (last: number) => `X-Forwarded-For: 198.51.100.${last}\r\n`
     const wires = await sendMany(PROXY, HELD.replace('\r\n\r\n', `\r\n${lines(1)}\r\n`))
     const refused = () => wires.filter(({ received }) => received.includes('"code":"overloaded"')).length

@@ -29,15 +29,15 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BIN = join(ROOT, 'gateway', packageJson.bin.countersign)
-/** A line that a shell would pass on word by word. */
+/** A line in which a shell would change no word. */
 const PLAIN = /^countersign(?: [\w./:@=,%-]+)*$/
-/** Commands that start a program, which writes to their output. */
+/** Commands that start another program, which writes to the same output. */
 const STARTS_PROGRAM = /^countersign (keys rotate|run)/
 const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
 
-/** What the examples of `audit` look for. */
+/** Writes a trail with the records that the examples of `audit` look for. */
 async function writeTrail(dir: string): Promise<void> {
   const trail = new SealedTrail(dir)
   const facts = { method: 'GET', path: '/api/data', ip: '192.0.2.1', userAgent: '', gatewayId: undefined }
@@ -56,7 +56,7 @@ async function writeTrail(dir: string): Promise<void> {
   await trail.end()
 }
 
-/** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
+/** Variables for coverage, which would be inexact with functions compiled before. */
 const { NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
 const COVERAGE = NODE_V8_COVERAGE
   ? { NODE_V8_COVERAGE, NODE_DISABLE_COMPILE_CACHE: '1' }
@@ -101,7 +101,7 @@ describe('the command line', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** The command without the launcher: a third of the CPU. */
+  /** Writes the command without the launcher, which takes a third of the CPU. */
   function writeDirectCommand(): void {
     mkdirSync(join(dir, 'direct'))
     writeFileSync(
@@ -112,8 +112,8 @@ describe('the command line', () => {
   }
 
   /**
-   * A line as a reader types it, in a directory with a configuration and a gateway that runs. What needs no shell runs in this
-   * process.
+   * Runs a line as a reader types it, in a directory with a configuration, beside a running gateway. A line that needs
+   * no shell runs in this process.
    */
   async function type(line: string, env: Readonly<Record<string, string>> = {}, folder = '.') {
     const adapted = line.replaceAll('http://127.0.0.1:9090', gateway.adminUrl)
@@ -144,11 +144,11 @@ describe('the command line', () => {
     `echo ${'k'.repeat(43)} > data/mask-key && echo DE02120300000000202051 > iban.txt`,
   ].join(' && ')
 
-  /** What an example and the line after it print, and where it needs more than the directory. */
+  /** What an example and the line after it print, and what the example needs. */
   interface Expected {
     readonly says: RegExp
     readonly status?: number
-    /** Made for the example; default: the directory. */
+    /** A new folder for the example. Default: the directory. */
     readonly folder?: string
     readonly before?: string
     readonly after?: string
@@ -256,7 +256,7 @@ describe('the command line', () => {
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
     'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },
   }
-  /** Run by tests of their own: below, in restart.test.ts, and in idempotency.test.ts. */
+  /** Lines that other tests run: below, in restart.test.ts and in idempotency.test.ts. */
   const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|restart|idempotency)/
 
   for (const [name, { load }] of Object.entries(COMMANDS)) {
@@ -284,7 +284,7 @@ describe('the command line', () => {
     })
   }
 
-  it('does what docs/verify/audit.md says of verifying', async () => {
+  it('verifies a trail as docs/verify/audit.md says', async () => {
     const chapters = readFileSync(join(ROOT, 'docs/verify/audit.md'), 'utf8').split('\n## ')
     const chapter = chapters.find((one) => one.startsWith('Verify\n')) ?? ''
     const scripts = [...chapter.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, script]) => script)
@@ -297,17 +297,17 @@ describe('the command line', () => {
     )
   })
 
-  it('starts a gateway that serves until Ctrl-C, with lines for people in a terminal and none in a pipe', {
+  it('starts a gateway that serves until Ctrl-C, and writes log lines for people in a terminal', {
     skip: NO_SCRIPT,
   }, async () => {
     const { command } = await COMMANDS.run!.load()
     const port = await freePort()
     const adminPort = await freePort()
-    // Without a shell in between, which has its own exit code after Ctrl-C.
+    // `exec`, because a shell in between has its own exit code after Ctrl-C.
     const line = `exec env ${command.examples[1]![0]}`
       .replace('8081', String(port))
       .replace('9091', String(adminPort))
-    // The fault repeats it, in the log too: it tries to set the title of the terminal and to turn the direction of text.
+    // The fault and the log repeat this window, which tries to set the terminal's title and to turn text around.
     const evil = { path: '/x', limit: 0, window: '\u001b]0;owned\u0007\u009b2J\u202e', purpose: 'Test' }
     const terminal = spawn('script', ['-qefc', line, '/dev/null'], {
       cwd: dir,
@@ -340,7 +340,7 @@ describe('the command line', () => {
       await until(() => (/\n +shop-limits\.json: \$\.limits\[0\]\.window/.test(seen) ? true : undefined))
       for (const control of ['\u001b]', '\u0007', '\u009b', '\u202e'])
         assert.ok(!seen.includes(control), seen)
-      // What a terminal sends for Ctrl-C.
+      // A terminal sends this for Ctrl-C.
       terminal.stdin.write('\u0003')
       const [code] = await once(terminal, 'exit')
       assert.equal(code, 0, seen)
@@ -349,9 +349,9 @@ describe('the command line', () => {
     }
   })
 
-  it('tells what an edit would change, before it is put in force and not after', async () => {
+  it('tells what an edit would change, and that the files in force would change nothing', async () => {
     const text = readFileSync(gateway.limitsFile, 'utf8')
-    // A line with quotes is left to the shell.
+    // Quotes only where needed, because a line with quotes needs a shell.
     const word = (file: string) => (file.includes(' ') ? `'${file}'` : file)
     const options = { config: join(gateway.dir, 'gateway.json'), clients: gateway.clientsFile }
     const withLimits = (limits: string) =>
@@ -384,7 +384,7 @@ describe('the command line', () => {
     )
   })
 
-  it('has an exit code and a sentence for each thing that is wrong', async () => {
+  it('has an exit code and a message for each mistake', async () => {
     const cases: [line: string, status: number, says: RegExp][] = [
       ['countersign', 2, /countersign COMMAND \[flags\]/],
       ['countersign --version', 0, new RegExp(`^${packageJson.version}\n$`)],
@@ -440,7 +440,7 @@ describe('the command line', () => {
     assert.equal(existsSync(join(dir, 'config/schemas/gateway.schema.json')), true)
   })
 
-  it('says by --json what it says as text, with the same exit code', async () => {
+  it('says the same by --json as by text, with the same exit code', async () => {
     const json = async (line: string, status: number) => {
       const typed = await type(line)
       assert.equal(typed.status, status, `${line}\n${typed.out}${typed.errors}`)
@@ -477,8 +477,8 @@ describe('the command line', () => {
     assert.deepEqual([token.accepted, token.checks[0].check, token.checks[0].passed], [false, 'form', false])
   })
 
-  it('leaves no file behind when the disk has no room for those of init', async () => {
-    // Bytes that a file may have, in the blocks of bash: none, and too few for a schema.
+  it('leaves no file behind when the disk is full during init', async () => {
+    // The most blocks of a file: none, and too few for a schema.
     for (const blocks of [0, 1]) {
       const { status, errors } = await type(
         `mkdir full-${blocks} && cd full-${blocks} && ulimit -f ${blocks} && countersign init --upstream http://a:1`,

@@ -38,7 +38,7 @@ const services = Object.entries(compose.services)
 const ours = (target: string) => services.filter(([, { build }]) => build?.target === target)
 const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8')
 
-/** What the image sets, which the file may override. */
+/** Variables that the image sets, and that compose.yaml may override. */
 function imageEnvironment(target: string): Record<string, string> {
   const stage =
     dockerfile.split(/^FROM /m).find((text) => text.split('\n')[0]?.endsWith(` AS ${target}`)) ?? ''
@@ -48,7 +48,7 @@ function imageEnvironment(target: string): Record<string, string> {
 }
 
 describe('config/compose.yaml', () => {
-  it('has the keys of the Compose specification that this test knows, and no other', () => {
+  it('has only keys of the Compose specification that this test knows', () => {
     assert.deepEqual(
       Object.keys(compose).filter((key) => !key.startsWith('x-')),
       ['name', 'services', 'networks', 'volumes', 'secrets'],
@@ -65,7 +65,7 @@ describe('config/compose.yaml', () => {
     assert.deepEqual([ours('gateway').length, ours('backend').length], [2, 2])
   })
 
-  it('refers to nothing that is not there, and declares nothing that nobody uses', () => {
+  it('refers only to what is there, and declares only what is used', () => {
     const used = (of: (service: ComposeService) => readonly string[] | undefined) =>
       [...new Set(services.flatMap(([, service]) => of(service) ?? []))].sort()
     assert.deepEqual(
@@ -80,7 +80,7 @@ describe('config/compose.yaml', () => {
       volumes.map((volume) => volume.split(':')[0] as string),
     )
     const named = mounts.filter((mount) => !mount.startsWith('.'))
-    // None twice: a data directory belongs to one process.
+    // No volume is used twice, because a data directory belongs to one process.
     assert.deepEqual(named.sort(), Object.keys(compose.volumes).sort())
     for (const mount of mounts.filter((path) => path.startsWith('.')))
       assert.ok(existsSync(join(CONFIG, mount)), mount)
@@ -102,14 +102,14 @@ describe('config/compose.yaml', () => {
     assert.match(readFileSync(join(ROOT, '.gitignore'), 'utf8'), /^\/?data\/?$/m)
   })
 
-  it('publishes the load balancer only, and gives no service more rights than it needs', () => {
+  it('publishes only the load balancer, and gives each service only the rights that it needs', () => {
     for (const [name, service] of services) {
       assert.equal(service.ports !== undefined, name === 'load-balancer', name)
       assert.equal(service.read_only, true, name)
       assert.deepEqual(service.cap_drop, ['ALL'], name)
       assert.deepEqual(service.security_opt, ['no-new-privileges:true'], name)
       assert.match(service.user ?? '', /^[1-9]\d*:[1-9]\d*$/, name)
-      // The images of ours bring a health check of their own.
+      // Our images have a health check of their own.
       assert.ok(service.healthcheck !== undefined || service.build !== undefined, name)
     }
     const onNetwork = (network: string) =>
@@ -121,7 +121,7 @@ describe('config/compose.yaml', () => {
       assert.equal(internal === true, name !== 'edge')
   })
 
-  it('sets variables that the programs know, to values that they take', () => {
+  it('sets variables that the programs know, to valid values', () => {
     for (const [name, { environment = {} }] of ours('gateway')) {
       const env = { ...imageEnvironment('gateway'), ...environment }
       assert.deepEqual(parseEnvironment(env).faults, [], name)
@@ -151,7 +151,7 @@ describe('config/compose.yaml', () => {
     }
   })
 
-  it('gives the gateways the shipped configuration, and tells them whom to believe', () => {
+  it('gives the gateways the shipped configuration, with the load balancer as a trusted proxy', () => {
     const read = (file: string) => JSON.parse(readFileSync(join(CONFIG, file), 'utf8'))
     const { trustedProxies, $schema, ...rest } = read('compose/gateway.json')
     const { $schema: _, ...shipped } = read('gateway.json')
@@ -176,7 +176,7 @@ describe('the parts of config/compose.yaml as processes', {
   let postgres: TestPostgres
   let base: string
 
-  /** Names of hosts and paths of containers, replaced by what stands for them here. */
+  /** Replaces hosts and paths of containers by those of this test. */
   function placed(name: string, text: string): string {
     let result = text
       .replaceAll('/run/secrets', join(dir, 'secrets'))
@@ -205,7 +205,7 @@ describe('the parts of config/compose.yaml as processes', {
           GATEWAY_CONFIG: join(dir, 'gateway.json'),
           GATEWAY_PORT: port(8080),
           GATEWAY_ADMIN_PORT: port(9090),
-          // In the container both are relative to /app, where the volume is.
+          // In the container both paths are below /app, where the volume is.
           GATEWAY_DATA_DIR: data,
           GATEWAY_AUDIT_FILE: join(data, 'audit.ndjson'),
         })
@@ -220,7 +220,7 @@ describe('the parts of config/compose.yaml as processes', {
     return program
   }
 
-  /** In a group of its own: the shell of the store starts the server as a child, which does not end with it. */
+  /** Starts a program in its own process group, because the store's shell starts the server as a child. */
   function startChild(command: string, args: readonly string[]): void {
     children.push(spawn(command, args, { stdio: 'ignore', detached: true }))
   }
@@ -272,7 +272,7 @@ describe('the parts of config/compose.yaml as processes', {
     const backends = ['backend-1', 'backend-2'].map(start)
     for (const backend of backends) await backend.line(({ msg }) => msg?.startsWith('listening at ') === true)
     const config = JSON.parse(readFileSync(join(CONFIG, 'compose/gateway.json'), 'utf8'))
-    // The machine that runs all tests is busy, and the load balancer is at another address here.
+    // The load balancer has another address here. The long deadline is for a busy machine.
     writeFileSync(
       join(dir, 'gateway.json'),
       JSON.stringify({ ...config, trustedProxies: ['127.0.0.1'], onStoreFailure: { deadlineMs: 5000 } }),
@@ -280,7 +280,7 @@ describe('the parts of config/compose.yaml as processes', {
     const gateways = ['gateway-1', 'gateway-2'].map(start)
     for (const gateway of gateways) await gateway.line(({ msg }) => msg === 'listening')
 
-    // HAProxy takes each for healthy until its first check.
+    // HAProxy takes a gateway for healthy until the first check, so both must be ready before.
     for (const name of ['gateway-1:9090', 'gateway-2:9090']) {
       await until(async () => {
         const { status: code, body } = await call(`http://127.0.0.1:${ports.get(name)}/readyz`)
@@ -338,7 +338,7 @@ describe('the parts of config/compose.yaml as processes', {
   let signedInMs = 0
   let bob: { accountId: string; balance: string }
 
-  /** Sends it with one key until it is done, as a client does whose connection broke. */
+  /** Sends a transfer with one key until it is done, as a client does after a broken connection. */
   async function transfer(amount: string): Promise<void> {
     const headers = { ...alice, 'idempotency-key': randomUUID() }
     const body = { toAccountId: bob.accountId, amount, currency: 'EUR' }
@@ -349,7 +349,7 @@ describe('the parts of config/compose.yaml as processes', {
     })
   }
 
-  it('serve a sign-in, a balance and a transfer through the load balancer, at both gateways', async () => {
+  it('serve a sign-in, a balance and a transfer through the load balancer, by both gateways', async () => {
     signedInMs = performance.now()
     alice = await login('alice@example.com')
     bob = await balanceOf(await login('bob@example.com'))
@@ -366,14 +366,14 @@ describe('the parts of config/compose.yaml as processes', {
     }
   })
 
-  it('believe the load balancer about the address, and nobody else', async () => {
+  it('believe only the load balancer about the address', async () => {
     const headers = {
       ...alice,
       'x-forwarded-for': '203.0.113.9',
       forwarded: 'for=203.0.113.9',
       'x-request-id': 'claimed',
     }
-    // At another address than the load balancer.
+    // From another address than the load balancer has.
     await ask('/api/data', { headers, agent: new Agent({ localAddress: CLIENT }) })
     const record = await until(() =>
       ['gateway-1', 'gateway-2']
@@ -383,7 +383,7 @@ describe('the parts of config/compose.yaml as processes', {
     assert.equal(record.ip, CLIENT)
   })
 
-  it('let no more sign-ins through together than one gateway would', async () => {
+  it('together let no more sign-ins through than one gateway would', async () => {
     const [used] = await postgres.query<{ sessions: number }>(
       'SELECT count(*)::int AS sessions FROM sessions',
     )
@@ -397,7 +397,7 @@ describe('the parts of config/compose.yaml as processes', {
         }),
       ),
     )
-    // Two of the five a minute of this address were used above; on a slow machine that is long ago.
+    // The test above used two of this address's five a minute. On a slow machine they may have expired.
     const most = performance.now() - signedInMs < 50_000 ? 3 : 5
     const admitted = attempts.filter((code) => code !== 429)
     assert.ok(admitted.length >= 1 && admitted.length <= most, String(attempts))
@@ -407,7 +407,7 @@ describe('the parts of config/compose.yaml as processes', {
     )
   })
 
-  it('go on when a gateway and a backend are killed, and take them back', async () => {
+  it('go on serving when a gateway and a backend are killed, and use them again when they are back', async () => {
     await programs.get('gateway-1')?.end('SIGKILL')
     await transfer('1.00')
     await programs.get('backend-1')?.end('SIGKILL')

@@ -21,9 +21,9 @@ const NO_PRLIMIT = spawnSync('prlimit', ['--version']).error !== undefined && 'n
 if (NO_CHROMIUM === undefined) describe('what needs attention, in a browser', describeAttention)
 else it('what needs attention, in a browser', { skip: NO_CHROMIUM })
 
-/** Each fault is made for real; the first line of the console is it, and its link leads to its chapter. */
+/** Makes each fault for real. The console's first line must name it, and link to its chapter of the runbook. */
 function describeAttention(): void {
-  /** One for all tests: each console is an origin of its own. */
+  /** One page for all tests. It keeps nothing, because each console is an origin of its own. */
   let page: Page
   let upstream: TestUpstream
   before(async () => {
@@ -63,7 +63,7 @@ function describeAttention(): void {
     assert.equal(new URL(page.url()).pathname + new URL(page.url()).hash, `/runbook#${alert.toLowerCase()}`)
   }
 
-  describe('on one gateway, where each is worse than what was before', () => {
+  describe('on one gateway, where each fault is worse than those before', () => {
     let gateway: TestGateway
     before(async () => {
       gateway = await startGateway({
@@ -78,7 +78,7 @@ function describeAttention(): void {
     after(() => gateway?.end('SIGKILL'))
     beforeEach(() => show(gateway))
 
-    it('says in one line that nothing does, with the host in header and title', async () => {
+    it('is nothing at first: one line says so, and header and title name the host', async () => {
       await page.getByText('Nothing.', { exact: true }).waitFor()
       await page.getByText('ready', { exact: true }).waitFor()
       assert.equal(await page.title(), `ready · ${hostname()} · Countersign`)
@@ -124,7 +124,7 @@ function describeAttention(): void {
     })
   })
 
-  describe('on one gateway, whose settings change, and which is then killed', () => {
+  describe('on one gateway that is edited, and then killed', () => {
     let gateway: TestGateway
     const base = () => ({ upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] })
     const become = async (config: object) => {
@@ -142,7 +142,7 @@ function describeAttention(): void {
 
     it('maintenance that is on, though the gateway is ready and no alert fires', async () => {
       await become({ maintenance: { purpose: 'back at 6', retryAfterSeconds: 60 } })
-      // What was refused before the first look is not counted.
+      // Requests that were refused before the first look are not counted.
       await page.locator('#attention').getByText('0 requests refused').waitFor()
       for (let i = 0; i < 3; i++) assert.equal((await call(`${gateway.url}/x`)).status, 503)
       await firstLineIs(
@@ -233,7 +233,7 @@ function describeAttention(): void {
     )
   })
 
-  it('an issuer that is away since before the start, with what its requests get', async (t) => {
+  it('an issuer that is away since before the start, with the refusals of its requests', async (t) => {
     const port = await freePort()
     const gateway = await started(t, {
       config: { routes: [{ path: '/*', auth: ['bearer'] }] },
@@ -326,7 +326,7 @@ function describeAttention(): void {
     await firstLineIs('CountersignAuditNotSealed', /^Seals are behind.*(ENOTDIR|EEXIST).*audit-log/)
   })
 
-  it('five faults and 40 limits fit 360 and 1280 px: cards, no word broken, nothing for axe to find', async (t) => {
+  it('five faults and 40 limits fit 360 and 1280 px, without a broken word or a finding of axe', async (t) => {
     const limits = Array.from({ length: 40 }, (_, i) => {
       return { name: `limit-${i}`, path: `/limits/number-${i}`, limit: 5, window: '1h', purpose: 'a test' }
     })
@@ -376,7 +376,7 @@ function describeAttention(): void {
     await look('runbook')
   })
 
-  /** In two of the four combinations, since axe takes seconds for each. */
+  /** Looks at two of the four combinations of width and colours, because axe takes seconds for each. */
   async function look(name: string): Promise<void> {
     for (const [width, colorScheme] of [
       [360, 'light'],
@@ -392,7 +392,7 @@ function describeAttention(): void {
     await pictures(name)
   }
 
-  /** Pictures, in all four combinations, for people to look at. */
+  /** Takes pictures of all four, for people to look at. */
   async function pictures(name: string, { top = 'body', height = 900 } = {}): Promise<void> {
     if (SCREENSHOTS === undefined) return
     mkdirSync(SCREENSHOTS, { recursive: true })
@@ -407,7 +407,7 @@ function describeAttention(): void {
   }
 }
 
-/** Words of letters alone that stand on two lines. */
+/** Words, of letters only, that are broken over two lines. */
 const BROKEN_WORDS = `(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
   const broken = []
@@ -423,6 +423,6 @@ const BROKEN_WORDS = `(() => {
   return broken
 })()`
 
-/** What one has to push sideways. */
+/** Elements that one must scroll sideways. */
 const WIDER_THAN_PAGE = `[...document.querySelectorAll('html, table, pre, dl')]
   .filter((one) => one.checkVisibility() && one.scrollWidth > innerWidth).map((one) => one.id || one.className)`

@@ -1,6 +1,6 @@
 import type { Moment } from '../admin/console/wire.ts'
 
-/** The first moment of a console's stream. */
+/** The first `moment` event of a console's stream. */
 export async function firstMoment(adminUrl: string, token?: string): Promise<Moment> {
   const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const response = await fetch(`${adminUrl}/events`, { headers })

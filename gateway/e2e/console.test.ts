@@ -19,7 +19,7 @@ const PATIENCE_MS = 30_000
 const MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 
 if (NO_CHROMIUM === undefined) describe('the console in a browser', describeConsole)
-// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+// A test, because the runner does not count skipped suites.
 else it('the console in a browser', { skip: NO_CHROMIUM })
 
 function describeConsole(): void {
@@ -57,7 +57,7 @@ function describeConsole(): void {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** A page at the console, and what its policy blocked or its scripts complained of. */
+  /** Opens the console in a page. `complaints` gets what the policy blocks, and faults of the scripts. */
   async function open() {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
     const page = await context.newPage()
@@ -84,11 +84,11 @@ function describeConsole(): void {
 
   const overflow = (page: Page) => page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
 
-  it('asks for the token, and then shows live what passes through the gateway', async () => {
+  it('asks for the token, and then shows live what the gateway does', async () => {
     const { context, page, complaints } = await open()
     await page.getByLabel('Admin token').waitFor()
     assert.equal(await page.title(), `signed out · ${new URL(gateway.adminUrl).host} · Countersign`)
-    // As text is pasted from a document: no header field can carry it.
+    // The ellipsis, as pasted from a document, cannot be in a header field.
     await signIn(page, `${'x'.repeat(32)}…`)
     await page.getByRole('alert').getByText('A token has visible ASCII characters only.').waitFor()
     await signIn(page, 'x'.repeat(32))
@@ -118,7 +118,7 @@ function describeConsole(): void {
 
     writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [{ name: MARKUP, [`\u2028${MARKUP}`]: 1 }] }))
     await page.getByRole('cell', { name: /^refused, .*<script>/s }).waitFor()
-    // A reload of the page does not ask again, and another tab does.
+    // The console asks for the token in another tab, but not after a reload of the page.
     await page.reload()
     await page.getByText('live').waitFor()
     const other = await context.newPage()
@@ -168,7 +168,7 @@ function describeConsole(): void {
     await context.close()
   })
 
-  it('is used by keyboard: past the bar, paused, and in another theme', async () => {
+  it('works by keyboard alone: sign-in, pause, theme and sign-out', async () => {
     const { context, page } = await open()
     await page.locator('#token:focus').waitFor()
     await page.keyboard.type(TOKEN)
@@ -190,7 +190,7 @@ function describeConsole(): void {
     await context.close()
   })
 
-  it('keeps its page when the gateway is gone, grey and with since when, and goes on with the next one', async () => {
+  it('greys its page when the gateway is gone, says since when, and goes on with the next gateway', async () => {
     const options = {
       config: {
         upstream: `http://127.0.0.1:${await freePort()}`,
@@ -234,7 +234,7 @@ function describeConsole(): void {
     await next.end('SIGKILL')
   })
 
-  it('keeps its links where its stream is refused, and says until when what is over went on', async () => {
+  it('keeps its links when its stream is refused, and says until when a past fault lasted', async () => {
     const context = await browser.newContext({ timezoneId: 'Asia/Kolkata' })
     const page = await context.newPage()
     page.setDefaultTimeout(PATIENCE_MS)
@@ -259,7 +259,7 @@ function describeConsole(): void {
     await context.close()
   })
 
-  it('leads to the runbook while ten others are open, and is live once one of them is closed', async () => {
+  it('links the runbook while ten other consoles are open, and goes live once one of them is closed', async () => {
     const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
     const { adminUrl, end } = await startGateway({ config })
     const others = await Promise.all(Array.from({ length: 10 }, () => fetch(`${adminUrl}/events`)))
@@ -280,7 +280,7 @@ function describeConsole(): void {
     await end('SIGKILL')
   })
 
-  it('shows every text as text, whatever is in it', async () => {
+  it('shows markup in any text as plain text', async () => {
     const { context, page } = await open()
     const moment = await firstMoment(gateway.adminUrl, TOKEN)
     const fault = `event: fault\ndata: {"reason":"over by now"}\n\n`
@@ -292,7 +292,7 @@ function describeConsole(): void {
       .first()
       .waitFor()
     assert.equal(await page.locator('main img, main script').count(), 0)
-    // The stream has ended since then.
+    // The stream has ended after the fault, so the notice says something else.
     assert.doesNotMatch((await page.locator('#notice').textContent()) ?? '', /over by now/)
     assert.equal(await page.evaluate('window.hit'), undefined)
     await context.close()
