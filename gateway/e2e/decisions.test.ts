@@ -24,7 +24,7 @@ interface Recorded {
   readonly method: string
   readonly claims: object
   readonly body: string
-  /** What the client got. */
+  /** The status that the client got. */
   readonly status: number
   readonly question: string
   readonly answer: { readonly status: number; readonly text: string }
@@ -34,7 +34,7 @@ const OPA: readonly Recorded[] = JSON.parse(
   readFileSync(new URL('opa-recording.json', import.meta.url), 'utf8'),
 ).cases
 
-describe('a decider outside', () => {
+describe('a decider', () => {
   let upstream: TestUpstream
   let decider: Server
   let gateway: TestGateway
@@ -42,7 +42,7 @@ describe('a decider outside', () => {
   const asked: Question[] = []
   before(async () => {
     upstream = await startUpstream()
-    // As in the examples of the AuthZEN Authorization API 1.0.
+    // Responds as the examples of the AuthZEN Authorization API 1.0 do.
     decider = createServer(async (req, res) => {
       const chunks: Buffer[] = []
       for await (const chunk of req) chunks.push(chunk)
@@ -101,7 +101,7 @@ describe('a decider outside', () => {
       body,
     })
 
-  it('lets through what it allows, byte for byte, and its name for it is in the trail', async () => {
+  it('lets an allowed request through unchanged, and the trail has the id of the decision', async () => {
     const text = '{ "\\u0061mount": 100.00, "to": "x" }'
     const paid = await pay('/accounts/DE1/payments', text)
     assert.equal(paid.status, 200, paid.body)
@@ -121,7 +121,7 @@ describe('a decider outside', () => {
     assert.equal(response.decisionId, `d-${asked.length}`)
   })
 
-  it('refuses what it denies, and what it gives no decision about', async () => {
+  it('stops a request that it denies, or does not decide about', async () => {
     const before = upstream.seen.length
     const denied = await pay('/accounts/DE1/payments', '{"amount":100.01}')
     assert.deepEqual([denied.status, denied.json().code], [403, 'decision_denied'])
@@ -135,7 +135,7 @@ describe('a decider outside', () => {
     assert.equal(await gateway.metric(`gateway_decisions_total{${route},outcome="failed"}`), 1)
   })
 
-  it('is asked once about equal questions where its decisions are cached, also after an edit of other keys', async () => {
+  it('gets equal questions once where its decisions are cached, also after an edit of other keys', async () => {
     const before = asked.length
     const paid = await Promise.all(Array.from({ length: 10 }, () => pay('/cached/DE1', '{"amount":1}')))
     assert.deepEqual(new Set(paid.map(({ status }) => status)), new Set([200]))
@@ -148,7 +148,7 @@ describe('a decider outside', () => {
     assert.equal(asked.length, before + 2)
   })
 
-  it('is asked what OPA was asked, and decides as OPA has answered', async () => {
+  it('gets the questions that OPA once got, and its decisions count as those of OPA did', async () => {
     for (const { method, claims, body, status, answer } of OPA) {
       const authorization = `Bearer ${await upstream.issuer.token({ ...claims })}`
       const headers = { authorization, 'content-type': 'application/json' }
@@ -217,7 +217,7 @@ describeWithPrograms(CERBOS, ({ cerbos: program }) => {
     rmSync(directory, { recursive: true })
   })
 
-  it('decides by user, method and template', async () => {
+  it('decides by user, method and path template', async () => {
     for (const [sub, method, path, status] of [
       ['user-1', 'POST', '/accounts/DE1/payments', 200],
       ['user-2', 'POST', '/accounts/DE1/payments', 403],

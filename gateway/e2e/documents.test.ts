@@ -8,7 +8,7 @@ import { REFUSALS } from '../refusals.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Documents of a tree, without those of packages: `npm run bench` installs some below gateway/bench/peers. */
+/** Documents of a tree, without those of packages, which `npm run bench` installs below gateway/bench/peers. */
 function documentsIn(root: string): string[] {
   return globSync('{*.md,docs/**/*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', {
     cwd: root,
@@ -22,7 +22,7 @@ function linkedFiles(document: string): string[] {
   return [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map((match) => match[1] as string)
 }
 
-test('the documents of packages are not of this repository', () => {
+test('documents of packages do not count as documents of this repository', () => {
   const root = mkdtempSync(join(tmpdir(), 'countersign-documents-'))
   try {
     for (const folder of ['gateway/bench/peers', 'gateway/bench/peers/node_modules/some-package']) {
@@ -35,7 +35,7 @@ test('the documents of packages are not of this repository', () => {
   }
 })
 
-test('every link of a document to a file of this repository leads to one', () => {
+test('every link of a document to a file of this repository leads to a file that exists', () => {
   const documents = documentsIn(ROOT)
   assert.ok(documents.length >= 10, documents.join())
   const broken = documents.flatMap((document) =>
@@ -76,7 +76,7 @@ test('every link to a chapter of a document leads to a heading', () => {
   assert.deepEqual(broken, [])
 })
 
-test('the commands of a document have no comments, which zsh takes for commands', () => {
+test('the commands of a document have no comments, because zsh would run them as commands', () => {
   const blocks = documentsIn(ROOT).flatMap((document) =>
     [...readFileSync(join(ROOT, document), 'utf8').matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)]
       .filter(([, language]) => language === '' || language === 'sh')
@@ -118,7 +118,7 @@ test('every source file that a document names exists', () => {
   assert.deepEqual(missing, [])
 })
 
-test('every production dependency, and every package of the card, has its row in the table of dependencies', () => {
+test('every production dependency, http-proxy and tsx have rows in the table of dependencies', () => {
   const manifests = globSync('{.,gateway,backend}/package.json', { cwd: ROOT })
   const dependencies = manifests.flatMap((manifest) => {
     const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(ROOT, manifest), 'utf8'))

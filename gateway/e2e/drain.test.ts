@@ -8,9 +8,9 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf, openWire, statuses } from './wire.ts'
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
-/** Long enough that a test is over before it has passed, however busy the machine is. */
+/** Longer than any test takes, even on a busy machine. */
 const LONG_GRACE_MS = '600000'
-/** For what takes a tenth of a second when the machine has nothing else to do. */
+/** Waits for what takes a tenth of a second on an idle machine. */
 const SOON_MS = 30_000
 
 describe('the end of a gateway under load', () => {
@@ -42,7 +42,7 @@ describe('the end of a gateway under load', () => {
       ),
     )
 
-  it('is not ready at once, and serves everybody for the grace, whose connections end with their responses', async () => {
+  it('begins with the grace: not ready, but every request is served and closes its connection', async () => {
     await start(LONG_GRACE_MS)
     const kept = await openWire(gateway.port)
     kept.send(GET)
@@ -63,7 +63,7 @@ describe('the end of a gateway under load', () => {
     }
   })
 
-  it('comes after the grace, with what was admitted, and without waiting for connections on which nothing is asked', async () => {
+  it('comes after the grace, when admitted requests are done, and does not wait for idle connections', async () => {
     await start('300')
     const idle = await openWire(gateway.port)
     idle.send(GET)
@@ -82,13 +82,13 @@ describe('the end of a gateway under load', () => {
     assert.equal(gateway.audit().at(-1)?.type, 'AUDIT_STOP')
   })
 
-  it('serves who is connected when the grace is over and asks only then', async () => {
+  it('waits for a request that was half sent when the grace ended', async () => {
     await start('0')
     const first = await openWire(gateway.port)
     first.send('GET /held HTTP/1.1\r\nHost: a\r\n\r\n')
     const begun = await openWire(gateway.port)
     begun.send(`${GET}GET / HTTP/1.1\r\n`)
-    // What stands behind the request has come with it.
+    // The beginning of the second request came with the first one.
     await begun.has('whole')
     await until(() => (held.length === 1 ? true : undefined))
     gateway.process.child.kill('SIGTERM')
@@ -103,16 +103,16 @@ describe('the end of a gateway under load', () => {
     assert.equal(await gateway.process.ended, 0)
   })
 
-  it('is not put off by the grace for SIGINT', async () => {
+  it('comes without the grace after SIGINT', async () => {
     await start(LONG_GRACE_MS)
     assert.equal(await withinBeats(SOON_MS, gateway.end('SIGINT')), 0)
   })
 
-  it('is not put off by the grace for a signal that comes again', async () => {
+  it('comes without the grace after a second signal', async () => {
     await start(LONG_GRACE_MS)
     gateway.process.child.kill('SIGTERM')
     await draining()
-    // A second one within a second would be taken for the same.
+    // The gateway takes a second signal within a second for the same one.
     await new Promise((resolve) => setTimeout(resolve, 1100))
     assert.equal(await withinBeats(SOON_MS, gateway.end('SIGTERM')), 0)
   })

@@ -17,7 +17,7 @@ const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const LONG_BODY = 5_000_000
 const PIECE = Buffer.alloc(60_000, 97)
 
-/** What the upstream saw of the requests, oldest first, and those that it has not answered yet. */
+/** A request as the upstream saw it. */
 interface Seen {
   readonly url: string
   readonly headers: IncomingMessage['headers']
@@ -80,7 +80,7 @@ describe('the edge', () => {
         ],
       },
     })
-    // The first request of a process takes long.
+    // The first request of a process takes longer.
     await sendBytes(gateway.port, `GET /first HTTP/1.1\r\n${CLOSE}`)
   })
   after(async () => {
@@ -88,7 +88,7 @@ describe('the edge', () => {
     upstream.close()
   })
 
-  /** A response without end, as fast as it is taken. */
+  /** Sends a response without end, as fast as it is taken. */
   function pour(res: ServerResponse): void {
     const chunk = Buffer.alloc(65_536, 97)
     const write = () => {
@@ -104,7 +104,7 @@ describe('the edge', () => {
     until(() => seen.slice(from).find((entry) => entry.url.startsWith(path)))
   const statusCodeOf = async (requestId: string) => (await gateway.pair(requestId))[1].statusCode
 
-  /** `status` 0: nothing was answered. What is refused never reaches the upstream. */
+  /** Asserts the refusal, and that nothing reached the upstream. `status` 0: there was no response. */
   async function assertRefused(bytes: string, status: number, code?: string): Promise<void> {
     const before = seen.length
     const response = await sendBytes(gateway.port, bytes)
@@ -117,7 +117,7 @@ describe('the edge', () => {
     assert.equal(seen.length, before, `${JSON.stringify(bytes.slice(0, 120))} reached the upstream`)
   }
 
-  describe('makes the path that is matched the path that is forwarded', () => {
+  describe('forwards the same path that it matches', () => {
     const forwarded: [string, string][] = [
       ['/a/b', '/a/b'],
       ['/a//b///c', '/a/b/c'],
@@ -204,7 +204,7 @@ describe('the edge', () => {
         assertRefused(`GET ${target} HTTP/1.1\r\n${CLOSE}`, status))
     }
 
-    it('without a body for a HEAD that cannot be read, wherever it ends', async () => {
+    it('and refuses an unreadable HEAD by a response without a body, wherever it ends', async () => {
       for (const bytes of [
         'HEAD /a HTTP/9.9\r\n\r\n',
         'HEAD \r\n\r\n',
@@ -220,7 +220,7 @@ describe('the edge', () => {
       }
     })
 
-    it('with the authority of an absolute target in the place of Host', async () => {
+    it('with the authority of an absolute target in place of Host', async () => {
       const from = seen.length
       await sendBytes(
         gateway.port,
@@ -381,7 +381,7 @@ describe('the edge', () => {
     ]
     for (const [what, lines, body] of framings) {
       for (const method of ['POST', 'GET']) {
-        it(`${what} of a ${method}, and closes before a smuggled request`, async () => {
+        it(`${what} of a ${method}, and closes the connection before a smuggled request`, async () => {
           const before = seen.length
           const response = await sendBytes(
             gateway.port,
@@ -421,7 +421,7 @@ describe('the edge', () => {
       ['a bare LF in the trailers', '0\r\nX: y\n\r\n'],
     ]
     for (const [what, body] of chunks) {
-      it(`a chunked body with ${what}, which no upstream takes for a whole one`, async () => {
+      it(`a chunked body with ${what}, and the upstream never sees its end`, async () => {
         const before = seen.length
         const response = await sendBytes(
           gateway.port,
@@ -433,7 +433,7 @@ describe('the edge', () => {
     }
   })
 
-  it('takes a chunked body of sound chunks, drops its extensions and trailers, and goes on behind it', async () => {
+  it('takes a good chunked body without its extensions and trailers, and then the next request', async () => {
     const from = seen.length
     const response = await sendBytes(
       gateway.port,
@@ -463,7 +463,7 @@ describe('the edge', () => {
     assert.deepEqual(statuses(response), [status])
   }
 
-  it('counts 100 headers and 16 KiB of them as the most it takes', async () => {
+  it('takes at most 100 headers, and at most 16 KiB', async () => {
     const lines = (count: number, size = 1) =>
       Array.from({ length: count }, (_, i) => `x-${i}: ${'v'.repeat(size)}\r\n`).join('')
     assert.equal(statusOf(await sendBytes(gateway.port, `GET /a HTTP/1.1\r\n${lines(98)}${CLOSE}`)), 200)
@@ -476,7 +476,7 @@ describe('the edge', () => {
     await assertRefused(`GET /a HTTP/1.1\r\n${lines(17, 1000)}${CLOSE}`, 431, 'headers_too_large')
   })
 
-  it('refuses a method that is not registered with 501, and records it', async () => {
+  it('refuses a method that is not registered with 501, and records the method', async () => {
     for (const method of ['get', 'STEAL', 'M!', 'X'.repeat(64), 'X'.repeat(4000)]) {
       const bytes = `${method} /a HTTP/1.1\r\nX-Request-ID: method-${method.length}-${method[0]}\r\n${CLOSE}`
       await assertRefused(bytes, 501, 'method_unknown')
@@ -490,7 +490,7 @@ describe('the edge', () => {
     assert.doesNotMatch(metrics, /STEAL/)
   })
 
-  it('counts Max-Forwards of OPTIONS down, and responds itself to 0', async () => {
+  it('counts Max-Forwards of OPTIONS down, and responds itself when it is 0', async () => {
     const wire = await openWire(gateway.port)
     for (const [method, sent] of [
       ['OPTIONS', '4'],
@@ -525,7 +525,7 @@ describe('the edge', () => {
     wire.socket.destroy()
   })
 
-  it('refuses TRACE and CONNECT with 405 and says what it takes', async () => {
+  it('refuses TRACE and CONNECT with 405, and names the methods that it takes', async () => {
     const from = seen.length
     for (const line of ['TRACE /a', 'TRACE /nowhere', 'CONNECT gateway:443', 'CONNECT /a']) {
       const response = await sendBytes(gateway.port, `${line} HTTP/1.1\r\n${CLOSE}`)
@@ -544,7 +544,7 @@ describe('the edge', () => {
     const upload = (path: string, version = '1.1') =>
       `POST ${path} HTTP/${version}\r\n${HOST}Expect: 100-Continue\r\nContent-Length: 5\r\n\r\n`
 
-    it('with 100 when the stages have let the request through, and not before it is on its way', async () => {
+    it('with 100 when all stages have let the request through', async () => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       wire.send(upload('/expected'))
@@ -557,7 +557,7 @@ describe('the edge', () => {
       wire.socket.destroy()
     })
 
-    it('with the refusal alone when they have not', async () => {
+    it('with the refusal alone when a stage refuses', async () => {
       for (const [path, status] of [
         ['/private', 401],
         ['/PRIVATE', 404],
@@ -570,7 +570,7 @@ describe('the edge', () => {
       await assertRefused(upload('/a').replace('Length: 5', 'Length: 50000000'), 413)
     })
 
-    it('with nothing to HTTP/1.0, which does not know it', async () => {
+    it('without a 100 to HTTP/1.0', async () => {
       assert.deepEqual(statuses(await sendBytes(gateway.port, `${upload('/a', '1.0')}hello`)), [200])
     })
 
@@ -581,14 +581,14 @@ describe('the edge', () => {
     })
   })
 
-  describe('carries pipelined requests out one after the other', () => {
-    it('in their order: the second reaches the upstream when the first is answered', async () => {
+  describe('forwards pipelined requests one after the other', () => {
+    it('in their order: the second reaches the upstream when the first has its response', async () => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       const line = (path: string) => `GET ${path} HTTP/1.1\r\n${HOST}X-Request-ID: ${path.slice(1)}\r\n\r\n`
       wire.send(line('/held') + line('/second') + line('/third'))
       const held = await arrival('/held', from)
-      // A request of another connection overtakes, so the upstream would have seen the second by now.
+      // A later request of another connection gets through, so the second one is held back.
       await get('/another')
       assert.deepEqual(
         seen.slice(from).map(({ url }) => url),
@@ -607,7 +607,7 @@ describe('the edge', () => {
       wire.socket.destroy()
     })
 
-    it('and responds to what cannot be read after all that could', async () => {
+    it('and responds to an unreadable one after all before it', async () => {
       const response = await sendBytes(
         gateway.port,
         `GET /one HTTP/1.1\r\n${HOST}\r\nPOST /two HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhiGET /three\r\n\r\nGET /four HTTP/1.1\r\n${CLOSE}`,
@@ -619,7 +619,7 @@ describe('the edge', () => {
       )
     })
 
-    it('and refuses one whose body breaks while it waits, without the upstream seeing it', async () => {
+    it('and refuses one whose body is broken while it waits; the upstream never sees it', async () => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       wire.send(
@@ -644,12 +644,12 @@ describe('the edge', () => {
       )
       assert.deepEqual(statuses(told), [400])
       assert.equal(headerOf(told, 'connection'), 'close')
-      // It is no request, so there is nothing to record.
+      // The bytes behind the refusal are not read as a request, so the trail has no record.
       assert.ok(!gateway.audit().some(({ requestId }) => requestId === 'beyond'))
       assert.ok(!seen.slice(from).some(({ url }) => url === '/beyond'))
     })
 
-    it('also a CONNECT and an upgrade, which stays an ordinary request there', async () => {
+    it('also a CONNECT, and an upgrade, which becomes an ordinary request', async () => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\nCONNECT gateway:1 HTTP/1.1\r\n${HOST}\r\n`)
@@ -668,11 +668,11 @@ describe('the edge', () => {
       assert.equal((await arrival('/socket', next)).headers.upgrade, undefined)
     })
 
-    it('however many: what does not fit in memory waits in the kernel', async (t) => {
+    it('however many: all that do not fit in memory wait in the kernel', async (t) => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       t.after(() => wire.socket.destroy())
-      // 15 MB in all: more than the kernel takes of one connection.
+      // 15 MB in all, more than the kernel buffers for one connection.
       const filler = 'f'.repeat(6000)
       wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\n`)
       const held = await arrival('/held', from)
@@ -680,7 +680,7 @@ describe('the edge', () => {
       for (let i = 0; i < 2500; i++) {
         wire.send(`GET /ahead/${i} HTTP/1.1\r\n${HOST}X-Filler: ${filler}\r\n\r\n`)
       }
-      // Another connection's turn comes meanwhile, and the sender stands still.
+      // Waits until the sender can send no more, while another connection is served.
       await get('/another')
       await until(async () => {
         const stands = wire.socket.writableLength
@@ -689,7 +689,7 @@ describe('the edge', () => {
       })
       assert.ok((await heldBytes(gateway)) - before < 2_000_000)
       held.res.end('held')
-      // One after the other.
+      // The 2,500 requests go one after the other, so this takes time.
       await until(() => (wire.received.includes('/ahead/2499') ? true : undefined), 100_000)
       const ahead = seen.slice(from).filter(({ url }) => url.startsWith('/ahead/'))
       assert.deepEqual(
@@ -699,7 +699,7 @@ describe('the edge', () => {
     })
   })
 
-  it('closes after a request for a protocol that it does not switch to, and reads nothing behind it as a request', async () => {
+  it('closes after a request for another protocol, and reads nothing behind it as a request', async () => {
     const from = seen.length
     for (const upgrade of ['h2c', 'websocket', 'foo']) {
       const response = await sendBytes(
@@ -730,7 +730,7 @@ describe('the edge', () => {
     wire.socket.destroy()
   })
 
-  describe('lets a client read the refusal although it sends 5 MB and reads nothing before the end', () => {
+  describe('delivers the refusal to a client that sends 5 MB before it reads', () => {
     const cases: [string, number, string][] = [
       ['without a token', 401, '/private'],
       ['from the upstream, early', 403, '/early'],
@@ -745,7 +745,7 @@ describe('the edge', () => {
           if (framing.startsWith('T')) wire.send(`${LONG_BODY.toString(16)}\r\n`)
           for (let sent = 0; sent < LONG_BODY; sent += 50_000) {
             if (!wire.socket.write(Buffer.alloc(50_000, 97))) await once(wire.socket, 'drain')
-            // The upstream is asked when the body begins. What follows comes after the refusal.
+            // The upstream gets the request when the body begins. The rest is sent after the refusal.
             if (sent === 0) assert.equal(await statusCodeOf(id), status)
           }
           if (framing.startsWith('T')) wire.send('\r\n0\r\n\r\n')
@@ -784,7 +784,7 @@ describe('the edge', () => {
       assert.match(wire.received, /\/half$/)
     })
 
-    it('after the time in which it is asked whether it is still there', async () => {
+    it('after a 100 Continue that tests whether it is still there', async () => {
       const wire = await openWire(gateway.port)
       const from = seen.length
       wire.socket.end(`POST /held HTTP/1.1\r\n${HOST}Content-Length: 0\r\n\r\n`)
@@ -834,7 +834,7 @@ describe('the edge', () => {
       })
     }
 
-    it('in the middle of the head: 499, and nothing was asked of the upstream', async () => {
+    it('in the middle of the head: 499, and nothing is sent to the upstream', async () => {
       const count = () => gateway.audit().filter((record) => record.statusCode === 499).length
       const before = count()
       const wire = await openWire(gateway.port)
@@ -845,7 +845,7 @@ describe('the edge', () => {
       assert.equal(gateway.audit().findLast((record) => record.statusCode === 499)?.path, '/a')
     })
 
-    it('while its requests wait for their turn: only the one that was begun has a pair', async () => {
+    it('while its other requests wait: only the one that has begun has a pair of records', async () => {
       const from = seen.length
       const wire = await openWire(gateway.port)
       for (const id of ['first', 'second', 'third']) {
@@ -860,7 +860,7 @@ describe('the edge', () => {
       assert.equal(seen.length, from + 1)
     })
 
-    it('before what cannot be read, or takes the socket over, had its turn behind another', async () => {
+    it('while unreadable bytes or a CONNECT wait behind the request', async () => {
       for (const rest of ['garbage\r\n\r\n', `CONNECT gateway:1 HTTP/1.1\r\n${HOST}\r\n`]) {
         const from = seen.length
         const before = gateway.audit().length
@@ -896,7 +896,7 @@ describe('the edge', () => {
       )
       for (const [index, wire] of wires.entries()) {
         wire.send(`GET /endless HTTP/1.1\r\n${HOST}X-Request-ID: unread-${index}\r\n\r\n`)
-        // Its response has begun, however busy the machine is; more than what has come with that is not read.
+        // The response has begun. The client reads no more than what came first.
         await once(wire.socket, 'readable')
       }
       const pairs = Promise.all(Array.from(wires.keys(), (index) => patient.pair(`unread-${index}`)))
@@ -904,7 +904,7 @@ describe('the edge', () => {
       void pairs.finally(() => {
         over = true
       })
-      // Again and again, because none says when it stands still.
+      // Measures all the time, because nothing says when the buffers are full.
       while (!over) {
         assert.ok((await heldBytes(patient)) - before < 60_000_000)
         await pause(100)
@@ -918,7 +918,7 @@ describe('the edge', () => {
     })
   })
 
-  it('lets go of a client that reads none of the responses it has asked for', async (t) => {
+  it('closes the connection of a client that reads no response', async (t) => {
     const [timeoutMs, requestMs] = [500, 500]
     const impatient = await startGateway({
       config: {
@@ -932,14 +932,14 @@ describe('the edge', () => {
     const statusCodes = () =>
       impatient.audit().flatMap(({ type, statusCode }) => (type === 'API_RESPONSE' ? [statusCode] : []))
     let left = 0
-    // Until the buffers of both kernels are full, and some while more.
+    // Sends until the kernel's buffers on both sides are full, and the gateway gives up.
     for (let sent = 50; left === 0; sent += 50) {
       wire.send(`GET /piece HTTP/1.1\r\n${HOST}\r\n`.repeat(50))
       const settled = async () => {
         left = await impatient.metric('gateway_requests_abandoned_total')
         return statusCodes().length === sent || left > 0 ? true : undefined
       }
-      // Node looks twice before it finds that nothing moves.
+      // Node's timeout needs two checks to notice that nothing moves, so this may wait twice.
       await until(settled).catch(() => until(settled))
     }
     assert.ok(statusCodes().includes(200))
@@ -957,9 +957,9 @@ describe('the edge', () => {
       }
       return [...open].filter(([, sum]) => sum !== 0)
     }
-    /** Waits until nothing is in flight, and every request and every response has its pair. */
+    /** Waits until nothing is in flight, and every request has both records. */
     const settled = async () => {
-      // A connection that was closed may still wait to be accepted, and its request begin after a look.
+      // The gateway may accept a closed connection late, so its request may begin after a look.
       await until(async () =>
         (await gateway.metric('gateway_http_requests_in_flight')) === 0 && openPairs().length === 0
           ? true
@@ -968,7 +968,7 @@ describe('the edge', () => {
       ids = []
     }
 
-    /** Sends the bytes, closes its half, and looks at what comes: whole heads, each with what belongs on every response. */
+    /** Sends the bytes, closes its half, and checks that each response has a whole head with the mandatory headers. */
     async function assertSound(bytes: Buffer): Promise<void> {
       const wire = await openWire(gateway.port)
       wire.socket.end(bytes)

@@ -12,7 +12,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const EVIDENCE = readFileSync(join(ROOT, 'docs/verify/evidence.md'), 'utf8')
-/** The letter of each command, with its script. */
+/** The script of each command, by its letter. */
 const COMMANDS = [...EVIDENCE.matchAll(/^\*\*([A-Z])\*\* [\s\S]*?^```sh\n([\s\S]*?)^```$/gm)].map(
   ([, letter = '', script = '']) => ({ letter, script }),
 )
@@ -57,7 +57,7 @@ describe('docs/verify/evidence.md', () => {
     const shell = spawn('bash', ['-eo', 'pipefail', '-c', moved], {
       cwd: gateway.dir,
       env,
-      // With a socket as its input, bash takes itself for a remote shell and reads the settings of the user.
+      // If its input is a socket, bash takes itself for a remote shell and reads the user's settings.
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let output = ''
@@ -83,7 +83,7 @@ describe('docs/verify/evidence.md', () => {
     J: [/requests +2, responses 2, unpaired 0/, /config +1 change/],
   }
 
-  it('has commands that do what it says, and names no others in its tables', {
+  it('has commands that do what it says, and names only these in its tables', {
     skip: skipWithout('openssl'),
   }, async () => {
     assert.deepEqual(

@@ -13,10 +13,10 @@ const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const LARGE = 100 * 1024 * 1024
 const PIECE = Buffer.alloc(64 * 1024, 'countersign')
-/** What the kernel may hold for four sockets (up to 33 MB each way is common); the gateway's own share is its memory. */
+/** The kernel's buffers of four sockets may hold this, commonly up to 33 MB each way. The gateway's own is measured. */
 const HELD_AT_MOST = 90 * 1024 * 1024
 
-/** What the upstream saw, as JSON, where it responds with that. */
+/** The request as the upstream saw it. Most paths respond with it, as JSON. */
 interface Echo {
   readonly method: string
   readonly url: string
@@ -34,7 +34,7 @@ function echoOf(response: string): Echo {
   return JSON.parse(body.toString('utf8')) as Echo
 }
 
-/** Waits until the value has not changed for a while: whatever moves it has come to a stop. */
+/** Waits until the value has not changed for a while. */
 async function standing(value: () => number): Promise<number> {
   let last = -1
   let times = 0
@@ -45,7 +45,7 @@ async function standing(value: () => number): Promise<number> {
   })
 }
 
-/** Writes pieces as fast as they are taken until `bytes` are written, and tells how many are. */
+/** Writes `bytes` in pieces, as fast as they are taken. `written` counts them meanwhile. */
 function pour(stream: ServerResponse | ReturnType<typeof request>, bytes: number): { written: number } {
   const progress = { written: 0 }
   const write = () => {
@@ -193,7 +193,7 @@ describe('forwarding', () => {
   }
 
   describe('sends upstream', () => {
-    it('method, path, query, body and end-to-end headers as they are, repeated ones apart', async () => {
+    it('method, path, query, body and end-to-end headers unchanged, and repeated headers apart', async () => {
       for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'GET', 'OPTIONS', 'PROPFIND']) {
         for (const body of [
           'Content-Length: 5\r\n\r\nhello',
@@ -217,7 +217,7 @@ describe('forwarding', () => {
       }
     })
 
-    it('nothing that belongs to one connection, named by Connection or not', async () => {
+    it('no header of the connection, named by Connection or not', async () => {
       const echo = echoOf(
         await ask(
           'Connection: X-Hop, x-other\r\nConnection: Authorization\r\nX-Hop: 1\r\nX-OTHER: 1\r\nAuthorization: Bearer x\r\nKeep-Alive: 1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\nProxy-Authenticate: Basic\r\nTE: trailers\r\nTrailer: X-T\r\nUpgrade: foo\r\nHTTP2-Settings: x\r\n',
@@ -231,7 +231,7 @@ describe('forwarding', () => {
       }
     })
 
-    it('nothing that says who calls or from where but its own word, whatever the case, even where Connection names it', async () => {
+    it('only its own headers about the caller and its address, even if Connection names them', async () => {
       const token = await upstream.issuer.token({ client_id: 'mobile-app' })
       const spoofed = [
         ...[
@@ -284,7 +284,7 @@ describe('forwarding', () => {
       }
     })
 
-    it('no word about the caller where nobody has been authenticated', async () => {
+    it('no header about the caller of a public route', async () => {
       const echo = echoOf(await ask('X-Auth-Subject: root\r\n'))
       assert.ok(!echo.rawHeaders.some((text) => /^x-auth-/i.test(text)))
     })
@@ -305,7 +305,7 @@ describe('forwarding', () => {
       }
     })
 
-    it('a good traceparent with its state, and a new one without for every other', async () => {
+    it('a good traceparent with its tracestate, and a new one alone in place of a bad one', async () => {
       const trace = '0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331'
       const state = 'tracestate: a=1\r\ntracestate: b=2\r\n'
       for (const good of [
@@ -361,24 +361,24 @@ describe('forwarding', () => {
     const bytes = (path: string, lines = '') => `GET ${path} HTTP/1.1\r\n${lines}${claims}${CLOSE}`
     const echo = echoOf(await sendBytes(behind.port, bytes('/a')))
     assert.deepEqual(values(echo, 'x-forwarded-for'), ['203.0.113.7, 127.0.0.9, 127.0.0.1'])
-    // The one entry of the chain that nobody but a trusted proxy can have written.
+    // Only a trusted proxy can have written this entry of the chain.
     assert.deepEqual(values(echo, 'x-real-ip'), ['203.0.113.7'])
     assert.deepEqual(values(echo, 'x-forwarded-proto'), ['https'])
     assert.deepEqual(values(echo, 'x-forwarded-host'), ['bank.example'])
     assert.deepEqual(values(echo, 'x-forwarded-port'), ['443'])
     assert.deepEqual(values(echo, 'forwarded'), ['for=203.0.113.7'])
-    // How the request came, not who calls.
+    // A trusted proxy is believed about how the request came, not about who calls.
     assert.deepEqual(values(echo, 'client-cert'), [])
     assert.deepEqual(values(echo, 'x-auth-subject'), [])
     assert.equal((await behind.pair('proxied'))[0].ip, '203.0.113.7')
-    // Whom the gateway has authenticated itself it names itself.
+    // The gateway names the caller that it has authenticated.
     const token = await upstream.issuer.token()
     const mine = echoOf(await sendBytes(behind.port, bytes('/mine', `Authorization: Bearer ${token}\r\n`)))
     assert.deepEqual(values(mine, 'x-auth-subject'), ['user-1'])
   })
 
   describe('gives back', () => {
-    it('repeated headers apart, bytes above ASCII as they are, and its own six once', async () => {
+    it('repeated headers apart, bytes above ASCII unchanged, and its own six headers once', async () => {
       const response = await ask('', '/cookies')
       const lines = headerLines(response)
       assert.deepEqual(
@@ -397,7 +397,7 @@ describe('forwarding', () => {
       assert.match(String(headerOf(response, 'x-request-id')), /^[\da-f-]{36}$/)
     })
 
-    it('nothing of what concerned its own connection, no trailer, no chunk extension', async () => {
+    it('no header of the upstream connection, no trailer, no chunk extension', async () => {
       const response = await ask('', '/connection')
       const names = headerLines(response).map(([name]) => name)
       for (const name of [
@@ -415,7 +415,7 @@ describe('forwarding', () => {
       assert.ok(response.endsWith('\r\n\r\n2\r\nhi\r\n0\r\n\r\n'))
     })
 
-    it('interim responses to HTTP/1.1 alone, without any header of them that is not for them', async () => {
+    it('interim responses to HTTP/1.1 only, with only the headers that belong on them', async () => {
       const response = await ask('', '/hints')
       assert.deepEqual(statuses(response), [103, 102, 104, 200])
       const hints =
@@ -452,7 +452,7 @@ describe('forwarding', () => {
       wire.socket.destroy()
     })
 
-    it('a response that lasts until the connection is closed, as a framed one', async () => {
+    it('a response that ends with the upstream connection, in chunks', async () => {
       assert.ok((await ask('', '/until-close')).endsWith('9\r\nall of it\r\n0\r\n\r\n'))
     })
 
@@ -490,14 +490,14 @@ describe('forwarding', () => {
       }
     })
 
-    it('502 when the upstream breaks off before anything of the body has come', async () => {
+    it('502 when the upstream breaks off in the head', async () => {
       const response = await ask('X-Request-ID: cut-head\r\n', '/cut/head')
       assert.deepEqual(statuses(response), [502])
       assert.match(response, /"code":"upstream_broken"/)
       assert.equal(await statusCodeOf('cut-head'), 502)
     })
 
-    it('502 for a response that cannot be passed on, and nothing of it', async () => {
+    it('502 for a bad response, and no part of it', async () => {
       for (const path of ['two-lengths', 'both', 'gzip', '101', 'header', 'name', 'status', 'large']) {
         const response = await ask('', `/bad/${path}`)
         assert.deepEqual(statuses(response), [502], path)
@@ -507,7 +507,7 @@ describe('forwarding', () => {
     })
   })
 
-  it('sends again only what is safe to send again', async () => {
+  it('sends a lost request again only if it is safe', async () => {
     assert.ok((await ask('', '/lost-once')).endsWith('second'))
     assert.equal(asked.get('/lost-once'), 2)
     for (const [method, times] of [
@@ -527,7 +527,7 @@ describe('forwarding', () => {
   })
 
   describe('streams', () => {
-    it('100 MB up, held back while the upstream does not read, whole in the end', async () => {
+    it('100 MB up: the client must wait while the upstream does not read, and all bytes arrive', async () => {
       for (const headers of [{ 'content-length': LARGE }, { 'transfer-encoding': 'chunked' }]) {
         const before = await heldBytes(gateway)
         const req = request(`${gateway.url}/hold`, { method: 'POST', headers })
@@ -547,7 +547,7 @@ describe('forwarding', () => {
       }
     })
 
-    it('100 MB down, held back while the client does not read, whole in the end', async () => {
+    it('100 MB down: the upstream must wait while the client does not read, and all bytes arrive', async () => {
       for (const headers of [{ 'content-length': LARGE }, {}]) {
         const before = await heldBytes(gateway)
         const req = request(`${gateway.url}/hold`).end()
@@ -578,7 +578,7 @@ describe('forwarding', () => {
       assert.ok((await wire.ended()).endsWith('PONG\r\n0\r\n\r\n'))
     })
 
-    it('until a chunked body becomes too large: 413 that can be read, given up upstream', async () => {
+    it('a chunked body until it is too large: then the client gets 413', async () => {
       const wire = await openWire(gateway.port, { paused: true })
       wire.send(
         `POST /small HTTP/1.1\r\n${HOST}X-Request-ID: too-large\r\nTransfer-Encoding: chunked\r\n\r\n`,
@@ -597,7 +597,7 @@ describe('forwarding', () => {
       assert.equal(whole.status, 200)
     })
 
-    it('what it has of a response is broken off when the upload that goes with it breaks', async () => {
+    it('a response until the upload is malformed: then it breaks the response off', async () => {
       const wire = await openWire(gateway.port)
       wire.send(
         `POST /hold HTTP/1.1\r\n${HOST}X-Request-ID: broken-upload\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n`,

@@ -77,18 +77,18 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
 
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     for (const freed of [true, false]) {
-      // Each of both once; all together under `npm run test:long`.
+      // A short run has two of the four combinations.
       const isPaired = (signal === 'SIGTERM') === freed
       if (!isPaired && LONGER === 1) continue
       const title = `${freed ? 'freed, ' : ''}${signal}`
-      it(`gives no session back and lets no delivery in twice: ${title}`, async () => {
+      it(`accepts no ended session and no delivery twice: ${title}`, async () => {
         disk = mountSmallDisk() as SmallDisk
         try {
           const gateway = await start()
           const atMs = Date.now()
           assert.equal(await ask(gateway, 'sid-1'), 200)
           assert.equal(await deliver(gateway, 'msg_before', atMs), 200)
-          // More than the pages that are begun would take.
+          // More bytes than fit into the pages that the files have begun.
           for (let i = 0; i < 60; i++) assert.equal(await ask(gateway, 'sid-2', `old-${i}`), 200)
           disk.fill()
           for (let i = 0; i < 60; i++) await ask(gateway, 'sid-2', `full-${i}`)
@@ -125,7 +125,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     }
   }
 
-  it('lets no more through than a limit, over kill -9 and restarts', async () => {
+  it('lets no more requests through than a limit, over kill -9 and restarts', async () => {
     disk = mountSmallDisk() as SmallDisk
     try {
       const admit = async (gateway: TestGateway, count: number) => {
@@ -141,7 +141,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
       let admitted = await admit(first, 60)
       assert.equal(admitted, 60)
       disk.fill()
-      // The page that the segment has begun takes some more.
+      // Some records still fit into the page that the segment has begun.
       for (let i = 0; i < 4; i++) admitted += await admit(first, 35)
       assert.ok(admitted < 200)
       await until(() => first.audit().find(({ store }) => store === 'limits') || undefined)
@@ -162,7 +162,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     }
   })
 
-  it('counts limits in memory and stays ready where the operator would have it so', async () => {
+  it('counts limits in memory and stays ready with onJournalFailure "degraded"', async () => {
     disk = mountSmallDisk() as SmallDisk
     try {
       const gateway = await start(undefined, { onJournalFailure: 'degraded' })
@@ -179,7 +179,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     }
   })
 
-  it('refuses bearer tokens and turns /readyz red when not even the reserve takes the end of a session', async () => {
+  it('makes the gateway refuse all bearer tokens if the reserve cannot take the end of a session either', async () => {
     disk = mountSmallDisk() as SmallDisk
     try {
       const gateway = await start()
@@ -187,11 +187,11 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
       disk.fill()
       const reserve = join(disk.dir, 'data', 'revocations.reserve.ndjson')
       rmSync(reserve)
-      // A directory in its place: no room is made by taking it away.
+      // A directory in place of the reserve cannot be removed to make room.
       mkdirSync(reserve)
       disk.fill()
       let status = 200
-      // The page that the file has begun takes some more.
+      // Some records still fit into the page that the file has begun.
       for (let i = 0; status === 200 && i < 200; i++) status = await ask(gateway, 'sid', `sid-${i}`)
       assert.equal(status, 503)
       assert.equal(await ask(gateway, 'other'), 503)

@@ -34,7 +34,7 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
   }
   const trail = () => readAudit(join(disk.dir, 'trail', 'audit.ndjson'))
   const seen = new Map<string, number>()
-  /** Requests that the service has when the disk becomes full. */
+  /** Fills the disk while the service has so many requests, which it then responds to. */
   const begin = async (count: number) => {
     const calls = Array.from({ length: count }, async (_, i) => {
       const { status } = await call(`${gateway.url}/${i}`, { headers: { 'x-request-id': `request-${i}` } })
@@ -84,7 +84,7 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     })
   }
 
-  it('gives its responses when there is room again soon, and breaks them off when there is not', async () => {
+  it('sends held responses if there is soon room again, and otherwise breaks them off', async () => {
     await start({})
     try {
       seen.clear()
@@ -111,11 +111,11 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     }
   })
 
-  it('that the trail has filled itself has room again when the trail is moved away, with seals too', async () => {
+  it('that the trail itself filled has room again when the trail is removed, also with seals', async () => {
     await start({ GATEWAY_AUDIT_SEALS: 'on' })
     try {
       const status = async (path: string) => {
-        // Broken off, when the response cannot be recorded in time.
+        // Status 0: the gateway broke the response off, because it could not be recorded in time.
         const ended = call(`${gateway.url}${path}`).catch(() => ({ status: 0 }))
         const answering = setInterval(() => {
           for (const answer of held.splice(0)) answer()
@@ -126,7 +126,7 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
       await until(async () => (await status(path)) === 503 || undefined)
       const file = join(disk.dir, 'trail', 'audit.ndjson')
       rmSync(file)
-      // The file that was removed may still take a small record.
+      // The removed file may still take a small record, so the new file may come later.
       await until(() => existsSync(file) || undefined)
       await until(async () => (await call(`${gateway.adminUrl}/readyz`)).status === 200 || undefined)
       assert.equal(await status('/after'), 200)
@@ -138,7 +138,7 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     }
   })
 
-  it('is begun anew when it is removed while it is written, which log and trail say', async () => {
+  it('begins a new file when its own is removed, and log and trail say so', async () => {
     await start({})
     try {
       const file = join(disk.dir, 'trail', 'audit.ndjson')

@@ -147,7 +147,7 @@ for (const secure of [false, true]) {
       assert.equal(reply?.text.length, large.length + 6)
     })
 
-    it('passes a status with its details, and drops trailers that are not for clients', async () => {
+    it('passes a status with its details, and drops trailers that clients must not see', async () => {
       const { error, trailers } = await callOne(client, 'fail')
       assert.deepEqual(
         [error?.code, error?.details],
@@ -171,7 +171,7 @@ for (const secure of [false, true]) {
       assert.equal(error, undefined)
     })
 
-    it('ends a call with too large a head with RESOURCE_EXHAUSTED, and the next call passes', async () => {
+    it('ends a call whose head is too large with RESOURCE_EXHAUSTED, and the next call passes', async () => {
       for (const chars of [20_000, 100_000]) {
         const metadata = new Metadata()
         metadata.set('x-mine', '~'.repeat(chars))
@@ -183,7 +183,7 @@ for (const secure of [false, true]) {
       assert.equal((await callOne(client, 'next')).error, undefined)
     })
 
-    it('tells the service when the client cancels, or has no more time', async () => {
+    it('tells the service when the client cancels, or its deadline is over', async () => {
       const talk = client.talk()
       talk.on('error', () => {})
       talk.write({ text: 'first' })
@@ -197,7 +197,7 @@ for (const secure of [false, true]) {
       })
     })
 
-    it('refuses a call with a status of gRPC, and records that of HTTP', async () => {
+    it('refuses a call with a gRPC status, and records the HTTP status too', async () => {
       const refused = await new Promise<ServiceError>((resolve) => {
         client.makeUnaryRequest(
           '/own.Notes/One',
@@ -218,7 +218,7 @@ for (const secure of [false, true]) {
       assert.deepEqual([statusCode, path, grpcStatus], [401, '/own.Notes/One', status.UNAUTHENTICATED])
     })
 
-    it('refuses a call where the request to the service is signed, before the client ends it', async () => {
+    it('refuses a call on a row that signs requests to the service, before the client ends it', async () => {
       const bytes = (note: Note) => Buffer.from(note.text)
       const talk = client.makeBidiStreamRequest('/signed.Notes/Talk', bytes, () => undefined)
       talk.write({ text: 'one' })
@@ -236,9 +236,9 @@ for (const secure of [false, true]) {
 const signingPem = () =>
   generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' }) as string
 
-describe('a client of gRPC whose time runs out at the gateway', () => {
+describe('a gRPC client whose deadline ends at the gateway', () => {
   let gateway: TestGateway
-  /** A service that knows nothing of deadlines. */
+  /** A service that ignores deadlines. */
   let service: Http2Server
   const cancelled = new Set<string>()
 
@@ -288,7 +288,7 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
     return { head, trailers, code: stream.rstCode }
   }
 
-  it('gets DEADLINE_EXCEEDED, in the head or behind what has come', async () => {
+  it('gets DEADLINE_EXCEEDED, in the head or in trailers', async () => {
     const unary = await ask('/a.B/Unary', { 'grpc-timeout': '1S' })
     assert.deepEqual(
       [unary.head[':status'], unary.head['grpc-status'], unary.head['content-type']],
@@ -298,19 +298,19 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
     assert.deepEqual([answered.statusCode, answered.grpcStatus], [504, 4])
     await until(() => (cancelled.has('/a.B/Unary') ? true : undefined))
     const streamed = await ask('/a.B/Stream', { 'grpc-timeout': '1000000u' })
-    // On a slow machine the time may be up before the head has come.
+    // On a slow machine the deadline may end before the head has come.
     const told = streamed.head['grpc-status'] ?? streamed.trailers['grpc-status']
     assert.deepEqual([told, streamed.code], ['4', 0])
   })
 
-  it('gets a problem, as ever, when it does not speak gRPC', async () => {
+  it('gets problem+json when it does not speak gRPC', async () => {
     const { head } = await ask('/%zz', { 'content-type': 'application/json' })
     assert.deepEqual([head[':status'], head['content-type']], [400, 'application/problem+json'])
   })
 })
 
-describe('a service of gRPC that is not available', () => {
-  it('is seen in the trail and in the metrics, and opens its circuit breaker', async (t) => {
+describe('a gRPC service that is unavailable', () => {
+  it('is in trail and metrics, and opens its circuit breaker after 20 failures in a row', async (t) => {
     const service = await startService({ metadata: [], cancelled: [] })
     const gateway = await commonGateway({
       config: {
