@@ -8,7 +8,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** More than a slow machine needs for a response. */
 const TIMEOUT_SECONDS = 30
-/** It takes whatever does not begin like HTTP/2 for HTTP/1.1, and says 400 in that. */
+/** Fails, because the gateway takes any other beginning for HTTP/1.1, and responds with 400 in that. */
 const PLAIN_ONLY = ['2: Sends invalid connection preface']
 
 const SUITE = {
@@ -44,18 +44,18 @@ describeWithPrograms(SUITE, ({ h2spec }) => {
     const { output } = await runTool(h2spec, ['--strict', '-o', String(TIMEOUT_SECONDS), ...args])
     const [, tests, failed] = /^(\d+) tests, \d+ passed, 0 skipped, (\d+) failed$/m.exec(output) ?? []
     assert.ok(Number(tests) >= 146, output)
-    // They are listed again at the end, under this heading.
+    // The output lists the failures again at the end, under this heading.
     const list = output.slice(output.indexOf('Failures:')).matchAll(/^ +× (.*)$/gm)
     const found = failed === '0' ? [] : Array.from(list, ([, text = '']) => text)
     assert.equal(found.length, Number(failed), output)
     return found
   }
 
-  it('is whole with TLS', async () => {
+  it('is complete with TLS', async () => {
     assert.deepEqual(await faults('--tls', '--insecure', '-p', String(gateway.tlsPort)), [])
   })
 
-  it('is whole without TLS, where HTTP/1.1 is spoken too', async () => {
+  it('is complete without TLS, except for a bad preface', async () => {
     assert.deepEqual(await faults('-p', String(gateway.port)), PLAIN_ONLY)
   })
 })

@@ -52,7 +52,7 @@ function assertMandatory(head: Head): string {
   return head.headers.find(([name]) => name === 'x-request-id')?.[1] as string
 }
 
-/** What to send, and what must come of it. `path` and `method` are those of the audit records. */
+/** A request and the response that it must get. `path` and `method` are from the audit records. */
 interface Case {
   readonly title: string
   readonly status: number
@@ -61,14 +61,14 @@ interface Case {
   readonly path: string
   readonly route?: string
   readonly code?: string
-  /** Over TLS, with a client certificate that nobody is known by. */
+  /** Sent over TLS, with a client certificate of no known client. */
   readonly secure?: true
 }
 
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 const ACME = { id: 'acme', scopes: [], hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_SECRET' }] } }
 
-/** The head of a webhook without a body; the same id again is a replay. */
+/** The head of a webhook without a body. A second one with the same id is a replay. */
 function webhook(id: string, secret = SECRET): string {
   const now = new Date()
   const seconds = Math.floor(now.getTime() / 1000)
@@ -78,7 +78,7 @@ function webhook(id: string, secret = SECRET): string {
 
 const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
 
-describe('every answer', () => {
+describe('every response', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let tls: TlsSetup
@@ -192,7 +192,7 @@ describe('every answer', () => {
       code: 'not_found',
     },
     {
-      title: 'to a method the route has not',
+      title: 'to a method that the route does not have',
       status: 405,
       bytes: `POST /private HTTP/1.1\r\n${CLOSE}`,
       method: 'POST',
@@ -252,7 +252,7 @@ describe('every answer', () => {
       code: 'token_in_query',
     },
     {
-      title: 'to an Authorization that is none',
+      title: 'to a malformed Authorization',
       status: 400,
       bytes: `GET /private HTTP/1.1\r\nAuthorization: Bearer\r\n${CLOSE}`,
       method: 'GET',
@@ -300,7 +300,7 @@ describe('every answer', () => {
       code: 'missing_credentials',
     },
     {
-      title: 'to a client certificate of nobody',
+      title: 'to the certificate of no known client',
       status: 401,
       bytes: `GET /machine HTTP/1.1\r\n${CLOSE}`,
       secure: true,
@@ -400,7 +400,7 @@ describe('every answer', () => {
       code: 'invalid_host',
     },
     {
-      title: 'to what OPTIONS asks of the whole server: it is good HTTP, and no row has it',
+      title: 'to OPTIONS *, which is good HTTP but has no row',
       status: 404,
       bytes: `OPTIONS * HTTP/1.1\r\n${CLOSE}`,
       method: 'OPTIONS',
@@ -416,7 +416,7 @@ describe('every answer', () => {
       code: 'invalid_target',
     },
     {
-      title: 'to a request line that is none behind its method',
+      title: 'to a request line with a bad version',
       status: 400,
       bytes: 'GET /open/200 HTTP/9.9\r\n\r\n',
       method: 'GET',
@@ -440,7 +440,7 @@ describe('every answer', () => {
       code: 'malformed_request',
     },
     {
-      title: 'to both framings',
+      title: 'to Content-Length with Transfer-Encoding',
       status: 400,
       bytes: `POST /open/200 HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n`,
       method: 'POST',
@@ -448,7 +448,7 @@ describe('every answer', () => {
       code: 'invalid_framing',
     },
     {
-      title: 'to a chunk that is none',
+      title: 'to a malformed chunk',
       status: 400,
       bytes: `POST /open/never HTTP/1.1\r\nTransfer-Encoding: chunked\r\n${CLOSE}zz\r\n`,
       method: 'POST',
@@ -567,7 +567,7 @@ describe('every answer', () => {
     return sendSecureBytes(gateway.tlsPort, secureOptions(tls.ca, nobody), bytes)
   }
 
-  it('of a gateway that cannot remember more webhooks, or has seen too many bad ones, has them too', async () => {
+  it('for a webhook that cannot be remembered, or after too many bad ones, has its headers too', async () => {
     const full = await startGateway({
       config: {
         upstream: upstream.url,
@@ -593,7 +593,7 @@ describe('every answer', () => {
     assert.equal(await full.end(), 0)
   })
 
-  it('to a request that comes after a good one on the same connection has them too', async () => {
+  it('to garbage after a good request on the same connection has its headers too', async () => {
     const answer = await sendBytes(
       gateway.port,
       'GET /open/200 HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: good-one\r\n\r\nGARBAGE\r\n\r\n',
@@ -606,7 +606,7 @@ describe('every answer', () => {
     await gateway.pair('good-one')
   })
 
-  it('of the admin listener has them as well', async () => {
+  it('of the admin listener has its headers too', async () => {
     for (const path of ['/metrics', '/healthz', '/readyz', '/nothing']) {
       const { rawHeaders, status } = await call(gateway.adminUrl + path)
       const headers: [string, string][] = []
@@ -617,7 +617,7 @@ describe('every answer', () => {
     }
   })
 
-  it('is paired in the trail, as many requests as responses, when all is over', async () => {
+  it('has a request in the trail, and every request a response, at the end', async () => {
     assert.ok((await gateway.metric('gateway_http_requests_in_flight')) === 0)
     const count = (type: string) => gateway.audit().filter((record) => record.type === type).length
     await until(() => (count('API_REQUEST') === count('API_RESPONSE') ? true : undefined))
@@ -625,7 +625,7 @@ describe('every answer', () => {
   })
 })
 
-/** A data directory whose memory of webhooks has no room left. */
+/** Makes a data directory whose memory of webhooks is full. */
 function fullMemory(dir: string): string {
   const dataDir = join(dir, 'full')
   mkdirSync(dataDir)

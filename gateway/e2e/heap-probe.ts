@@ -14,7 +14,7 @@ new PerformanceObserver((list) => {
 }).observe({ entryTypes: ['gc'] })
 
 /**
- * Loaded before a program (`--import`), this reports on SIGUSR2 the bytes allocated on its heap in all, even if freed
+ * Loaded before a program (`--import`), this reports on SIGUSR2 all bytes ever allocated on its heap, even if freed
  * since; the bytes of its old space, which only a full collection frees; and the number of full collections.
  */
 process.on('SIGUSR2', () => {

@@ -4,7 +4,7 @@ import { type TestGateway, until } from './running-gateway.ts'
 /** Makes a gateway's memory measurable. */
 export const MEASURABLE = { NODE_OPTIONS: `--import ${new URL('held-probe.ts', import.meta.url).href}` }
 
-/** Bytes that a `MEASURABLE` gateway holds, without garbage. */
+/** Bytes that a gateway with `MEASURABLE` holds, without garbage. */
 export async function heldBytes(gateway: TestGateway): Promise<number> {
   const { child, lines } = gateway.process
   const isHeld = ({ msg }: LogLine) => msg === 'held'

@@ -19,7 +19,7 @@ const forEach = (reply: string) => (socket: Socket, data: Buffer) => {
   for (const command of commandsIn(data)) socket.write(/\bSET\b/.test(command) ? '+OK\r\n' : reply)
 }
 
-/** What no Redis responds with: each time the gateway must go on by itself. */
+/** Replies that no Redis sends. Each time the gateway must go on without the store. */
 const NONSENSE: Readonly<Record<string, (socket: Socket, data: Buffer) => void>> = {
   'text for every command': forEach('+OK\r\n'),
   'nothing for every command': forEach('$-1\r\n'),
@@ -35,7 +35,7 @@ const NONSENSE: Readonly<Record<string, (socket: Socket, data: Buffer) => void>>
 
 describe('a store that responds with', () => {
   for (const [name, respond] of Object.entries(NONSENSE)) {
-    it(`${name} decides nothing, and harms nothing`, async () => {
+    it(`${name} decides nothing, and does no harm`, async () => {
       const sockets = new Set<Socket>()
       const server = createServer((socket) => {
         sockets.add(socket)
@@ -68,7 +68,7 @@ describe('a store that responds with', () => {
       } finally {
         store.close()
         server.close()
-        // No connection outlives the store, nor the attempt that it was made in.
+        // No connection stays open after the store is closed, nor after a failed attempt.
         await until(() => sockets.size === 0, 'the end of every connection').finally(() => {
           for (const socket of sockets) socket.destroy()
         })

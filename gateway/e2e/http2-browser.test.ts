@@ -19,7 +19,7 @@ function switched(key: string): string {
 }
 
 if (NO_CHROMIUM === undefined) describe('a browser that speaks HTTP/2', describeBrowser)
-// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+// A test, because the runner does not count skipped suites.
 else it('a browser that speaks HTTP/2', { skip: NO_CHROMIUM })
 
 function describeBrowser(): void {
@@ -70,7 +70,7 @@ function describeBrowser(): void {
     upstream?.close()
   })
 
-  it('loads a page and what the page asks for over one connection of it', async () => {
+  it('loads a page and its further requests over HTTP/2', async () => {
     const seen = await page.evaluate(async () => {
       const texts = await Promise.all(
         Array.from({ length: 60 }, async (_, at) => (await fetch(`/small/${at}`)).status),
@@ -83,7 +83,7 @@ function describeBrowser(): void {
     assert.deepEqual(seen, { statuses: [200], large: 2_000_000, protocols: ['h2'] })
   })
 
-  it('opens a WebSocket beside it, over a connection of HTTP/1.1', async () => {
+  it('opens a WebSocket too, over an HTTP/1.1 connection', async () => {
     const seen = await page.evaluate(
       (url) =>
         new Promise((resolve) => {
@@ -112,7 +112,7 @@ function describeBrowser(): void {
     assert.deepEqual(seen, { same: true, status: 401, code: 'missing_token', frame: 'DENY' })
   })
 
-  it('takes a request back, which the trail says', async () => {
+  it('cancels a request, and the trail says so', async () => {
     const begun = page.evaluate(async () => {
       const stop = new AbortController()
       Object.assign(globalThis, { stop })

@@ -22,12 +22,12 @@ const SWITCHED =
 let tls: TlsSetup
 let upstream: TestUpstream
 
-/** What clients get by what they offer: what was agreed on by ALPN, or undefined when the handshake failed. */
+/** The protocol that ALPN agrees on, by the client's offer. Undefined: the handshake fails. */
 interface Spoken {
   readonly h2: string | undefined
   readonly both: string | undefined
   readonly none: string | undefined
-  /** Without TLS, for the preface of HTTP/2. */
+  /** The response, without TLS, to the preface of HTTP/2. */
   readonly plain: 'frames' | 'refusal'
 }
 
@@ -49,7 +49,7 @@ async function agreedOn(gateway: TestGateway, offered?: readonly string[]): Prom
 }
 
 async function spokenBy(gateway: TestGateway): Promise<Spoken> {
-  // It says that it goes, so that the connection is closed whatever is spoken.
+  // GOAWAY makes the gateway close the connection in either version.
   const first = await sendBytes(gateway.port, Buffer.concat([Buffer.from(PREFACE), SETTINGS_AND_GOAWAY]))
   return {
     h2: await agreedOn(gateway, ['h2']),
@@ -86,7 +86,7 @@ describe('HTTP/2 with clients of a gateway', () => {
     gateway.kill()
   })
 
-  it('is spoken by default with TLS when a client offers it, and without TLS not at all', async () => {
+  it('is spoken by default with TLS to a client that offers it, and never without TLS', async () => {
     assert.deepEqual(await spokenBy(gateway), WITH_TLS)
     const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
     const { status } = await ask(session, { path: '/x' })
@@ -94,7 +94,7 @@ describe('HTTP/2 with clients of a gateway', () => {
     session.destroy()
   })
 
-  it('offers no WebSockets (RFC 8441), which come over HTTP/1.1 on the same listener', async () => {
+  it('offers no WebSockets (RFC 8441), but the same listener takes them over HTTP/1.1', async () => {
     const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
     const [settings] = await once(session, 'remoteSettings')
     assert.equal(settings.enableConnectProtocol, false)
@@ -113,7 +113,7 @@ describe('HTTP/2 with clients of a gateway', () => {
     socket.destroy()
   })
 
-  it('is spoken by those whom the file names, after a restart', async () => {
+  it('is spoken or not as gateway.json says, after a restart', async () => {
     for (const [http2, expected] of [
       [false, NOBODY],
       [true, EVERYBODY],

@@ -19,7 +19,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 const SAN = 'urn:test:bank-b'
-/** What clients call the gateway, whatever its port is. */
+/** The gateway's address as clients know it. */
 const PUBLIC = 'https://api.bank.example'
 const SESSIONS = 32
 
@@ -96,7 +96,7 @@ for (const durability of ['synced', 'buffered'])
       assert.equal((await gateway.pair('forwarded-1'))[0].ip, '192.0.2.7')
     })
 
-    it('forwards what an empty frame ends without a body', async () => {
+    it('forwards a request that an empty frame ends as one without a body', async () => {
       const framing = async (method: string) => {
         const { status, body } = await ask(sessions[0] as ClientHttp2Session, {
           method,
@@ -112,7 +112,7 @@ for (const durability of ['synced', 'buffered'])
         assert.deepEqual(await framing(method), [200, undefined, '0', 'keep-alive'], method)
     })
 
-    it('forwards a GET as one without a body or with it, also when that shows only in the next packet', async () => {
+    it('forwards a GET with or without a body, also when only the next packet shows which', async () => {
       const seen = async (late: string) => {
         const stream = (sessions[0] as ClientHttp2Session).request({ ':path': '/a' }, { endStream: false })
         await sleep(10)
@@ -124,7 +124,7 @@ for (const durability of ['synced', 'buffered'])
         const { headers, body } = JSON.parse((await answered(stream)).body)
         return [headers['transfer-encoding'], body]
       }
-      // On a busy machine the end may come after the 50 ms for which the gateway waits.
+      // On a busy machine the end may come later than the 50 ms that the gateway waits.
       await until(async () => (isDeepStrictEqual(await seen(''), [undefined, '']) ? true : undefined))
       assert.deepEqual(await seen('late'), ['chunked', 'late'])
     })
@@ -136,7 +136,7 @@ for (const durability of ['synced', 'buffered'])
         if (status === 429) assert.ok(Number(headers['retry-after']) > 0)
     })
 
-    it('knows a client by its certificate, on every stream, and no other', async () => {
+    it('knows a client by its certificate, on every stream, and refuses clients without one', async () => {
       const shown = open(await tls.client({ subject: 'CN=b', san: [{ type: 'url', value: SAN }] }))
       const all = await Promise.all(Array.from({ length: 5 }, () => ask(shown, { path: '/bank' })))
       assert.deepEqual(tally(all), { 200: 5 })
@@ -146,13 +146,13 @@ for (const durability of ['synced', 'buffered'])
       assert.deepEqual(tally(await onAll({ path: '/bank' })), { 401: SESSIONS })
     })
 
-    it('refuses a client that was revoked meanwhile, on the connection that it has', async () => {
+    it('refuses a client whose certificate is revoked meanwhile, on its open connection', async () => {
       const leaving = await tls.client({ subject: 'CN=b', san: [{ type: 'url', value: SAN }] })
       const shown = open(leaving)
       assert.equal((await ask(shown, { path: '/bank' })).status, 200)
       tls.write('crl.pem', await makeRevocationList(tls.ca, { revoked: [leaving] }))
       await until(async () => ((await ask(shown, { path: '/bank' })).status === 401 ? true : undefined))
-      // Its next handshake may go better.
+      // The gateway closes this connection, so that the client can shake hands again.
       await until(() => (shown.closed ? true : undefined))
       const anew = open(leaving)
       assert.equal((await ask(anew, { path: '/bank' })).status, 401)
@@ -161,7 +161,7 @@ for (const durability of ['synced', 'buffered'])
       anew.close()
     })
 
-    it('takes a proof of possession for the authority and scheme of the request, and each one once', async () => {
+    it('takes a DPoP proof for the authority and scheme of the request, and each proof once', async () => {
       const keys = await randomDPoPKeyPair('ES256')
       const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
       const token = await upstream.issuer.token({ sid: 'bound', cnf: { jkt } })
@@ -178,8 +178,8 @@ for (const durability of ['synced', 'buffered'])
       }
     })
 
-    it('verifies a webhook over the bytes that came, in any frames, and each delivery once', async () => {
-      // One time for all: a copy that is signed in the next second is another message.
+    it('verifies a webhook in any frames, and accepts each delivery once', async () => {
+      // All copies have one time, because a copy with another time is another message.
       const at = new Date()
       const deliver = async (session: ClientHttp2Session, id: string, body: string, signed = body) => {
         const stream = session.request({
@@ -204,7 +204,7 @@ for (const durability of ['synced', 'buffered'])
       assert.equal((await deliver(first, 'msg_other', '{"a":1}', '{"a":2}')).status, 401)
     })
 
-    it('has the pair in the trail when the response is complete, unless it is buffered', async () => {
+    it('has both records in the trail when the response is complete, unless the trail is buffered', async () => {
       for (const [at, session] of sessions.entries()) {
         const id = `durable-${at}`
         await ask(session, { path: '/a', headers: { 'x-request-id': id } })
@@ -244,7 +244,7 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
   const open = (secure: boolean) =>
     secure ? connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca)) : connect(gateway.url)
 
-  it('tells them to go, and finishes their streams', async () => {
+  it('sends them GOAWAY, and finishes their streams', async () => {
     const before = held.length
     const clients = [false, true].map((secure, at) => {
       const session = open(secure)
@@ -266,13 +266,13 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
     }
   })
 
-  it('refuses no request of a client that sends again what GOAWAY disowned', async () => {
+  it('loses no request of a client that sends requests again that GOAWAY leaves out', async () => {
     let over = false
     let asked = 0
     const seen = new Map<string, number>()
     const statusOf = new Map<string, number>()
     const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
-    /** Like browsers: requests of a stream beyond the last that GOAWAY names go to a new connection. */
+    /** A client that, like browsers, sends requests again on a new connection if GOAWAY leaves them out. */
     const keeping = async (secure: boolean) => {
       let session = open(secure)
       session.on('error', () => {})

@@ -12,7 +12,7 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureCall, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Fields of one version of HTTP, or different each time. */
+/** Fields that differ by version of HTTP, or each time. */
 const OWN = new Set([
   ':status',
   'x-seen-via',
@@ -134,7 +134,7 @@ describe('HTTP/2', () => {
       assert.deepEqual(newPair, oldPair)
     })
 
-  it('reaches the service as HTTP/1.1 does, cookies joined and the hop named', async () => {
+  it('reaches the service as HTTP/1.1 does, with joined cookies, and Via names the hop', async () => {
     const stream = session.request({ ':path': '/open/x', cookie: ['a=1', 'b=2'] as unknown as string })
     const { body, headers } = await answered(stream)
     assert.equal(headers['x-seen-via'], '2 countersign')
@@ -146,12 +146,12 @@ describe('HTTP/2', () => {
     })
   })
 
-  it('passes on what is larger than any window, several times side by side', async () => {
+  it('passes on several responses at once that are larger than any window', async () => {
     const all = await Promise.all([1, 2, 3].map(() => ask(session, { path: '/open/large' })))
     for (const { body } of all) assert.equal(body.length, 3_000_000)
   })
 
-  it('is spoken with a client that keeps no table of fields, or a smaller one', async () => {
+  it('works with a client whose HPACK table is empty or small', async () => {
     for (const headerTableSize of [0, 1000]) {
       const frugal = connect(gateway.url, { settings: { headerTableSize } })
       const statuses = []
@@ -162,7 +162,7 @@ describe('HTTP/2', () => {
     }
   })
 
-  it('is spoken over TLS with who asks for it, and HTTP/1.1 with others', async () => {
+  it('is spoken over TLS with clients that offer it, and HTTP/1.1 with others', async () => {
     const secure = connect(`https://localhost:${gateway.tlsPort}`, { ca: tls.ca.certPem })
     const { status } = await ask(secure, { path: '/open/x' })
     assert.deepEqual([status, secure.alpnProtocol], [200, 'h2'])
@@ -171,7 +171,7 @@ describe('HTTP/2', () => {
     assert.equal(old.status, 200)
   })
 
-  it('is spoken by curl, with TLS by ALPN and without by prior knowledge', {
+  it('works with curl, over TLS by ALPN, and without TLS by prior knowledge', {
     skip: skipWithout('curl'),
   }, async () => {
     const ca = tls.write('curl-ca.pem', tls.ca.certPem)
@@ -198,23 +198,23 @@ describe('HTTP/2', () => {
     assert.equal(response.statusCode, 499)
   })
 
-  it('ends a response of which the client takes nothing in a way that nobody takes for its end', async () => {
+  it('resets the stream of an unread response by an error, so that no client takes it for complete', async () => {
     const idle = connect(gateway.url)
     const stream = idle.request({ ':path': '/brief/large', 'x-request-id': 'not-taken-1' })
     stream.once('data', () => stream.pause())
-    // For CANCEL and NO_ERROR Node emits none.
+    // For CANCEL and NO_ERROR Node would emit no error.
     await assert.rejects(once(stream, 'close'), /NGHTTP2_ENHANCE_YOUR_CALM/)
     idle.close()
     assert.equal((await gateway.pair('not-taken-1'))[1].statusCode, 408)
   })
 
-  it('gives a stream that has no place a response like any other, with its pair', async () => {
-    // Asks before it has read how many streams it may have.
+  it('gives each stream beyond the allowed number a 503 with the usual headers and both records', async () => {
+    // This client sends before it has read how many streams it may open.
     const hasty = connect(gateway.url, { peerMaxConcurrentStreams: 1000 })
     const path = '/open/wait/many'
     const ids = Array.from({ length: 130 }, (_, at) => `many-${at}`)
     const all = ids.map((id) => answered(hasty.request({ ':path': path, 'x-request-id': id })))
-    // They get no response, and no error either, when their session is destroyed.
+    // These may end without a response when their session is destroyed.
     for (const one of all.slice(0, 100)) one.catch(() => {})
     const refused = await Promise.all(all.slice(100))
     for (const { status, headers, body } of refused) {
@@ -231,7 +231,7 @@ describe('HTTP/2', () => {
     for (const id of ids.slice(0, 100)) assert.equal((await gateway.pair(id))[1].statusCode, 499)
   })
 
-  it('counts what a client resets before its turn, and records nothing of it or a pair', async () => {
+  it('counts a request that is reset before its turn, or records it with both records', async () => {
     const hasty = connect(gateway.url)
     await once(hasty, 'remoteSettings')
     for (let at = 0; at < 5; at++) {
@@ -248,7 +248,7 @@ describe('HTTP/2', () => {
     hasty.close()
   })
 
-  it('finishes its streams when the gateway stops, and says that it goes', async () => {
+  it('finishes its streams after GOAWAY when the gateway stops', async () => {
     const goAway = once(session, 'goaway')
     const response = answered(session.request({ ':path': '/open/wait/drained' }))
     const release = await until(() => waiting.get('/open/wait/drained'))

@@ -103,7 +103,7 @@ describe('the HTTPS listener', () => {
     ['-tls1_2', '-cipher', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
   ]
   for (const [version, flag, suite] of accepted as [string, string, string][]) {
-    it(`speaks ${version.slice(1)} with ${suite}, and no compression, with OpenSSL's own client`, {
+    it(`speaks ${version.slice(1)} with ${suite}, without compression, with openssl s_client`, {
       skip: skipWithout('openssl'),
     }, async () => {
       const { status, output } = await sClient([version, flag, suite])
@@ -160,7 +160,7 @@ describe('the HTTPS listener', () => {
     assert.equal(await other.end(), 0)
   })
 
-  it('is taken by curl with TLS 1.2 and 1.3, and refuses one that has a lower version only', {
+  it('works with curl by TLS 1.2 and 1.3, and refuses a curl that has a lower version only', {
     skip: skipWithout('curl'),
   }, async () => {
     const url = `https://localhost:${gateway.tlsPort}/open/x`
@@ -182,7 +182,7 @@ describe('the HTTPS listener', () => {
     assert.equal((await curl('--tlsv1.0', '--tls-max', '1.1', '--ciphers', 'ALL:@SECLEVEL=0')).status, 35)
   })
 
-  it('refuses a renegotiation, and lives', async () => {
+  it('refuses a renegotiation, and goes on serving', async () => {
     const socket = await secureSocket(gateway.tlsPort, { ...options(), maxVersion: 'TLSv1.2' })
     const refused = once(socket, 'error')
     socket.renegotiate({ rejectUnauthorized: false }, () => {})
@@ -211,7 +211,7 @@ describe('the HTTPS listener', () => {
     ],
   ]
   for (const [what, send] of hostile) {
-    it(`closes the connection of one that sends ${what}, and records nothing`, async () => {
+    it(`closes the connection of a client that sends ${what}, and records nothing`, async () => {
       const records = gateway.audit().length
       const before = openFiles()
       const response = await send()
@@ -222,20 +222,20 @@ describe('the HTTPS listener', () => {
     })
   }
 
-  it('closes the connection of one that is silent after the handshake, and records nothing', async () => {
+  it('closes the connection of a client that is silent after the handshake, and records nothing', async () => {
     const records = gateway.audit().length
     assert.equal(await sendSecureBytes(gateway.tlsPort, options(), ''), '')
     assert.equal(gateway.audit().length, records)
   })
 
-  it('responds 408, with its pair, to one whose head does not come', async () => {
+  it('responds 408, with both records, to a client whose head does not come', async () => {
     const response = await sendSecureBytes(gateway.tlsPort, options(), 'GET /open/x HTTP/1.1\r\nHost: gate')
     assert.equal(statusOf(response), 408)
     const id = /x-request-id: (.+)\r\n/i.exec(response)?.[1] as string
     assert.equal((await gateway.pair(id))[1].statusCode, 408)
   })
 
-  it('responds 400, with its pair, to garbage inside of TLS', async () => {
+  it('responds 400, with both records, to garbage inside of TLS', async () => {
     const response = await sendSecureBytes(gateway.tlsPort, options(), '\x16\x03\x01\x02garbage\r\n\r\n')
     assert.equal(statusOf(response), 400)
     await gateway.pair(/x-request-id: (.+)\r\n/i.exec(response)?.[1] as string)
@@ -250,7 +250,7 @@ describe('the HTTPS listener', () => {
     ['the end of TCP without that of TLS', (raw) => raw.destroy()],
   ]
   for (const [what, end] of endings) {
-    it(`records 499 for one whose request meets ${what}, and lives`, async () => {
+    it(`records 499 when a request ends with ${what}, and goes on serving`, async () => {
       const raw = connectPlainly(gateway.tlsPort as number, '127.0.0.1')
       await once(raw, 'connect')
       raw.on('error', () => {})
@@ -264,10 +264,10 @@ describe('the HTTPS listener', () => {
     })
   }
 
-  it('breaks a response off in its middle, so that nobody takes it for whole, and lives', {
+  it('breaks a response off without a close_notify, so that no client takes it for complete', {
     skip: skipWithout('openssl'),
   }, async () => {
-    // HTTP/1.0: nothing but the end of the connection tells that the response is whole.
+    // In HTTP/1.0 only the end of the connection says that the response is complete.
     const head = 'GET /open/truncated HTTP/1.0\r\nHost: gateway\r\nX-Request-ID: cut-short\r\n\r\n'
     const { status, output } = await sClient(['-quiet', '-verify_quiet'], head)
     assert.match(output, /\r\n\r\nbegun/)
@@ -277,8 +277,8 @@ describe('the HTTPS listener', () => {
     await isWell()
   })
 
-  it('responds to a client that has closed its half after its request', async () => {
-    // Node's types do not know the option here.
+  it('responds to a client that closes its half after its request', async () => {
+    // A variable, because Node's types lack the option.
     const halfOpen = { ...options(), allowHalfOpen: true }
     const socket = await secureSocket(gateway.tlsPort, halfOpen)
     let response = ''
@@ -291,7 +291,7 @@ describe('the HTTPS listener', () => {
     assert.equal((await gateway.pair('half-closed'))[1].statusCode, 200)
   })
 
-  it('carries much, in both directions, byte for byte', async () => {
+  it('passes large bodies unchanged, in both directions', async () => {
     const body = Buffer.alloc(900_000, 'much ')
     const response = await secureCall({
       port: gateway.tlsPort,
@@ -324,7 +324,7 @@ describe('the HTTPS listener', () => {
     await isWell()
   })
 
-  it('has nothing left of all that', async () => {
+  it('has no request in flight, and a response for every request, at the end', async () => {
     await until(async () =>
       (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
     )
@@ -332,7 +332,7 @@ describe('the HTTPS listener', () => {
     assert.equal(count('API_REQUEST'), count('API_RESPONSE'))
   })
 
-  it('drains: finishes what was admitted, breaks off the rest at the deadline, waits for no handshake', async () => {
+  it('drains: finishes what it can, breaks off the rest at the deadline, waits for no handshake', async () => {
     const agent = new Agent({ keepAlive: true })
     assert.equal((await get('/open/x', agent)).status, 200)
     const half = connectPlainly(gateway.tlsPort as number, '127.0.0.1')

@@ -10,7 +10,7 @@ import { startUpstream } from './test-upstream.ts'
 /** 1,000 in a long run. */
 const KILLS = LONGER === 1 ? 3 : 50 * LONGER
 const CLIENTS = 8
-/** Keys of earlier runs that are asked for again after each kill. */
+/** So many keys of earlier runs are sent again after each kill. */
 const EARLIER = 10
 
 interface Counts {
@@ -20,8 +20,8 @@ interface Counts {
   free: number
 }
 
-test('a gateway that is killed at any time under load sends no request twice and replays none wrongly', async (t) => {
-  /** What the service has answered for each key, in order. */
+test('a gateway killed at any time under load sends no request twice and replays no wrong response', async (t) => {
+  /** The service's responses for each key, in order. */
   const answers = new Map<string, string[]>()
   let answered = 0
   const upstream = await startUpstream((req, res) => {
@@ -45,7 +45,7 @@ test('a gateway that is killed at any time under load sends no request twice and
       body: '{"amount":"12.50"}',
     })
   const start = async (run: number) => {
-    // It expires during a long run.
+    // The token would expire during a long run.
     token = await upstream.issuer.token()
     gateway = await startGateway({
       config: {
@@ -58,7 +58,7 @@ test('a gateway that is killed at any time under load sends no request twice and
     dir = gateway.dir
   }
   const counts: Counts = { requests: 0, replayed: 0, unknown: 0, free: 0 }
-  /** What each key of an earlier run came to. */
+  /** Keys of earlier runs, with their outcomes. */
   const known: (readonly [key: string, outcome: string])[] = []
   const outcomeOf = async (key: string): Promise<string> => {
     const calls = answers.get(key)?.length ?? 0
@@ -94,7 +94,7 @@ test('a gateway that is killed at any time under load sends no request twice and
       const outcome = await outcomeOf(key)
       counts[outcome as keyof Counts] += 1
       if (outcome === 'unknown') unknown += 1
-      // Not only the status: a client that has a response has the one that is replayed.
+      // A client that got a response gets the same body again, not only the status.
       if (seen.has(key)) assert.deepEqual([outcome, [seen.get(key)]], ['replayed', answers.get(key)])
       known.push([key, outcome])
     }

@@ -26,9 +26,9 @@ const ROUTES = [
   { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
 ]
 
-/** A service that counts its calls by key, and knows nothing of idempotency. */
+/** Calls of the service by key. The service itself ignores keys. */
 const calls = new Map<string, number>()
-/** Calls that wait for the test. */
+/** Responses that the test gives later, by key. */
 const waiting = new Map<string, ServerResponse>()
 let served = 0
 
@@ -91,7 +91,7 @@ function pay(
   return call(`${gateway.url}${path}`, { method: 'POST', headers: headers(key), body: BODY, ...more })
 }
 
-/** Sends a request, and loses the connection when the service has got it. */
+/** Sends a request, and closes the connection when the service has it. */
 async function payAndLeave(gateway: TestGateway, key: string, path: string): Promise<void> {
   const wire = await openWire(gateway.port)
   const lines = Object.entries({ host: '127.0.0.1', ...headers(key), 'content-length': BODY.length })
@@ -111,7 +111,7 @@ describe('requests with an idempotency key', () => {
     gateway = await start()
   })
 
-  it('reach the service once: the next one gets the first response again', async () => {
+  it('reach the service once: a second one gets the first response again', async () => {
     const key = randomUUID()
     const first = await pay(gateway, key)
     const next = await pay(gateway, key, '/transfers', {
@@ -132,7 +132,7 @@ describe('requests with an idempotency key', () => {
     assert.ok((await gateway.metric('gateway_idempotency_total{route="/*",outcome="begun"}')) >= 1)
   })
 
-  it('reach it once also when several clients send them at the same time', async () => {
+  it('reach the service once also when several clients send them at the same time', async () => {
     for (let round = 0; round < 20 * LONGER; round++) {
       const key = randomUUID()
       const racing = await Promise.all([1, 2, 3, 4].map(() => pay(gateway, key, '/slow')))
@@ -145,7 +145,7 @@ describe('requests with an idempotency key', () => {
     }
   })
 
-  it('are awaited when their client has gone, and answered when it comes again', async () => {
+  it('go on without their client, which gets the response when it asks again', async () => {
     const key = randomUUID()
     await payAndLeave(gateway, key, '/waits')
     const early = await pay(gateway, key, '/waits')
@@ -176,7 +176,7 @@ describe('requests with an idempotency key', () => {
     assert.equal(calls.get(key), undefined)
   })
 
-  it('are refused with another body, and answered in problems of a type of their own', async () => {
+  it('are refused with another body, by a problem of its own type', async () => {
     const key = randomUUID()
     await pay(gateway, key)
     const reused = await pay(gateway, key, '/transfers', { body: '{"amount":"12.51"}' })
@@ -189,7 +189,7 @@ describe('requests with an idempotency key', () => {
     assert.deepEqual([repeated.status, codeOf(repeated)], [400, 'invalid_header'])
   })
 
-  it('are not answered with a kept response when their token may no longer do it, or is of another caller', async () => {
+  it('get no kept response if their token lacks the scope, or is of another caller', async () => {
     const key = randomUUID()
     const as = async (claims: Record<string, string>) =>
       pay(gateway, key, '/scoped', {
@@ -206,7 +206,7 @@ describe('requests with an idempotency key', () => {
     assert.equal(calls.get(key), 3)
   })
 
-  it('are shown to the operator, beside the running gateway', async () => {
+  it('are shown by "idempotency show" while the gateway runs', async () => {
     const [key, broken] = [randomUUID(), randomUUID()]
     const { headers: had } = await pay(gateway, key)
     await pay(gateway, broken, '/broken')
@@ -234,7 +234,7 @@ describe('requests with an idempotency key', () => {
     assert.deepEqual(files(), before)
   })
 
-  it('are looked for without making anything, and what cannot be read is named', async (t) => {
+  it('are shown without making a file, and an unreadable file is named', async (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'keys-'))
     t.after(() => rmSync(dir, { recursive: true }))
     const [config, data, loop] = ['gateway.json', 'data', 'loop'].map((name) => join(dir, name)) as [
@@ -264,7 +264,7 @@ describe('requests with an idempotency key', () => {
     assert.match(await show(data, { idempotencyKeyFile: loop }), /^1 .*loop: \$: cannot be read: ELOOP/)
   })
 
-  it('may be longer than what is read at once, up to the bound of the row', async () => {
+  it('may have bodies longer than one read, up to the bound of the row', async () => {
     const key = randomUUID()
     const long = { body: Buffer.alloc(500_000, 'a') }
     assert.equal((await pay(gateway, key, '/transfers', long)).status, 201)
@@ -302,12 +302,12 @@ for (const durability of ['written', 'synced'])
       next = await start({}, first)
     })
 
-    it('replays what was done', async () => {
+    it('replays the response of a key that was done', async () => {
       const again = await pay(next, done)
       assert.deepEqual([again.status, again.body, calls.get(done)], [201, body, 1])
     })
 
-    it('never sends again what the service had got', async () => {
+    it('never sends a request again that the service got', async () => {
       for (const key of [unanswered, half]) {
         const refused = await pay(next, key, '/waits')
         assert.deepEqual([refused.status, codeOf(refused), calls.get(key)], [409, 'idempotency_unknown', 1])
@@ -317,7 +317,7 @@ for (const durability of ['written', 'synced'])
       await next.process.line(({ cause }) => String(cause).includes(told))
     })
 
-    it('leaves a key free whose request was never sent', async () => {
+    it('keeps a key free if its request was never sent', async () => {
       assert.equal((await pay(next, unsent, '/away')).status, 502)
     })
   })
@@ -325,7 +325,7 @@ for (const durability of ['written', 'synced'])
 const probe = mountSmallDisk()
 probe?.remove()
 
-it('a full disk lets no key begin, and takes at least the status of each response', {
+it('with a full disk no key begins, and at least the status of each response is kept', {
   skip: probe === undefined ? NO_SMALL_DISK : false,
 }, async () => {
   const disk = mountSmallDisk() as SmallDisk
@@ -365,7 +365,7 @@ it('a full disk lets no key begin, and takes at least the status of each respons
   }
 })
 
-it('requests of HTTP/2 with an idempotency key reach the service once too', async () => {
+it('HTTP/2 requests with an idempotency key reach the service once too', async () => {
   const gateway = await start({ http2: true })
   const session = connect(gateway.url)
   try {
@@ -399,7 +399,7 @@ it('requests of HTTP/2 with an idempotency key reach the service once too', asyn
   }
 })
 
-it('keys are found after their secret was changed, and an edit that would forget them is refused', async (t) => {
+it('keys are found after a change of their secret, and an edit that would lose them is refused', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-secret-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const file = join(dir, 'key')
@@ -438,7 +438,7 @@ describe('a restart', () => {
     gateway = await start()
   })
 
-  it('takes over what is done and what is in progress', async () => {
+  it('keeps keys that are done and keys that are in progress', async () => {
     const [done, waits] = [randomUUID(), randomUUID()]
     const { body } = await pay(gateway, done)
     const first = pay(gateway, waits, '/waits')

@@ -33,9 +33,9 @@ const IGNORED = readFileSync(join(ROOT, '.dockerignore'), 'utf8')
   .filter((line) => line !== '')
 
 export interface Stage {
-  /** Stands for /. */
+  /** In place of `/`. */
   readonly root: string
-  /** Stands for /app. */
+  /** In place of `/app`. */
   readonly dir: string
   readonly env: Record<string, string>
   readonly labels: Record<string, string>
@@ -119,7 +119,7 @@ function copy(stage: Stage, words: readonly string[], stages: ReadonlyMap<string
   const target = placeIn(stage, paths.pop() as string)
   for (const path of paths) {
     const what = from === undefined ? join(ROOT, path) : placeIn(stages.get(from) as Stage, path)
-    // The target gets a directory's content, or the file.
+    // Copies the content of a directory, or a file, into the target.
     const isDirectory = statSync(what).isDirectory()
     if (from !== undefined && isDirectory) link(what, target)
     else

@@ -29,7 +29,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** PGlite's WebAssembly is slow to compile on a busy machine. */
 const READY_MS = 60_000
 
-/** A service's own test that uses what the package exports: it runs, and its types are known. */
+/** A test of a service that uses the package's exports, to be run and type-checked. */
 const SERVICE_TEST = `
 import { startGateway, type TestGateway } from 'countersign/testing'
 import schema from 'countersign/schemas/limits.schema.json' with { type: 'json' }
@@ -81,7 +81,7 @@ describe('what the images and the package are made of', () => {
 
   const modulesOf = (dir: string) => readdirSync(join(dir, 'node_modules'))
 
-  /** Its list names the product, Node, Debian with its packages, and the modules that it has, with their versions. */
+  /** Checks that the image's SBOM names the product, Node, Debian with its packages, and all modules, with versions. */
   function checkSbom({ dir, labels }: Stage, name: string): void {
     const { metadata, components } = JSON.parse(readFileSync(join(dir, 'sbom.cdx.json'), 'utf8'))
     const listed = components.map(({ purl = '' }: { purl?: string }) => decodeURIComponent(purl))
@@ -108,7 +108,7 @@ describe('what the images and the package are made of', () => {
     assert.equal(labels['org.opencontainers.image.version'], lock[name].version)
   }
 
-  /** Node comes without npm, /app holds only what runs, and no lock file, dangling link or empty folder is there. */
+  /** Checks that the image has no npm, and /app only what runs: no lock file, dangling link or empty folder. */
   function checkContents({ root: image, dir }: Stage, files: readonly string[]): void {
     assert.deepEqual(readdirSync(join(image, 'usr/local'), { recursive: true }).sort(), ['bin', 'bin/node'])
     assert.deepEqual(readdirSync(join(image, 'opt')), [])
@@ -124,7 +124,7 @@ describe('what the images and the package are made of', () => {
     assert.deepEqual(useless, [])
   }
 
-  /** Starts the command of an image, and waits until its own health check is content. */
+  /** Starts the command of an image, and waits until its health check succeeds. */
   async function start(stage: Stage, env: Record<string, string>): Promise<void> {
     const { dir, command, healthCheck } = stage
     assert.equal(command[0], 'node')
@@ -156,7 +156,7 @@ describe('what the images and the package are made of', () => {
     )
   })
 
-  it('the workflow attaches to each image how it was built and what is in it', () => {
+  it('the workflow attaches provenance and an SBOM to each image', () => {
     const { jobs } = parse(readFileSync(join(ROOT, '.github/workflows/ci.yml'), 'utf8'))
     const { strategy, steps, permissions } = jobs.images
     const targets = [...stages.keys()].filter((name) => (stages.get(name) as Stage).command.length > 0)
@@ -176,7 +176,7 @@ describe('what the images and the package are made of', () => {
     checkContents(stage, ['config', 'dist'])
     checkSbom(stage, 'gateway')
     const [port, adminPort] = [await freePort(), await freePort()]
-    // Its health check finds the admin listener where the file puts it.
+    // The health check must find the admin listener at the port in the file.
     const file = join(root, 'gateway.json')
     const bucket = createServer((_, response) => response.writeHead(404).end()).listen(0, '127.0.0.1')
     t.after(() => bucket.close())
@@ -192,7 +192,7 @@ describe('what the images and the package are made of', () => {
     const { status, headers } = await fetch(`http://127.0.0.1:${port}/nothing`)
     assert.equal(status, 404)
     assert.equal(headers.get('x-content-type-options'), 'nosniff')
-    // The SDK is loaded, and asks for the first segment.
+    // The image has the AWS SDK, which asks whether the first segment is there.
     const [{ method, url }] = await asked
     assert.match(`${method} ${url}`, /^HEAD \/evidence\/audit\.ndjson\.\w+$/)
   })
@@ -238,7 +238,7 @@ describe('what the images and the package are made of', () => {
       readFileSync(join(ROOT, 'gateway/package.json'), 'utf8'),
     )
 
-    // As npm installs it, with the link to its command.
+    // Installs it as npm does.
     spawnSync('tar', ['-xzf', packed.filename, '-C', 'node_modules'], { cwd: dir })
     renameSync(join(dir, 'node_modules/package'), join(dir, 'node_modules/countersign'))
     copyModules('gateway', dir)

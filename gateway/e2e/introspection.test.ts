@@ -29,7 +29,7 @@ interface OpaqueIssuer {
   readonly asked: () => number
 }
 
-/** oidc-provider as it comes: its access tokens are opaque. @param publicJwk of the gateway's key */
+/** oidc-provider with its default, opaque access tokens. @param publicJwk of the gateway's key */
 async function startIssuer(publicJwk: object): Promise<OpaqueIssuer> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -85,7 +85,7 @@ async function startIssuer(publicJwk: object): Promise<OpaqueIssuer> {
   return { server, issuer, asked: () => asked }
 }
 
-describe('opaque tokens of a real issuer', () => {
+describe('opaque tokens from a real issuer', () => {
   const directory = mkdtempSync(join(tmpdir(), 'introspection-'))
   const secretFile = join(directory, 'secret')
   const keyFile = join(directory, 'key.pem')
@@ -171,7 +171,7 @@ describe('opaque tokens of a real issuer', () => {
     assert.equal(JSON.stringify(gateway.audit()).includes(token), false)
   })
 
-  it('that were revoked at the issuer are refused at once where nothing is cached', async () => {
+  it('are refused at once after their revocation where nothing is cached', async () => {
     await gateway.become({ config: configBy({ ...bySecret, cache: 'off' }) })
     const { token, config } = await grant()
     assert.equal((await ask(token)).status, 200)
@@ -181,7 +181,7 @@ describe('opaque tokens of a real issuer', () => {
     assert.equal(JSON.parse(response.body).code, 'invalid_token')
   })
 
-  it('that are bound to a key need its proof', async () => {
+  it('need a proof of the key that they are bound to', async () => {
     await gateway.become({ config: configBy(bySecret) })
     const pair = await client.randomDPoPKeyPair('ES256')
     const { token } = await grant(pair)
@@ -195,7 +195,7 @@ describe('opaque tokens of a real issuer', () => {
     assert.equal(await status(pair), 200)
   })
 
-  it('are asked about by the certificate of the gateway, also by one that was changed', async () => {
+  it('are introspected by mutual TLS, also with a new certificate of the gateway', async () => {
     const {
       GATEWAY_TLS_CERT: cert = '',
       GATEWAY_TLS_KEY: key = '',

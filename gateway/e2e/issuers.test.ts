@@ -14,7 +14,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 type Algorithm = 'PS256' | 'EdDSA' | 'Ed25519' | 'RS256'
 
 const SECRET = 'a-secret-of-the-partner-that-is-long-enough'
-/** A resource of the partner for each kind of token that it can issue. */
+/** A resource of the partner for each kind of token. */
 const RESOURCES: Readonly<Record<string, { readonly audience: string; readonly alg: Algorithm }>> = {
   'urn:api:ps256': { audience: AUDIENCE, alg: 'PS256' },
   'urn:api:eddsa': { audience: AUDIENCE, alg: 'EdDSA' },
@@ -36,7 +36,7 @@ async function signingKeys(): Promise<JWK[]> {
   ]
 }
 
-/** Another bank's authorization server: the library as it comes, with keys and clients of its own. */
+/** Another bank's authorization server: oidc-provider, with its own keys and clients. */
 async function startPartner(): Promise<{ readonly server: Server; readonly issuer: string }> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -131,7 +131,7 @@ describe('an issuer that is trusted by configuration only', () => {
     ['urn:api:eddsa', 'EdDSA', 'edwards'],
     ['urn:api:ed25519', 'Ed25519', 'fully-specified'],
   ] as const) {
-    it(`has its tokens signed with ${alg} accepted, and its names told from ours`, async () => {
+    it(`has its ${alg} tokens accepted, with its URL before the names of its clients`, async () => {
       const { token } = await tokenOf(partner.issuer, resource)
       const header = decodeProtectedHeader(token)
       assert.deepEqual([header.alg, header.kid], [alg, kid])
@@ -146,7 +146,7 @@ describe('an issuer that is trusted by configuration only', () => {
     })
   }
 
-  it('permits what it may permit and no more, whatever scopes its tokens name', async () => {
+  it('can give only the scopes that its entry allows, whatever scopes its tokens name', async () => {
     const { token } = await tokenOf(partner.issuer, 'urn:api:ps256')
     assert.equal(decodeJwt(token).scope, 'accounts:read users:admin')
     const before = upstream.seen.length
@@ -156,12 +156,12 @@ describe('an issuer that is trusted by configuration only', () => {
   })
 
   for (const alg of ['ES256', 'Ed25519'] as const) {
-    it(`may bind its tokens to a key of the client (DPoP, ${alg})`, async () => {
+    it(`can bind its tokens to a key of the client (DPoP, ${alg})`, async () => {
       const keys = await client.randomDPoPKeyPair(alg)
       const { config, token, handle } = await tokenOf(partner.issuer, 'urn:api:ps256', keys)
       assert.equal((await ask(token)).status, 401, 'without the key')
       const target = new URL(`${gateway.url}/api/balance`)
-      // The address that clients know the gateway by is that of its issuer, not the one it listens on here.
+      // Clients know the gateway by the address of its own issuer, not by the one that it listens on here.
       const known = new URL('http://localhost:8080/api/balance')
       const through: client.CustomFetch = (_url, options) => fetch(target, options as RequestInit)
       config[client.customFetch] = through
@@ -181,11 +181,11 @@ describe('an issuer that is trusted by configuration only', () => {
   const refused: { readonly title: string; readonly make: () => Promise<{ readonly token: string }> }[] = [
     { title: 'for another audience', make: () => tokenOf(partner.issuer, 'urn:other:ps256') },
     {
-      title: 'signed with an algorithm that it is not trusted with',
+      title: 'signed with an algorithm that its entry does not allow',
       make: () => tokenOf(partner.issuer, 'urn:api:rs256'),
     },
     {
-      title: 'of an issuer that nobody named, whatever keys it publishes',
+      title: 'of an issuer without an entry, though it publishes keys',
       make: () => tokenOf(stranger.issuer, 'urn:api:ps256'),
     },
   ]

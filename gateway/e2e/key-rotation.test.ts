@@ -12,17 +12,17 @@ import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
 import { SteppedClock } from './time-lapse.ts'
 
-/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in seven seconds, on a busy machine in more. */
+/** The ten minutes that a token lives, and that a key is published ahead, pass in seven seconds or more. */
 const FACTOR = 90
 const CLIENTS = 4
-/** A token is used until so long before it expires: a response may take the time of 130 calls of the other apps. */
+/** A token is used until this time before it expires, because 130 calls of other apps may pass during a response. */
 const MARGIN_SECONDS = 120
-/** Between the calls of an app, each of which moves the date by its share of the pause. */
+/** The pause between the calls of an app. Each call moves the date by its share of the pause. */
 const PAUSE_MS = 40
 const CALL_LASTS_MS = (PAUSE_MS * FACTOR) / CLIENTS
-/** Between two looks at the published keys. */
+/** The pause between two looks at the published keys. */
 const LOOK_MS = 50
-/** An app that asks for a new token in good time. */
+/** An app gets a new token this long before the old one expires. */
 const REFRESH_SECONDS = 480
 
 interface Session {
@@ -30,14 +30,14 @@ interface Session {
   readonly refreshToken: string
 }
 
-/** The schedule as it is in production, both programs in time lapse, requests all the while. */
+/** The schedule is as in production, but time runs faster for both programs. */
 describe('a rotation of the signing keys under load', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-rotation-'))
   const clock = new SteppedClock(join(dir, 'clock'), Date.now())
   let service: TestService
   before(async () => {
     service = await startService({
-      // The limits count in real time, in which these apps refresh 90 times as often.
+      // Limits count in real time, and these apps refresh 90 times as often as usual.
       limits: 'unlimited',
       env: {
         TIME_LAPSE: String(FACTOR),
@@ -63,7 +63,7 @@ describe('a rotation of the signing keys under load', () => {
       .json<{ keys: { kid: string }[] }>()
       .keys.map(({ kid }) => kid)
 
-  /** What came of the requests, by key. */
+  /** Numbers of accepted requests, by key. */
   const accepted = new Map<string, number>()
   const others: string[] = []
   let newestKid = ''
@@ -73,7 +73,7 @@ describe('a rotation of the signing keys under load', () => {
   function note(response: ReceivedResponse, token: string): void {
     const kid = kidOf(token)
     if (response.status !== 200) {
-      // A token that is still good now was good when the gateway looked at it, however long the response took.
+      // A token that is still good now was also good when the gateway verified it.
       if (response.status !== 401 || usableSeconds(token) > 0)
         others.push(`${response.status} with ${usableSeconds(token)} s to go, ${response.body}`)
       return
@@ -82,7 +82,7 @@ describe('a rotation of the signing keys under load', () => {
     if (kid !== newestKid) oldAfterNew++
   }
 
-  /** One app: it calls again and again, refreshes in time, and goes on using each token while it lives. */
+  /** An app that calls all the time, refreshes early, and uses each token until shortly before its end. */
   async function callOn(email: string): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     let session = await post('/api/login', { email, password: 'demo-password' })
@@ -96,7 +96,7 @@ describe('a rotation of the signing keys under load', () => {
         newestKid = kidOf(session.accessToken)
       }
       for (const token of tokens) {
-        // The refresh and the calls before it have taken their time.
+        // The token may have aged during the calls before.
         if (usableSeconds(token) <= MARGIN_SECONDS) continue
         const headers = { authorization: `Bearer ${token}` }
         note(await call(`${service.url}/api/data`, { agent, headers }), token)
@@ -107,7 +107,7 @@ describe('a rotation of the signing keys under load', () => {
     agent.destroy()
   }
 
-  it('by command refuses no good token, uses the new key once it is known, and drops the old one', async (test) => {
+  it('by command makes no good token fail, uses the new key once it is known, and drops the old one', async (test) => {
     const [oldKid = ''] = await publishedKids()
     newestKid = oldKid
     const emails = ['alice@example.com', 'bob@example.com', 'operator@example.com', 'alice@example.com']
@@ -135,7 +135,7 @@ describe('a rotation of the signing keys under load', () => {
       return undefined
     })
     const whenDropped = accepted.get(newKid) as number
-    // The gateway reads the key set every five minutes: after ten it no longer knows the old key.
+    // The gateway reads the key set every five minutes, so after ten it no longer knows the old key.
     await meanwhile(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined))
     over = true
     await load

@@ -24,9 +24,9 @@ import { until } from './running-gateway.ts'
 const FOLDER = fileURLToPath(new URL('../../config/kubernetes/', import.meta.url))
 const MOUNTED_SECRETS = '/run/secrets/countersign'
 const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
-/** Time of a stop without `timeouts.drainMs`: default grace, half a second for the last refusals, and what comes after the requests. */
+/** A stop without `timeouts.drainMs`: the default grace, half a second for the last refusals, and the end. */
 const STOP_SECONDS = 2 + 0.5 + 7
-/** What the README says that `timeouts.drainMs` may be raised to. */
+/** The most for `timeouts.drainMs`, by the README. */
 const MOST_DRAIN_MS = Number(
   /`timeouts\.drainMs` may be raised to (\d+)/.exec(readFileSync(join(FOLDER, 'README.md'), 'utf8'))?.[1],
 )
@@ -35,7 +35,7 @@ const NO_VALIDATOR = has('kubernetes-validate')
   ? false
   : 'NOT TESTED: kubernetes-validate is not installed (pip install kubernetes-validate)'
 
-/** Values that consist of other values of ours; all others go to Kubernetes as they are. */
+/** Values that consist of our own values. All others go to Kubernetes as they are. */
 const GROUPS: ReadonlySet<string> = new Set([
   'service',
   'gateway',
@@ -109,7 +109,7 @@ function runInFolder(command: string) {
   return spawnSync(program, rest, { cwd: FOLDER, encoding: 'utf8' })
 }
 
-/** A directory as the kubelet mounts a ConfigMap: `..data` is swapped for another when it changes. */
+/** Mounts or replaces a ConfigMap as the kubelet does, by swapping the link `..data`. */
 function mount(dir: string, data: Readonly<Record<string, string>>): void {
   const version = mkdtempSync(join(dir, '..version-'))
   for (const [name, text] of Object.entries(data)) writeFileSync(join(version, name), text)
@@ -141,14 +141,14 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
         assert.equal(securityContext.allowPrivilegeEscalation, false)
       }
       const [service] = pod.containers
-      // Kubernetes ends the service first: without a pause it is gone while requests still come.
+      // Kubernetes ends the service first. Without a pause it would be gone while requests still come.
       const pauseSeconds = service.lifecycle?.preStop.sleep.seconds ?? 0
       assert.ok(pauseSeconds >= 5)
       assert.ok(MOST_DRAIN_MS > 6000)
       assert.ok(pod.terminationGracePeriodSeconds >= pauseSeconds + STOP_SECONDS + MOST_DRAIN_MS / 1000)
     })
 
-    it("is reached by port numbers, since Kubernetes before 1.32 knows no names of a sidecar's ports", () => {
+    it("is reached by port numbers, because Kubernetes before 1.32 cannot name a sidecar's ports", () => {
       const ports = sidecar.ports.map(({ containerPort }) => containerPort)
       const named = parseAllDocuments(readFileSync(join(FOLDER, file), 'utf8'))
         .map((document) => document.toJS() as Manifest)
@@ -159,7 +159,7 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
       assert.deepEqual([...new Set(named)].sort(), ports)
     })
 
-    it('starts a gateway whose probes pass, whose metrics ask for the token, and whose limits change live', async () => {
+    it('starts a gateway whose probes pass, whose metrics need the token, and whose limits can be edited', async () => {
       const [config, secrets] = [join(dir, 'config'), join(dir, 'secrets')]
       mkdirSync(config)
       mkdirSync(secrets)
@@ -188,7 +188,7 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
 
       mount(config, { ...data, 'limits.json': '{"limits":[]}' })
       const headers = { authorization: `Bearer ${SECRET}` }
-      // The first is that of the start.
+      // The first reload is the read at the start.
       const reloaded = 'gateway_config_reloads_total{file="limits.json",result="success"} 2'
       await until(
         async () => (await call(`${admin}/metrics`, { headers })).body.includes(reloaded) || undefined,
@@ -212,7 +212,7 @@ it('config/kubernetes/deployment-patch.yaml adds the container of sidecar.yaml, 
 })
 
 for (const name of ['example', 'full']) {
-  it(`config/kubernetes/${name}-rendered.yaml was made of the chart and the values as they are now`, () => {
+  it(`config/kubernetes/${name}-rendered.yaml is up to date with the chart and its values`, () => {
     const text = readFileSync(join(FOLDER, `${name}-rendered.yaml`), 'utf8')
     const command = `helm template accounts chart -f ${name}-values.yaml --kube-version 1.33.0`
     const header = `# Made by \`${command}\` of files with the SHA-256 ${hashOfChart(`${name}-values.yaml`)}\n`
@@ -247,7 +247,7 @@ describe('the values of the chart', () => {
   const [defaults, full] = [read('chart/values.yaml'), read('full-values.yaml')]
   const rendered = readFileSync(join(FOLDER, 'full-rendered.yaml'), 'utf8')
 
-  it('are all in full-values.yaml, with others than the defaults', () => {
+  it('are all in full-values.yaml, none with its default', () => {
     for (const [key, value] of Object.entries(defaults)) {
       assert.notDeepEqual(full[key], value, key)
       if (!GROUPS.has(key)) continue
@@ -256,7 +256,7 @@ describe('the values of the chart', () => {
     }
   })
 
-  it('are refused by their schema where Kubernetes would refuse a manifest after it has made the others', () => {
+  it('are refused by their schema if Kubernetes would refuse only some manifests', () => {
     const validate = new Ajv().compile(
       JSON.parse(readFileSync(join(FOLDER, 'chart/values.schema.json'), 'utf8')),
     )
@@ -287,7 +287,7 @@ describe('the values of the chart', () => {
     const texts = (value: unknown): unknown[] =>
       typeof value === 'object' && value !== null ? Object.values(value).flatMap(texts) : [value]
     for (const text of texts(full)) {
-      // A Boolean decides over manifests and is not one of a kind.
+      // A Boolean decides about manifests. Its text cannot be found in them.
       if (typeof text !== 'boolean') assert.ok(rendered.includes(String(text)), String(text))
     }
     const kinds = parseAllDocuments(rendered).map((document) => document.get('kind'))
@@ -296,7 +296,7 @@ describe('the values of the chart', () => {
     assert.match(rendered, /automountServiceAccountToken: true/)
   })
 
-  it('give the targets of the PodMonitor the job that the alerts are about', () => {
+  it('give the targets of the PodMonitor the job label that the alerts use', () => {
     const monitor = parseAllDocuments(rendered).find((document) => document.get('kind') === 'PodMonitor')
     const [endpoint] = monitor?.toJS().spec.podMetricsEndpoints ?? []
     const rules = readFileSync(join(FOLDER, '../prometheus/countersign.rules.yml'), 'utf8')
@@ -304,7 +304,7 @@ describe('the values of the chart', () => {
     assert.deepEqual(endpoint.relabelings, [{ targetLabel: 'job', replacement: job }])
   })
 
-  it('make the rules of the objective that countersign.rules.yml has, with other windows, rates and budget', () => {
+  it('make the error budget rules of countersign.rules.yml, with other windows, rates and budget', () => {
     const values = ({ objective, fast, slow }: Objective) => [
       ...[...fast, ...slow].flatMap(({ rate, long, short }) => [`> ${rate} `, `${long}`, `${short}`]),
       ...[`${Number((1 - objective / 100).toFixed(6))}`, `(${Number((100 - objective).toFixed(4))} %`],
