@@ -55,7 +55,7 @@ describe('a client that goes away before the response', () => {
     ['PATCH', '{"password":"another one"}'],
     ['DELETE', ''],
   ] as const) {
-    it(`keeps no session alive that the service ended: ${method}`, async () => {
+    it(`cannot keep a session alive that the service ends: ${method}`, async () => {
       const sid = `ended-by-${method}`
       const token = await upstream.issuer.token({ sid })
       assert.equal(await statusWith(token), 200)
@@ -65,10 +65,10 @@ describe('a client that goes away before the response', () => {
     })
   }
 
-  it('cancels what changes nothing at once, and everything soon', async () => {
+  it('cancels a GET at once, and a POST soon', async () => {
     for (const [method, mostMs] of [
       ['GET', 3000],
-      // Five seconds, for a response that may end a session.
+      // The gateway waits five seconds, because the response may end a session.
       ['POST', 15_000],
     ] as const) {
       const { req } = await sendAndReset(method, '')

@@ -41,7 +41,7 @@ const ROWS = [
   { path: '/spelt/login', limit: 5, window: '1h', purpose: 'tests', name: 'spelt' },
 ]
 
-/** Calls the gateway as somebody behind the trusted proxy that this test is. */
+/** Calls the gateway for a client behind a trusted proxy. This test is the proxy. */
 type Ask = (
   path: string,
   from: string,
@@ -87,7 +87,7 @@ describe('a limit', () => {
   })
   after(() => upstream.close())
 
-  it('responds to the sixth login in a minute with 429, when to come back, and why', async () => {
+  it('refuses the sixth login in a minute with 429, a Retry-After and the purpose', async () => {
     const first = await ask('/api/login', '198.51.100.1', { method: 'POST' })
     assert.equal(first.status, 200)
     assert.equal(first.headers['ratelimit-policy'], '"login";q=5;w=60')
@@ -111,7 +111,7 @@ describe('a limit', () => {
     assert.deepEqual([await decisions('allowed'), await decisions('refused')], [6, 1])
   })
 
-  it('lets exactly its number of 50 simultaneous requests through', async () => {
+  it('of 7 lets exactly 7 of 50 simultaneous requests through', async () => {
     const responses = await Promise.all(Array.from({ length: 50 }, () => ask('/burst', '198.51.100.3')))
     const passed = responses.filter(({ status }) => status === 200)
     assert.equal(passed.length, 7)
@@ -121,14 +121,14 @@ describe('a limit', () => {
     assert.equal(upstream.seen.filter(({ url }) => url === '/burst').length, 7)
   })
 
-  it('counts as many hits as its cost says', async () => {
+  it('counts as many hits for a request as its cost says', async () => {
     const dear = () => ask('/dear', '198.51.100.78')
     assert.equal((await dear()).headers.ratelimit, '"dear";r=7;t=3600')
     assert.deepEqual(await statuses(2, dear), [200, 429])
     assert.match(String((await dear()).headers['retry-after']), /^3\d\d\d$/)
   })
 
-  it('of several windows tells of each, and of a refusal which of them refuse', async () => {
+  it('of several windows names each in its headers, and in a refusal those that refuse', async () => {
     const several = () => ask('/several', '198.51.100.77')
     const first = await several()
     assert.equal(first.headers['ratelimit-policy'], '"several-1h";q=2;w=3600, "several-1d";q=3;w=86400')
@@ -152,7 +152,7 @@ describe('a limit', () => {
     assert.equal(await decisions('several-1d', 'allowed'), 2)
   })
 
-  it('is not consumed by the requests it refuses, nor by those refused before it', async () => {
+  it('is not used up by requests that it refuses, nor by requests refused before it', async () => {
     const [alice, stranger] = [await token('alice'), await upstream.issuer.token({ scope: 'other' })]
     for (const bad of [undefined, 'x.y.z', stranger]) {
       const responses = await statuses(4, () =>
@@ -164,9 +164,9 @@ describe('a limit', () => {
     assert.deepEqual(await statuses(4, mine), [200, 200, 200, 429])
   })
 
-  it('lets through again when its oldest hit has left the window, whatever came meanwhile', async () => {
+  it('lets a request through when its oldest hit has left the window, whatever came meanwhile', async () => {
     let refused = 0
-    // Again for a caller whom a busy machine let ask too seldom.
+    // Tries another caller if a busy machine let this one ask too seldom.
     for (let caller = 1; refused <= 10; caller++) {
       const brief = () => ask('/brief', `198.51.101.${caller}`)
       const startedAt = performance.now()
@@ -212,7 +212,7 @@ describe('a limit', () => {
     assert.equal((await at('/by-app', second)).status, 200)
   })
 
-  it('takes an IPv6 caller by its /64 and a mapped IPv4 address for the address', async () => {
+  it('counts IPv6 callers by their /64, and a mapped IPv4 address as that address', async () => {
     const from = (address: string) => ask('/tree/six', address)
     assert.equal((await from('2001:db8:0:1::1')).status, 200)
     assert.equal((await from('2001:db8::1:ffff:0:0:2')).status, 200)
@@ -223,7 +223,7 @@ describe('a limit', () => {
     assert.equal((await from('::ffff:cb00:7101')).status, 429)
   })
 
-  it('holds for its methods only, HEAD with GET', async () => {
+  it('counts its methods only, and HEAD with GET', async () => {
     const by = (method: string) => ask('/methods', '198.51.100.11', { method })
     assert.equal((await by('HEAD')).status, 200)
     assert.equal((await by('GET')).status, 429)
@@ -231,7 +231,7 @@ describe('a limit', () => {
     assert.equal((await by('DELETE')).headers.ratelimit, undefined)
   })
 
-  it('in shadow mode counts and measures, and neither refuses nor speaks', async () => {
+  it('in shadow mode counts and has metrics, but refuses nothing and sends no headers', async () => {
     const responses = [await ask('/shadow', '198.51.100.12'), await ask('/shadow', '198.51.100.12')]
     for (const { status, headers } of responses)
       assert.deepEqual([status, headers.ratelimit], [200, undefined])
@@ -239,7 +239,7 @@ describe('a limit', () => {
     assert.equal(await gateway.metric(shadow), 1)
   })
 
-  it('of a prefix counts every path below it but those with a row of their own', async () => {
+  it('of a prefix counts every path below it, except paths with their own row', async () => {
     const at = (path: string) => ask(path, '198.51.100.13')
     assert.deepEqual(await statuses(2, () => at('/tree/own')), [200, 429])
     assert.equal((await at('/tree/a')).status, 200)
@@ -247,7 +247,7 @@ describe('a limit', () => {
     assert.equal((await at('/tree/d')).status, 429)
   })
 
-  it('is one for every spelling that an upstream may take for the path', async () => {
+  it('counts together every spelling that an upstream may take for the path', async () => {
     const spellings = ['/spelt/login', '/Spelt/LOGIN', '/spelt/login/', '//spelt/./login', '/spelt/%6Cogin']
     for (const path of spellings) {
       const { status, headers } = await ask(path, '198.51.100.14')
@@ -299,7 +299,7 @@ describe('counts', () => {
       })
     ).status
 
-  it('of windows of an hour and more survive kill -9: two calls, the third passes, the fourth is 429', async () => {
+  it('of windows of an hour or more survive kill -9: the third call passes, the fourth gets 429', async () => {
     const bearer = await token()
     assert.deepEqual([await verify(bearer), await verify(bearer)], [200, 200])
     assert.equal(await gateway.end('SIGKILL'), 'SIGKILL')
@@ -307,7 +307,7 @@ describe('counts', () => {
     assert.deepEqual([await verify(bearer), await verify(bearer)], [200, 429])
   })
 
-  it('never let more through than the limit when kill -9 comes in the middle of the load', async () => {
+  it('let no more through than the limit when kill -9 comes under load', async () => {
     const load = async (killAfter: number) => {
       const agent = new Agent({ keepAlive: true })
       let passed = 0
@@ -329,13 +329,13 @@ describe('counts', () => {
     assert.ok(first >= 80 && first < 200, String(first))
     await again()
     const second = await load(Number.POSITIVE_INFINITY)
-    // A request that was counted and never answered costs the caller a hit; the limit holds.
+    // Requests that were counted but got no response cost their hits, so fewer may pass.
     assert.ok(first + second <= 200, `${first} + ${second}`)
     assert.ok(first + second >= 200 - 8, `${first} + ${second}`)
     assert.ok(upstream.seen.filter(({ url }) => url === '/hour').length <= 200)
   })
 
-  it('of every window survive a stop, and a start that failed because its port was taken', async () => {
+  it('of every window survive a stop, and a start that fails because its port is taken', async () => {
     const minute = async () => (await call(`${gateway.url}/minute`)).status
     assert.deepEqual([await minute(), await minute()], [200, 200])
     assert.equal(await gateway.end('SIGTERM'), 0)
@@ -356,14 +356,14 @@ describe('counts', () => {
     assert.deepEqual([await minute(), await minute()], [200, 429])
   })
 
-  it('go by the address of the connection when nobody is a trusted proxy', async () => {
+  it('use the address of the connection when there is no trusted proxy', async () => {
     const { headers } = await call(`${gateway.url}/minute`, { headers: { 'x-forwarded-for': '192.0.2.77' } })
     assert.match(String(headers.ratelimit), /^"minute";r=0;/)
   })
 })
 
 describe('a plan', () => {
-  it('comes with its clients, and goes, whichever of the two files is edited first; then a quota comes', async () => {
+  it('needs both files: an edit of one waits for the other, when a plan comes or goes', async () => {
     const upstream = await startUpstream()
     const gateway = await commonGateway({
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['bearer'] }] },

@@ -4,7 +4,7 @@ import { registerHooks } from 'node:module'
 import type { Server } from 'node:net'
 import { isMainThread } from 'node:worker_threads'
 
-/** What was loaded when a listener last opened, or at the end. */
+/** The files and modules loaded when a listener last opened, or at the end. */
 export interface Loaded {
   readonly files: readonly string[]
   /** Node's own modules, by Node's names. */
@@ -30,7 +30,7 @@ registerHooks({
  */
 subscribe('tracing:net.server.listen:asyncEnd', (message) => {
   const { server } = message as { readonly server: Server }
-  // Not for the control socket, which opens later, when the gateway serves and fetches keys.
+  // Leaves out the control socket, which opens later, when the gateway already fetches keys.
   if (typeof server.address() !== 'string') write()
 })
 process.on('exit', write)

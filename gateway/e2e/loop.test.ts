@@ -6,7 +6,7 @@ import { call } from './client.ts'
 import { commonGateway, startGateway } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
 
-test('a gateway whose upstream leads back to it says so at once, instead of going round', async () => {
+test('a gateway whose upstream leads back to it refuses the request at its second visit', async () => {
   const ports: number[] = []
   const relay = createServer((socket) => {
     const onward = connect(ports[0] as number, '127.0.0.1')
@@ -29,7 +29,7 @@ test('a gateway whose upstream leads back to it says so at once, instead of goin
   relay.close()
 })
 
-test('two gateways one behind the other are no loop, and each is named in CDN-Loop', async () => {
+test('one gateway behind another is no loop, and CDN-Loop names both', async () => {
   const upstream = await startUpstream()
   const routes = [{ path: '/*', auth: ['none'] }]
   const inner = await commonGateway({ config: { upstream: upstream.url, routes } })

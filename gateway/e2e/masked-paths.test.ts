@@ -42,7 +42,7 @@ describe('a masked parameter', () => {
     upstream.close()
   })
 
-  it('reaches the service, and neither trail nor log, in whatever spelling it is sent and however it is refused', async () => {
+  it('reaches the service, but neither trail nor log, in any spelling, also when it is refused', async () => {
     const targets = [
       `/accounts/${IBAN}`,
       `/accounts/%44E89370400440532013000?x=${IBAN}`,
@@ -97,7 +97,7 @@ describe('a masked parameter', () => {
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 
-  it('does not reach the log by a DPoP proof that was made for its path and sent to another', async () => {
+  it('does not reach the log by a DPoP proof for its path that is sent to another path', async () => {
     const keys = await generateKeyPair('ES256')
     const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
     const token = await upstream.issuer.token({ cnf: { jkt } })
@@ -108,7 +108,7 @@ describe('a masked parameter', () => {
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 
-  it('is called the same by "audit pseudonym", and found by it', async () => {
+  it('has the pseudonym that "audit pseudonym" prints, by which "audit find" finds it', async () => {
     const env = { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') }
     const file = join(mkdtempSync(join(tmpdir(), 'mask-')), 'gateway.json')
     writeFileSync(file, JSON.stringify(config))
@@ -120,7 +120,7 @@ describe('a masked parameter', () => {
     assert.equal(stdout.trim().split('\n').length, 8)
   })
 
-  it('reaches neither trail nor log when it comes by HTTP/2, or when an edit adds its mask', async () => {
+  it('reaches neither trail nor log over HTTP/2, and after an edit that adds the mask', async () => {
     const row = { path: '/cards/{number}', auth: ['none'] }
     const edited = (mask?: readonly string[]) => ({
       upstream: upstream.url,
@@ -138,7 +138,7 @@ describe('a masked parameter', () => {
     assert.equal(await pathOf('/cards/4111111111111111', 'before'), '/cards/4111111111111111')
     writeFileSync(join(other.dir, 'gateway.json'), JSON.stringify(edited(['number'])))
     await until(() => other.process.lines.find(({ msg }) => msg === 'settings in force'))
-    // The connection is older than the edit.
+    // The HTTP/2 connection was open before the edit.
     const shown = await pathOf(`/cards/%35500000000000004?x=1`, 'after')
     const key = readFileSync(join(other.dir, 'data', 'mask-key'), 'utf8').trim()
     assert.equal(shown, `/cards/{number:${pseudonym('5500000000000004', key)}}`)

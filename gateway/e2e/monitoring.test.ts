@@ -44,7 +44,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const TOKEN = 'a-token-of-the-admin-listener-for-tests'
 const WITNESS_KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 
-/** What the commands run in, as far as it is here. */
+/** The installed shells that the commands must run in. */
 const SHELLS = ['bash', 'zsh'].filter((shell) => spawnSync(shell, ['--version']).error === undefined)
 
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8')
@@ -58,14 +58,14 @@ const panels = (dashboard.panels as Panel[]).filter(({ type }) => type !== 'row'
 const dashboardQueries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
 const runbook = read('docs/operate/runbook.md')
 
-/** Each section of the runbook by its heading; what stands before the first one is under ''. */
+/** Each section of the runbook by its heading. The beginning is under ''. */
 const sections = new Map(
   runbook
     .split(/^## /m)
     .map((text, index) => [index === 0 ? '' : (text.split('\n')[0] ?? ''), text] as const),
 )
 
-/** In a test run, npx starts the bundled program: one start of npx and the sources costs 1.3 s of CPU. */
+/** In a test run, PATH has an npx that starts the bundled program. A real npx costs 1.3 s of CPU. */
 function pathWithNpx(dir: string): string {
   const { TEST_GATEWAY, PATH = '' } = process.env
   if (!TEST_GATEWAY) return PATH
@@ -93,13 +93,13 @@ describe('the files for Prometheus and Grafana', () => {
   })
 
   it('alerts fire and stay silent as their tests say', { skip: NO_PROMETHEUS }, () => {
-    // With fewer collections of garbage, a seventh of the CPU less.
+    // Fewer collections of garbage save a seventh of the CPU.
     const env = { ...process.env, GOGC: '400' }
     const tested = spawnSync('promtool', ['test', 'rules', join(FILES, 'countersign.test.yml')], { env })
     assert.equal(tested.status, 0, `${tested.stdout}${tested.stderr}`)
   })
 
-  it('another objective and window are put in by the command of the documents', {
+  it('the command in operations.md sets another objective and window in all files', {
     skip: NO_PROMETHEUS,
   }, (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-rules-'))
@@ -136,7 +136,7 @@ describe('the files for Prometheus and Grafana', () => {
     }
   })
 
-  it('each alert has its chapter in the runbook, and no chapter has none', () => {
+  it('each alert has its chapter in the runbook, and each chapter has its alert', () => {
     assert.deepEqual(
       [...sections.keys()].filter((heading) => heading !== ''),
       alerts,
@@ -151,7 +151,7 @@ describe('the files for Prometheus and Grafana', () => {
     }
   })
 
-  it('every recording rule is what another rule, the dashboard or the runbook asks for', () => {
+  it('every recording rule is used by another rule, the dashboard or the runbook', () => {
     const asked = new Set(
       [...rules.map(({ expr }) => expr), ...dashboardQueries, runbook].flatMap(selectorsOf),
     )
@@ -176,7 +176,7 @@ describe('the files for Prometheus and Grafana', () => {
     assert.deepEqual(unknown, [])
   })
 
-  it('every panel of the dashboard says what it shows, in which unit, from the data source that is chosen', () => {
+  it('every panel of the dashboard has a description, a unit and the chosen data source', () => {
     assert.equal(dashboard.schemaVersion, 42)
     const ids = (dashboard.panels as Panel[]).map(({ id }) => id)
     assert.equal(new Set(ids).size, ids.length)
@@ -191,7 +191,7 @@ describe('the files for Prometheus and Grafana', () => {
     }
   })
 
-  it('every query of the dashboard is about the job and the instances that are chosen', () => {
+  it('every query of the dashboard selects the chosen job and instances', () => {
     const started = (dashboard.annotations.list as { expr?: string }[]).flatMap(({ expr }) => expr ?? [])
     for (const query of [...dashboardQueries, ...started]) {
       const selectors = [...selectorsOf(query), ...(query.match(/\{[^}]*\}/g) ?? [])]
@@ -206,7 +206,7 @@ describe('the files for Prometheus and Grafana', () => {
 const SDK = { title: 'the SDK of Grafana', programs: ['dashboard-reader'], isListed: false } as const
 
 describeWithPrograms(SDK, (programs) => {
-  it('finds every field of the dashboard in the published schema, and none missing', () => {
+  it('accepts the dashboard, and finds each field that is changed or missing', () => {
     const faultsOf = (input: string) => spawnSync(programs['dashboard-reader'], { input }).stderr.toString()
     const text = JSON.stringify(dashboard)
     assert.equal(faultsOf(text), '')
@@ -251,12 +251,12 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
           { path: '/private', auth: ['bearer'] },
           { path: '/shadowed', auth: ['bearer'], mode: 'shadow' },
         ],
-        // Nobody who would sign: their metrics are there all the same.
+        // No witness signs here, but the metrics are there.
         audit: {
           witnesses: { quorum: 1, members: [{ url: upstream.url, key: WITNESS_KEY }] },
           stamps: { url: upstream.url, authorityFile: tls.env.GATEWAY_TLS_CERT },
         },
-        // The machine that runs all tests is busy.
+        // The deadline is long, because other tests keep the machine busy.
         onStoreFailure: { deadlineMs: 5000 },
       },
       limits: [{ path: '/open/limited', limit: 1, window: '1h', purpose: 'tests' }],
@@ -291,11 +291,11 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** Asks until there is a number; fails with the queries that have none. */
+  /** Waits until all queries have a number. Fails with the queries that have none. */
   const allHaveData = async (queries: readonly string[]) => {
     const left = new Set(queries)
     await until(async () => {
-      // A scrape later.
+      // Waits for the next scrape.
       await new Promise((resolve) => setTimeout(resolve, 500))
       for (const query of left) {
         const samples = await prometheus.query(query)
@@ -305,7 +305,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     }, 100_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
   }
 
-  it('gets data for every query of the dashboard, every recording rule and all that alerts look at', async () => {
+  it('gets data for every query of the dashboard, every recording rule and every alert', async () => {
     const shown = dashboardQueries.map((query) =>
       query
         .replaceAll('$job', 'countersign')
@@ -319,7 +319,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     await allHaveData([...shown, ...records, ...here])
   })
 
-  it('has nothing to find fault with on the page', async () => {
+  it('gets a page of metrics in which promtool finds no fault', async () => {
     const { body } = await call(`${gateway.adminUrl}/metrics`, {
       headers: { authorization: `Bearer ${TOKEN}` },
     })
@@ -328,7 +328,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     assert.match(body, /^gateway_store_takes_total\{outcome="decided"\} [1-9]/m)
   })
 
-  it('evaluates every rule without a fault, and wakes nobody up', async () => {
+  it('evaluates every rule without a fault, and no alert fires', async () => {
     const { groups } = (await prometheus.get('rules')) as {
       readonly groups: readonly {
         readonly rules: readonly { readonly name: string; readonly health: string; readonly state?: string }[]
@@ -342,7 +342,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     )
   })
 
-  it('and its gateway are what every command of the runbook runs against', async () => {
+  it('and its gateway let every command of the runbook succeed', async () => {
     const [settings = '', functions = ''] = shellBlocks(sections.get('') ?? '')
     const log = join(dir, 'log')
     writeFileSync(log, gateway.process.lines.map((line) => JSON.stringify(line)).join('\n'))
@@ -384,7 +384,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       const last = different[outputs.length - 1]
       assert.equal(outputs[different.length], `${gateway.process.child.pid}\n`, shell)
       assert.equal(status, 0, `${shell}\n${last}\n${outputs.at(-1)}\n${stderr}`)
-      // A good day has no such line in its log.
+      // `logged` may find nothing, because the log of a good day has no such line.
       const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
       assert.deepEqual(silent, [], `commands that say nothing in ${shell}\n${stderr}`)
     }
@@ -392,7 +392,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
   })
 })
 
-it('no command of the runbook waits for a store that hangs', {
+it('a command of the runbook ends when the store hangs', {
   skip: NO_REDIS,
   timeout: 60_000,
 }, async () => {
@@ -406,7 +406,7 @@ it('no command of the runbook waits for a store that hangs', {
   assert.equal(stderr, `no end within 5 s: redis-cli -h 127.0.0.1 -p ${redis.port} ping\n`)
 })
 
-it('the runbook says what to do where the token is asked for and its file is not there', {
+it('the runbook says what to do when the token is needed and its file is missing', {
   skip: skipWithout('curl'),
 }, async (t) => {
   const [, functions = ''] = shellBlocks(sections.get('') ?? '')
@@ -425,7 +425,7 @@ it('the runbook says what to do where the token is asked for and its file is not
   }
 })
 
-it('the shell of the runbook has all variables of the gateway, files by their whole path', async (t) => {
+it('the shell of the runbook has all variables of the gateway, with whole paths of files', async (t) => {
   const [settings = ''] = shellBlocks(sections.get('') ?? '')
   const [loop = ''] = /^\[ -n "\$PID" \].*\ndone [^\n]*$/ms.exec(settings) ?? []
   const dir = mkdtempSync(join(tmpdir(), 'countersign shell '))
@@ -466,7 +466,7 @@ it('the shell of the runbook has all variables of the gateway, files by their wh
   }
 })
 
-it('the runbook finds the same lines of the log in each of its forms, and shows when they were written', async () => {
+it('the runbook finds the same log lines in each format, and shows their time', async () => {
   const patterns = [...runbook.matchAll(/^logged '(.*)'$/gm)].map(([, pattern = '']) => new RegExp(pattern))
   assert.ok(patterns.length > 20)
   const time = Date.UTC(2026, 10, 28, 3)
@@ -499,7 +499,7 @@ it('the runbook finds the same lines of the log in each of its forms, and shows 
   assert.equal(stdout.trim(), lines.at(-1)?.replace(String(time), '"2026-11-28T03:00:00Z"'))
 })
 
-it('the runbook gives files back to the user of the process, also to one without a name', async () => {
+it('the runbook gives files back to the user of the process, by number', async () => {
   const owners = [...runbook.matchAll(/chown -hR? (".*?\)")/g)].map(([, owner = '']) => owner)
   // Without -h, root would follow a link that the gateway's user has made.
   assert.ok(owners.length > 1 && owners.length === runbook.split('chown ').length - 1)
@@ -509,12 +509,12 @@ it('the runbook gives files back to the user of the process, also to one without
     // GNU chown refuses a number with a colon and no group.
     assert.equal(stdout, `${process.geteuid?.()}:${process.getegid?.()}\n`, owner)
     const without = await runShell('bash', `echo ${owner}`, { ...env, PID: '' })
-    // Not the owner of /proc, who is root.
+    // Without a process the owner is empty, not root, the owner of /proc.
     assert.equal(without.stdout, '\n', owner)
   }
 })
 
-it('the runbook shows what is behind a link, as the data directory is with DynamicUser of systemd', async (t) => {
+it('the runbook lists a data directory that is a link, as with DynamicUser of systemd', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   t.after(() => rmSync(dir, { recursive: true }))
   mkdirSync(join(dir, 'private'))
@@ -529,14 +529,14 @@ it('the runbook shows what is behind a link, as the data directory is with Dynam
   assert.match(stdout, /^-rw.* audit\.ndjson$/m)
 })
 
-it('each chapter of the runbook leads to what sets up the shell, before its first command', () => {
+it('each chapter of the runbook links to the setup of the shell before its first command', () => {
   const [before = ''] = (sections.get('') ?? '').split('```sh')
   assert.match(before, /^# Runbook$/m)
   for (const alert of alerts)
     assert.match(sections.get(alert)?.split('```sh')[0] ?? '', /\]\(#runbook\)/, alert)
 })
 
-it('every command of the runbook that asks another program has a bound in time', () => {
+it('every command of the runbook that runs another program has a time limit', () => {
   const asking =
     /^(?!.*\b(?:within \d+|curl -sS -m \d+|disk)\b).*\b(?:curl|promtool|redis-cli|npx|journalctl|openssl s_client|docker exec|kubectl exec|systemd-run|df|du|findmnt|ls|[a-z]+ .*\$TRAIL)\b.*$/gm
   const blocks = [...runbook.matchAll(/^```(?:sh|text)\n(.*?)^```$/gms)].map((match) => match[1] ?? '')

@@ -47,7 +47,7 @@ function thumbprint({ certificate }: Issued, encoding: 'hex' | 'base64url'): str
 
 describe('mutual TLS', () => {
   let upstream: TestUpstream
-  /** Responses of it never end. */
+  /** Its responses never end. */
   let streams: TestUpstream
   let tls: TlsSetup
   let gateway: TestGateway
@@ -79,7 +79,7 @@ describe('mutual TLS', () => {
     tls = await makeTlsSetup()
     const client = (subject: string, san: SecureSan = []) => tls.client({ subject, san })
     pinned = await client('CN=pinned')
-    // The more exact name counts: this one could be two clients.
+    // This certificate has the names of three clients, and the most exact name counts.
     byUri = await client('CN=by-subject,O=Bank B', [SAN_DNS, SAN_URI])
     byDns = await client('CN=by-dns', [{ type: 'dns', value: 'other.example' }, SAN_DNS])
     bySubject = await client('CN=by-subject,O=Bank B')
@@ -120,7 +120,7 @@ describe('mutual TLS', () => {
     authorization: `${scheme} ${await upstream.issuer.token({ ...claims })}`,
   })
 
-  /** A refusal as the outside, the trail, the log and the metrics see it. */
+  /** Asserts a refusal by the response, the trail and the metrics. */
   async function refuses(
     asking: () => Promise<ReceivedResponse>,
     expected: {
@@ -159,7 +159,7 @@ describe('mutual TLS', () => {
     assert.equal(upstream.seen.length, seen)
     return answer
   }
-  /** A client that would show a weak key. */
+  /** Options of a client that accepts a weak key of its own. */
   const careless = () => ({ agent: new Agent({ ciphers: 'DEFAULT@SECLEVEL=0' }) })
   const UNTRUSTED = 'gateway_auth_decisions_total{method="mtls",outcome="untrusted"}'
   const UNKNOWN = 'gateway_auth_decisions_total{method="mtls",outcome="unknown_client"}'
@@ -214,7 +214,7 @@ describe('mutual TLS', () => {
     assert.equal(request.clientId, 'by-uri')
   })
 
-  describe('refuses with an answer, not with a broken handshake,', () => {
+  describe('refuses with a response, not with a broken handshake,', () => {
     let foreign: Authority
     before(async () => {
       foreign = await makeAuthority({ subject: 'CN=Root,O=Test' })
@@ -228,17 +228,17 @@ describe('mutual TLS', () => {
       ['of another authority of the same name', () => issue({ issuer: foreign }), /./],
       ['that is for servers', () => issue({ extendedKeyUsages: [SERVER_AUTH] }), /not for clients/],
       ['that was revoked', async () => departing, /revoked/],
-      ['with a critical extension that nobody knows', () => issue({ criticalOids: ['1.2.3.4.5'] }), /./],
+      ['with an unknown critical extension', () => issue({ criticalOids: ['1.2.3.4.5'] }), /./],
       ['with an RSA key of 1024 bits', () => issue({ rsaBits: 1024 }), /./],
       ['issued by a client', async () => issue({ issuer: pinned as Authority }), /./],
       [
-        'that nobody is known by',
+        'of no known client',
         async () => stranger,
         /no client has subject "CN=stranger", thumbprint [0-9a-f]{64}/,
         UNKNOWN,
       ],
     ]
-    /** By its names it would be a known client. */
+    /** Issues a certificate with the names of known clients. */
     const issue = (wish: object) =>
       makeCertificate({
         subject: 'CN=by-subject,O=Bank B',
@@ -258,9 +258,9 @@ describe('mutual TLS', () => {
         const id = answer.headers['x-request-id']
         const line = await gateway.process.line(({ requestId, msg }) => requestId === id && msg === 'refused')
         assert.match(String(line.cause), cause)
-        // Neither does it count where a bearer token would do.
+        // The certificate also fails where a bearer token would be accepted.
         await refuses(() => ask('/both', shown, careless()), { code: 'invalid_certificate', sample })
-        // Where nobody is asked, it is nobody's: it does not go upstream either.
+        // On a public route it counts for nobody, and the service does not see it.
         const open = await ask('/open/x', shown, careless())
         assert.equal(open.status, 200)
         if (sample === UNTRUSTED) assert.equal(open.json<SeenRequest>().headers['client-cert'], undefined)
@@ -272,7 +272,7 @@ describe('mutual TLS', () => {
       await refuses(() => ask('/machine/x'), { code: 'missing_credentials', sample })
     })
 
-    it('one over plain HTTP, whatever its headers claim', async () => {
+    it('a certificate in headers over plain HTTP', async () => {
       const claim = `:${Buffer.from(pinned.certificate.rawData).toString('base64')}:`
       const headers = {
         'client-cert': claim,
@@ -285,21 +285,21 @@ describe('mutual TLS', () => {
   })
 
   describe('beside bearer tokens', () => {
-    it('falls back to the token of one without a certificate', async () => {
+    it('takes the token of a client without a certificate', async () => {
       const { headers } = (await ask('/both', undefined, { headers: await bearer() })).json<SeenRequest>()
       assert.deepEqual([headers['x-auth-method'], headers['x-auth-subject']], ['bearer', 'user-1'])
       const [first] = ((await ask('/both')).headers['www-authenticate'] as string).split(',')
       assert.equal(first, 'Bearer realm="api"')
     })
 
-    it('takes the certificate of one without a token, and the token of one with both', async () => {
+    it('takes the certificate of a client without a token, and the token of a client with both', async () => {
       const machine = (await ask('/both', pinned)).json<SeenRequest>().headers
       assert.deepEqual([machine['x-auth-method'], machine['x-auth-client']], ['mtls', 'pinned'])
       const user = (await ask('/both', pinned, { headers: await bearer() })).json<SeenRequest>().headers
       assert.deepEqual([user['x-auth-method'], user['x-auth-subject']], ['bearer', 'user-1'])
     })
 
-    it('takes the certificate of an address that has guessed tokens, and not a new token beside it', async () => {
+    it('takes a certificate from an address that has guessed tokens, but no new token', async () => {
       const status = async (certificate?: Issued, headers: Record<string, string> = {}) => {
         const agent = new Agent({ localAddress: '127.0.0.77' })
         return (await ask('/both', certificate, { headers, agent })).status
@@ -314,7 +314,7 @@ describe('mutual TLS', () => {
       assert.equal(await status(undefined, known), 200)
     })
 
-    it('refuses a bad token although the certificate is good', async () => {
+    it('refuses a bad token beside a good certificate', async () => {
       const headers = { authorization: 'Bearer x.y.z' }
       await refuses(() => ask('/both', pinned, { headers }), {
         code: 'invalid_token',
@@ -364,7 +364,7 @@ describe('mutual TLS', () => {
       })
     }
 
-    it('that is refused with its own certificate once that is revoked', async () => {
+    it('that is refused with its own certificate after its revocation', async () => {
       const headers = await bearer({ cnf: { 'x5t#S256': thumbprint(departing, 'base64url') } })
       await refuses(() => ask('/token', departing, { headers }), {
         code: 'invalid_token',
@@ -388,7 +388,7 @@ describe('mutual TLS', () => {
       assert.equal((await ask('/machine/x', pinned)).json<SeenRequest>().headers['client-cert'], undefined)
     })
 
-    it('once, whatever the request claims or nominates, and never what it claims', async () => {
+    it('once, and never a certificate that the request claims in a header', async () => {
       const nominated = { ...claims, Connection: 'close, client-cert' }
       for (const [path, expected] of [
         ['/shown/x', der()],
@@ -429,7 +429,7 @@ describe('mutual TLS', () => {
       const next = await makeServerCertificate(tls.ca, { untilDays: 60 })
       const count = await gateway.metric(reloads)
       const records = changes().length
-      // One after the other, as a tool that renews them does.
+      // A tool that renews files writes them one after the other.
       tls.write('server.pem', next.certPem)
       const beats = startBeats()
       tls.write('server-key.pem', next.keyPem)
@@ -450,14 +450,14 @@ describe('mutual TLS', () => {
     })
 
     const faulty: readonly [string, string, () => string][] = [
-      ['a certificate that is none', 'server.pem', () => 'nothing'],
+      ['a malformed certificate', 'server.pem', () => 'nothing'],
       ['a certificate of another key', 'server.pem', () => stranger.certPem],
       ['half a key', 'server-key.pem', () => '-----BEGIN PRIVATE KEY-----\nMIGH'],
-      ['an authority that is none', 'ca.pem', () => stranger.certPem],
+      ['a certificate of no authority', 'ca.pem', () => stranger.certPem],
       ['an empty revocation list', 'crl.pem', () => ''],
     ]
     for (const [what, name, text] of faulty) {
-      it(`but not for ${what}: the last good stays, and log and metric tell`, async () => {
+      it(`but not for ${what}: the last good files stay, and log and metric say so`, async () => {
         const good = await serverThumbprint()
         const records = changes().length
         const saved = readFileSync(`${tls.dir}/${name}`, 'utf8')
@@ -480,7 +480,7 @@ describe('mutual TLS', () => {
       })
     }
 
-    it('so that a client revoked meanwhile is refused on its standing connection at its next request', async () => {
+    it('so that a client revoked meanwhile is refused at its next request on an open connection', async () => {
       const leaving = await tls.client({ subject: 'CN=by-subject,O=Bank B' })
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const staying = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -502,7 +502,7 @@ describe('mutual TLS', () => {
       staying.destroy()
     })
 
-    it('so that a response that streams to the holder of a bound token ends when the certificate is revoked', async () => {
+    it('so that a stream by a bound token ends when its certificate is revoked', async () => {
       const leaving = await tls.client({ subject: 'CN=leaving' })
       const { authorization } = await bearer({ cnf: { 'x5t#S256': thumbprint(leaving, 'base64url') } })
       const socket = await secureSocket(gateway.tlsPort, secureOptions(tls.ca, leaving))
@@ -520,7 +520,7 @@ describe('mutual TLS', () => {
       assert.equal((await gateway.pair('bound-stream'))[1].statusCode, 401)
     })
 
-    it('so that a client that met a list out of date connects anew, and comes in when it is renewed', async () => {
+    it('so that a client refused by an expired list passes, on a new connection, with the next list', async () => {
       await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const refused = await ask('/machine/x', pinned, { agent })
@@ -530,11 +530,11 @@ describe('mutual TLS', () => {
       agent.destroy()
     })
 
-    it('so that holders of bound tokens that met a list out of date guess nothing, and come in when it is renewed', async () => {
+    it('so that bound tokens refused by an expired list are no guesses, and pass with the next', async () => {
       await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const headers = await bearer({ cnf: { 'x5t#S256': thumbprint(pinned, 'base64url') } })
-      // More than an address may guess in a minute.
+      // More refusals than an address may have in a minute, if they counted as guesses.
       for (let count = 0; count < 25; count++) {
         const refused = await ask('/token', pinned, { agent, headers })
         assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
@@ -548,7 +548,7 @@ describe('mutual TLS', () => {
       agent.destroy()
     })
 
-    it('so that the service sees a certificate that met a list out of date, once the list is renewed', async () => {
+    it('so that the service sees a certificate again when an expired list is replaced', async () => {
       await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const unseen = await ask('/open/x', pinned, { agent })
@@ -560,7 +560,7 @@ describe('mutual TLS', () => {
       agent.destroy()
     })
 
-    it('so that a client whose authority was taken out and put back comes in again, by a new connection', async () => {
+    it('so that a client is accepted again, on a new connection, when its authority is put back', async () => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
       const other = await makeAuthority({ subject: 'CN=Other,O=Test' })
@@ -574,7 +574,7 @@ describe('mutual TLS', () => {
       agent.destroy()
     })
 
-    it('so that the clients of a new authority come in, and those of one taken out are refused', async () => {
+    it('so that clients of a new authority are accepted, and clients of a removed one are refused', async () => {
       const nextCa = await makeAuthority({ subject: 'CN=Next root,O=Test' })
       const newcomer = await makeCertificate({
         subject: 'CN=by-subject,O=Bank B',
@@ -606,12 +606,12 @@ describe('mutual TLS', () => {
     await until(async () => ((await ask('/machine/x', certificate)).status === status ? true : undefined))
   }
 
-  /** Puts a list in force that revokes these, and waits until it is. */
+  /** Puts a list in force that revokes these. */
   async function revoke(...revoked: Issued[]): Promise<void> {
     await reload('crl.pem', await makeRevocationList(tls.ca, { revoked }))
   }
 
-  /** Puts a list in force that ends in seconds, and waits for its end: one that has ended is not taken in place of a good one. */
+  /** Puts a list in force that expires in seconds, and waits for that. An expired list would not come into force. */
   async function letListExpire(): Promise<void> {
     for (let seconds = 3; ; seconds *= 2) {
       const count = gateway.process.lines.length
@@ -619,7 +619,7 @@ describe('mutual TLS', () => {
       const { level } = await until(() =>
         gateway.process.lines.slice(count).find(({ msg }) => /certificates.* in force$/.test(String(msg))),
       )
-      // Otherwise it had ended before it was read.
+      // At another level the list had expired before it was read.
       if (level === 30) return comesTo(pinned, 401)
     }
   }
@@ -656,7 +656,7 @@ describe('the check of the configuration', () => {
     assert.ok(lines.includes(`${GATEWAY_CLIENTS}: OK, clients: 1`))
   })
 
-  it('names what is not valid now as a fault at its place, and a gateway starts with it all the same', async () => {
+  it('reports expired files as faults, each with its place; a gateway starts with them nevertheless', async () => {
     const days = { fromDays: -3, untilDays: -1 }
     const late = await makeServerCertificate(tls.ca, days)
     const old = await makeAuthority({ subject: 'CN=Old', ...days })
@@ -680,7 +680,7 @@ describe('the check of the configuration', () => {
       /late-crl\.pem: list 1: is out of date since \S+: every client of its authority is refused/,
     )
     assert.equal(faults.length, 2)
-    // It has another authority beside it.
+    // Only a warning, because the file has another, valid authority.
     assert.match(lines.join('\n'), /^warning: .+two\.pem: certificate 2 expired at \S+$/m)
     assert.doesNotMatch(lines.join('\n'), /late\.pem: OK|warning: \S+late/)
     const gateway = await startGateway({ config: { routes: [{ path: '/*', auth: ['none'] }] }, env })

@@ -45,7 +45,7 @@ describe('a token bound by DPoP', () => {
       DPoP: handle,
     })
 
-  it('is used by the client library, which learns the nonce of the gateway in one round', async () => {
+  it('works with the client library, which learns the nonce of the gateway by one refusal', async () => {
     const handle = client.getDPoPHandle(mobile, keys)
     const [asked, accepted] = [await decisions('use_dpop_nonce'), await decisions('accepted')]
     assert.equal((await fetchBalance(handle)).status, 200)
@@ -55,12 +55,12 @@ describe('a token bound by DPoP', () => {
     assert.equal(await decisions('accepted'), accepted + 2)
   })
 
-  it('says which key it is bound to', async () => {
+  it('names the key that it is bound to', async () => {
     const { cnf } = decodeJwt(token) as { cnf?: { jkt?: string } }
     assert.equal(cnf?.jkt, await dpop.calculateThumbprint())
   })
 
-  it('is asked for a nonce in the words of RFC 9449 section 9', async () => {
+  it('without a nonce gets the challenge of RFC 9449 section 9', async () => {
     const answer = await ask(`DPoP ${token}`, await good({ nonce: undefined }))
     assert.equal(answer.status, 401)
     assert.match(String(answer.headers['www-authenticate']), /DPoP error="use_dpop_nonce"/)
@@ -142,7 +142,7 @@ describe('a token bound by DPoP', () => {
     })
   }
 
-  it('is refused with a proof that was seen on its way and is sent again', async () => {
+  it('is refused with a proof that is sent again', async () => {
     const seen = await good()
     assert.equal((await ask(`DPoP ${token}`, seen)).status, 200)
     const replayed = await ask(`DPoP ${token}`, seen)
@@ -150,7 +150,7 @@ describe('a token bound by DPoP', () => {
     assert.match(String(replayed.headers['www-authenticate']), /error="invalid_dpop_proof"/)
   })
 
-  it('stays bound when it is refreshed, and is refreshed with its key only', async () => {
+  it('stays bound after a refresh, which needs its key', async () => {
     const tokens = await tokensFor(mobile, { dpop })
     const refresh = String(tokens.refresh_token)
     const thief = { DPoP: client.getDPoPHandle(mobile, await stranger) }
@@ -167,7 +167,7 @@ describe('a token bound by DPoP', () => {
     assert.equal(boundTo(next.access_token), boundTo(token))
   })
 
-  it('is given for a pushed request to the key alone that pushed it', async () => {
+  it('is issued for a pushed request only to the key that pushed it', async () => {
     const { back, checks } = await authorize(mobile, { dpop, pushed: true })
     const thief = { DPoP: client.getDPoPHandle(mobile, await stranger) }
     await assert.rejects(
@@ -176,7 +176,7 @@ describe('a token bound by DPoP', () => {
     )
   })
 
-  it('does not make tokens that are bound to nothing any better: as DPoP they are refused', async () => {
+  it('cannot be replaced by an unbound token with a proof', async () => {
     const { access_token: unbound } = await tokensFor(mobile)
     assert.equal((await ask(`Bearer ${unbound}`)).status, 200)
     const dressed = await proof(keys, { htm: 'GET', htu: url(), ath: ath(unbound), nonce })

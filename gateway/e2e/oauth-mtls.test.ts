@@ -23,7 +23,7 @@ const CLIENT = {
   tls_client_certificate_bound_access_tokens: true,
 }
 
-/** A client certificate that `npm run certs:demo` makes, or one with the client's name by another authority. */
+/** A client certificate of `npm run certs:demo`, or one with the same name by another authority. */
 type Certificate = 'client' | 'revoked' | 'namesake'
 
 /** Tokens bound to the client certificate (RFC 8705), which also authenticates the client at the token endpoint. */
@@ -75,7 +75,7 @@ describe('a token bound to a client certificate', () => {
 
   const pem = (name: string) => readFileSync(join(dir, `${name}.pem`))
 
-  /** A connection to the HTTPS listener that presents this certificate, or none. */
+  /** Connections to the HTTPS listener that present this certificate, or none. */
   function presenting(certificate: Certificate | undefined): Agent {
     const identity =
       certificate === undefined ? {} : { cert: pem(certificate), key: pem(`${certificate}-key`) }
@@ -84,7 +84,7 @@ describe('a token bound to a client certificate', () => {
     return agent
   }
 
-  /** The client: its own requests go over such a connection, those of the person's browser do not. */
+  /** The client. It presents the certificate in its own requests; the browser does not. */
   async function configuration(certificate: Certificate | undefined): Promise<client.Configuration> {
     const dispatcher = presenting(certificate)
     const secure: client.CustomFetch = async (url, options) => {
@@ -109,14 +109,14 @@ describe('a token bound to a client certificate', () => {
     }
   }
 
-  it('carries the thumbprint of the certificate over which it was asked for', () => {
+  it('has the thumbprint of the certificate that its client presented', () => {
     const thumbprint = createHash('sha256')
       .update(new X509Certificate(pem('client')).raw)
       .digest('base64url')
     assert.deepEqual(decodeJwt(tokens.access_token).cnf, { 'x5t#S256': thumbprint })
   })
 
-  it('is good over a connection with that certificate', async () => {
+  it('is accepted over a connection with that certificate', async () => {
     const { status, requestId } = await balance(secureUrl, presenting('client'))
     assert.equal(status, 200)
     const [request] = await service.gateway.pair(String(requestId))
@@ -155,7 +155,7 @@ describe('a token bound to a client certificate', () => {
     },
   ]
   for (const { title, over, certificate, headers } of thefts) {
-    it(`is refused when it was stolen and comes ${title}`, async () => {
+    it(`is refused when a thief sends it ${title}`, async () => {
       const base = over === 'http' ? service.url : secureUrl
       const { status, challenge } = await balance(base, presenting(certificate), headers?.())
       assert.equal(status, 401)
@@ -168,14 +168,14 @@ describe('a token bound to a client certificate', () => {
     ['namesake', 'one with the name of the client by another authority'],
     [undefined, 'no certificate'],
   ] as const) {
-    it(`is not refreshed by whoever has ${how}`, async () => {
+    it(`is not refreshed for a client with ${how}`, async () => {
       const thief = await configuration(certificate)
       const refresh = client.refreshTokenGrant(thief, String(tokens.refresh_token))
       await assert.rejects(refresh, { error: 'invalid_client' })
     })
   }
 
-  it('is not refreshed by whoever writes the certificate into a header, on any listener', async () => {
+  it('is not refreshed for a client with the certificate in a header, on any listener', async () => {
     for (const base of [service.url, secureUrl]) {
       const { status } = await undiciFetch(`${base}/oauth/token`, {
         method: 'POST',
@@ -191,7 +191,7 @@ describe('a token bound to a client certificate', () => {
     }
   })
 
-  it('is refreshed by its client, and stays bound', async () => {
+  it('is refreshed for its client, and stays bound', async () => {
     const next = await client.refreshTokenGrant(await configuration('client'), String(tokens.refresh_token))
     assert.deepEqual(decodeJwt(next.access_token).cnf, decodeJwt(tokens.access_token).cnf)
   })

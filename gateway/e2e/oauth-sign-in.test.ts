@@ -14,7 +14,7 @@ describe('the sign-in page behind the gateway', () => {
   before(async () => {
     service = await startService({
       limits: 'shipped',
-      // Its minutes last ten: a busy machine may take more than one for what is counted together.
+      // Its time is slowed down ten times, so that a busy machine makes all guesses within a minute.
       env: {
         TIME_LAPSE: '0.1',
         TIME_LAPSE_FROM: String(Date.now()),
@@ -68,7 +68,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.doesNotMatch(JSON.stringify(service.gateway.audit()), /a-wrong-guess|alice@|code_challenge|\?id=/)
   })
 
-  it('and POST /api/login are bounded by one row: guesses at the two doors are counted together', async () => {
+  it('shares one row with POST /api/login, which counts guesses at both together', async () => {
     const page = await browser.open(start)
     const guessAtPage = (password: string): Promise<Landing> =>
       browser.submit(page, '/login', { email: 'nobody@example.com', password })
@@ -87,7 +87,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.equal(await service.gateway.metric(decisions('allowed')), 5, 'the five of the row, from both')
   })
 
-  it('shows a person a page when the row is used up, and a program JSON, with the same fields', async () => {
+  it('shows a person a page, and a program JSON, when the row is used up', async () => {
     const page = await browser.open(start)
     const accept = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
     const id = /name="id" value="([^"]+)"/.exec(page.page)?.[1] ?? ''
@@ -115,7 +115,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.equal(JSON.parse(program.page).code, 'limit_exceeded')
   })
 
-  it('has no other door: what the form is posted to is the path of that row', async () => {
+  it('posts its form to the path of that row, and no other path takes it', async () => {
     const page = await browser.open(start)
     const actions = [...page.page.matchAll(/action="([^"]+)"/g)].map(([, action]) => action)
     assert.deepEqual(actions, ['/api/login', '/oauth/interaction/deny'])
@@ -127,7 +127,7 @@ describe('the sign-in page behind the gateway', () => {
     }
   })
 
-  it('and the other doors without a token are bounded by address', async () => {
+  it('and other paths without a token, for refreshes and pushed requests, are limited by address', async () => {
     const agent = new Agent({ keepAlive: true })
     const ask = async (path: string) =>
       (await call(`${service.url}${path}`, { method: 'POST', body: {}, agent })).status

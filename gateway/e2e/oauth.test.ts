@@ -7,7 +7,7 @@ import { call, type ReceivedResponse } from './client.ts'
 import { authorize, discover, REDIRECTS, tokensFor } from './oauth-client.ts'
 import { commonService, type TestService } from './running-service.ts'
 
-/** Every step through the gateway, made by a client library that this project did not write. */
+/** Every step goes through the gateway, by a client library of others. */
 describe('OAuth 2.0 through the gateway', () => {
   let service: TestService
   let mobile: client.Configuration
@@ -26,7 +26,7 @@ describe('OAuth 2.0 through the gateway', () => {
     return true
   }
 
-  it('is discovered at the address of the gateway, which every endpoint has', () => {
+  it('is discovered at the gateway, whose address all endpoints have', () => {
     const metadata = mobile.serverMetadata()
     assert.equal(metadata.issuer, service.url)
     const endpoints = Object.entries(metadata).filter(([name]) => /_(endpoint|uri)$/.test(name))
@@ -70,14 +70,14 @@ describe('OAuth 2.0 through the gateway', () => {
     })
   }
 
-  it('comes back to an app by a scheme of its own (RFC 8252 section 7.1)', async () => {
+  it('returns to an app by a private URI scheme (RFC 8252 section 7.1)', async () => {
     const { back, checks } = await authorize(mobile, { redirectUri: 'com.example.app:/callback' })
     assert.equal(back.protocol, 'com.example.app:')
     const tokens = await client.authorizationCodeGrant(mobile, back, checks)
     assert.equal((await balance(tokens.access_token)).status, 200)
   })
 
-  it('lets a token do what was allowed and nothing else', async () => {
+  it('lets a token do only what the user allowed', async () => {
     const { access_token: token } = await tokensFor(mobile, { scope: 'openid accounts:read' })
     const answer = await call(`${service.url}/api/transfer`, {
       method: 'POST',
@@ -88,7 +88,7 @@ describe('OAuth 2.0 through the gateway', () => {
     assert.match(String(answer.headers['www-authenticate']), /error="insufficient_scope"/)
   })
 
-  it('refuses an answer of another issuer at the client (RFC 9207), as a mix-up attack has it', async () => {
+  it('makes the client refuse the response of another issuer (RFC 9207), as in a mix-up attack', async () => {
     const { back, checks } = await authorize(mobile)
     back.searchParams.set('iss', 'https://attacker.example')
     await assert.rejects(client.authorizationCodeGrant(mobile, back, checks), (fault: Error) => {
@@ -101,7 +101,7 @@ describe('OAuth 2.0 through the gateway', () => {
     ['without a code challenge', {}],
     ['with the plain method', { code_challenge: 'a'.repeat(43), code_challenge_method: 'plain' }],
   ] as const) {
-    it(`sends an app that asks ${title} back with an error`, async () => {
+    it(`sends a request ${title} back to the app with an error`, async () => {
       const start = client.buildAuthorizationUrl(mobile, {
         redirect_uri: REDIRECTS['mobile-app'],
         scope: 'openid',
@@ -125,13 +125,13 @@ describe('OAuth 2.0 through the gateway', () => {
     assert.match(page, /This did not work/)
   })
 
-  it('gives a stolen code to nobody who lacks its verifier', async () => {
+  it('gives no token for a stolen code without its verifier', async () => {
     const { back, checks } = await authorize(mobile)
     const stolen = { ...checks, pkceCodeVerifier: client.randomPKCECodeVerifier() }
     await assert.rejects(client.authorizationCodeGrant(mobile, back, stolen), oauthError('invalid_grant'))
   })
 
-  it('ends what came of a code that is used a second time, at the gateway too', async () => {
+  it('ends the tokens of a code that is used a second time, at the gateway too', async () => {
     const { back, checks } = await authorize(mobile)
     const { access_token: token } = await client.authorizationCodeGrant(mobile, back, checks)
     assert.equal((await balance(token)).status, 200)
@@ -139,7 +139,7 @@ describe('OAuth 2.0 through the gateway', () => {
     assert.equal((await balance(token)).status, 401)
   })
 
-  it('rotates refresh tokens, and ends the family when an old one comes back', async () => {
+  it('rotates refresh tokens, and ends all tokens of the grant when an old one is used again', async () => {
     const first = await tokensFor(mobile)
     const second = await client.refreshTokenGrant(mobile, String(first.refresh_token))
     assert.notEqual(second.refresh_token, first.refresh_token)
@@ -155,7 +155,7 @@ describe('OAuth 2.0 through the gateway', () => {
     }
   })
 
-  it('ends a token when the app gives its access back (RFC 7009)', async () => {
+  it('ends an access token when the app revokes its grant (RFC 7009)', async () => {
     const tokens = await tokensFor(mobile)
     const other = await tokensFor(mobile)
     await client.tokenRevocation(mobile, String(tokens.refresh_token))
@@ -179,7 +179,7 @@ describe('OAuth 2.0 through the gateway', () => {
     await assert.rejects(client.authorizationCodeGrant(impostor, back, checks), oauthError('invalid_client'))
   })
 
-  it('puts the mandatory headers on what the authorization server answers, once each', async () => {
+  it('puts the mandatory headers on responses of the authorization server, once each', async () => {
     for (const path of ['/.well-known/openid-configuration', '/oauth/authorize?client_id=nobody']) {
       const { rawHeaders } = await call(service.url + path)
       const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase())

@@ -83,7 +83,7 @@ describe('a gateway that validates requests by a document', () => {
 
   before(async () => {
     upstream = await startUpstream()
-    // The directory is known only when the gateway has started: the document comes with the first edit.
+    // The first edit adds the document, because its directory is known only after the start.
     gateway = await commonGateway({
       config: { upstream: upstream.url, http2: true, routes: [{ path: '/other', auth: ['none'] }] },
     })
@@ -117,7 +117,7 @@ describe('a gateway that validates requests by a document', () => {
     return `${status} ${code}: ${detail}`
   }
 
-  it('lets through the operations of the document and nothing else', async () => {
+  it('lets only the operations of the document through', async () => {
     assert.equal((await send('/v1/items?limit=1')).status, 200)
     assert.equal((await send('/items?limit=1')).status, 404)
     assert.equal((await send('/other')).status, 404)
@@ -159,7 +159,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
   })
 
-  it('refuses a text that a pattern could take for ever for at once, and serves others meanwhile', async () => {
+  it('refuses at once a text that would block a backtracking pattern, and serves others meanwhile', async () => {
     const attack = `/v1/email?email=${'a'.repeat(45)}!`
     const responses = await Promise.all(
       [attack, '/v1/email?email=jo@x.co', attack, '/v1/email?email=jo@x.co'].map((path) => send(path)),
@@ -171,7 +171,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(await refused(send(attack)), /"email" must match pattern/)
   })
 
-  it('takes a property of a pattern for letters of any script, as its author meant it', async () => {
+  it('reads \\p{L} in a pattern as letters of any script', async () => {
     assert.equal((await send('/v1/name?v=Jos%C3%A9')).status, 200)
     assert.match(
       await refused(send('/v1/name?v=p%7BL%7D')),
@@ -179,14 +179,14 @@ describe('a gateway that validates requests by a document', () => {
     )
   })
 
-  it('checks the path of each of two that refer to one description', async () => {
+  it('checks both of two paths that refer to one description', async () => {
     for (const path of ['/v1/shared', '/v1/of/another']) {
       assert.equal((await send(`${path}/5?filter[a]=1&R=100`)).status, 200, path)
       assert.match(await refused(send(`${path}/x?filter[a]=1&R=100`)), /"number" must be integer/)
     }
   })
 
-  it('looks at no field that Connection names, since the service does not get it', async () => {
+  it('does not check a field that Connection names, because the service does not get it', async () => {
     const headers = { 'x-flag': 'yes', connection: 'keep-alive, X-Flag' }
     assert.equal((await send('/v1/items?limit=5', { headers })).status, 200)
     const { 'x-flag': _, ...sent } = {
@@ -197,14 +197,14 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(await refused(send('/v1/items', { method: 'POST', body: '{}', headers: sent })), /^415 /)
   })
 
-  it('takes a body for none when it ends before anything of it has come', async () => {
+  it('takes a chunked body without a byte for no body', async () => {
     const chunked = { 'transfer-encoding': 'chunked' }
     const of = (path: string) => send(path, { method: 'POST', body: '', headers: chunked })
     assert.equal((await of('/v1/any')).status, 200)
     assert.match(await refused(of('/v1/items')), /^400 schema_violation: A request body is needed/)
   })
 
-  it('refuses a body that does not fit, and names the place by a pointer, never the value', async () => {
+  it('refuses a body that does not fit, and names the place by a pointer, but no value', async () => {
     assert.match(
       await refused(post('{"child":{"name":5}}')),
       /^400 schema_violation: The request body at "\/child\/name": must be string\.$/,
@@ -236,7 +236,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.equal((await gateway.pair(id))[1].statusCode, 400)
   })
 
-  it('passes what fits on byte for byte, and types without a schema unread', async () => {
+  it('passes a body that fits on unchanged, and a type without a schema unchecked', async () => {
     const node = fc.letrec((tie) => ({
       node: fc.record(
         {
@@ -272,16 +272,16 @@ describe('a gateway that validates requests by a document', () => {
     }
     const json = 'application/json'
     const bodiless = [undefined, '0']
-    // On a busy machine the end may come after the 50 ms for which the gateway waits.
+    // On a busy machine the end may come later than the 50 ms that the gateway waits.
     for (const lateMs of [0, 10])
       await until(async () => isDeepStrictEqual(await ended('/v1/any', lateMs), bodiless) || undefined)
-    // Known only when the body has been read.
+    // JSON has a schema, so the gateway reads the body to its end.
     for (const lateMs of [10, 200]) assert.deepEqual(await ended('/v1/any', lateMs, json), bodiless)
     assert.deepEqual([await ended('/v1/items', 10, json), await ended('/v1/items', 200, json)], [400, 400])
     session.close()
   })
 
-  it('follows the document as it is edited, and keeps the last good one while it is faulty', async () => {
+  it('takes edits of the document, and keeps the last good one while it is faulty', async () => {
     const successful = 'gateway_config_last_reload_successful{file="gateway.json"}'
     const from = gateway.process.lines.length
     write('{"openapi":')
@@ -298,7 +298,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(after.openapi.hash, /^[0-9a-f]{64}$/)
   })
 
-  it('forwards what a row of openapi.rows allows, and no path that a service may read as that of another', async () => {
+  it('forwards a raw path that openapi.rows allows, but none that may be read as one of another row', async () => {
     const rows = [{ path: '/v1/shared/{number}', rawPath: true, underscoreNames: true }]
     write(DOCUMENT)
     const openapi = { file: join(gateway.dir, 'api.json'), validateRequests: true, rows }

@@ -16,16 +16,16 @@ const NO_SCHEMATHESIS =
   spawnSync('schemathesis', ['--version']).error !== undefined &&
   'schemathesis is not installed (pip install schemathesis)'
 
-/** A well-formed request for what cannot be done (no such account) is 422, which is no fault of its schema. */
+/** A well-formed request may get 422 (no such account), which is no fault of its schema. */
 const SCHEMATHESIS_CONFIG = `[checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429", "5xx"]
 `
-/** Under `npm run test:long` every boundary of every parameter as well, most of the CPU, and more random requests. */
+/** `npm run test:long` also tries every boundary of every parameter, and more random requests. */
 const AMOUNT =
   LONGER === 1
     ? ['--phases=examples,fuzzing', '--max-examples=5']
     : ['--phases=examples,coverage,fuzzing', '--max-examples=10']
-/** These two end the session that the requests are made in, so their turn comes last. */
+/** These two end the session of the requests, so they come last. */
 const ENDS_SESSION = ['deleteUser', 'logout']
 
 interface Document {
@@ -42,7 +42,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
   let document: Document
 
   before(async () => {
-    // Whoever tries everything out is neither slowed down nor shut out.
+    // Schemathesis sends many requests and wrong credentials, so no limit and no throttle applies.
     const config = { authThrottle: { failures: 0, window: '1m' } }
     service = await startService({ limits: 'unlimited', config })
     document = (await call(`${service.url}/openapi.json`)).json<Document & Record<string, unknown>>()
@@ -54,7 +54,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** Resolves to the exit code and everything that was printed. */
+  /** Resolves to the exit code and all output. */
   async function run(
     program: string,
     args: readonly string[],
@@ -97,11 +97,11 @@ describe('the description of the API, as callers get it from the gateway', () =>
       ...selection,
     ])
     assert.equal(code, 0, output)
-    // The gateway let these operations in: they were not refused before anybody looked at them.
+    // Schemathesis lists operations that were always refused. These must not be among them.
     assert.doesNotMatch(output, /- (?:GET|POST) \/api\/(?:data|balance|verify|users)$/m, output)
   }
 
-  it('names every code that the gateway answers with, where a status is described', () => {
+  it('names every refusal code of the gateway in each status that it describes', () => {
     const { enum: codes } = document.components.schemas.Problem.properties.code
     assert.deepEqual(
       Object.keys(REFUSALS).filter((code) => !codes.includes(code)),
@@ -117,7 +117,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     }
   })
 
-  it('has no fault that redocly knows of', async () => {
+  it('has no fault that redocly finds', async () => {
     const { code, output } = await run(process.execPath, [
       REDOCLY,
       'lint',
@@ -127,7 +127,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.equal(code, 0, output)
   })
 
-  it('stands for the routes before the service itself, with requests validated, from one edit on', async () => {
+  it('can replace routes of the service by one edit, with validation of requests', async () => {
     const file = join(service.gateway.dir, 'gateway.json')
     const shipped = JSON.parse(readFileSync(file, 'utf8')) as { routes: { path: string }[] }
     const routes = shipped.routes.filter(({ path }) =>
@@ -163,16 +163,16 @@ describe('the description of the API, as callers get it from the gateway', () =>
       await code(send('POST', '/api/transfer', { ...transfer, amount: '1,00' }, alice)),
       'schema_violation',
     )
-    // The gateway lets it through, and the service knows no such account.
+    // The gateway lets it through, and the service does not know the account.
     assert.equal((await send('POST', '/api/transfer', transfer, alice)).status, 422)
 
     writeFileSync(file, JSON.stringify(shipped))
     await until(async () => !(await validates()) || undefined)
   })
 
-  // Half a minute by itself; on a loaded machine it may take its time.
+  // It takes half a minute, and on a busy machine much longer.
   const options = { skip: NO_SCHEMATHESIS, timeout: 600_000 }
-  it('is what the service does, for whatever schemathesis thinks of', options, async () => {
+  it('says what the service does, for every request that schemathesis makes', options, async () => {
     await tryOut(ENDS_SESSION.map((id) => `--exclude-operation-id=${id}`))
     await tryOut(ENDS_SESSION.map((id) => `--include-operation-id=${id}`))
   })

@@ -23,7 +23,7 @@ export function describeWithPrograms<Program extends string>(
   } else if (isListed) it(title, { skip: `not installed: ${missing.join(', ')}` })
 }
 
-/** The `skip` of tests with these programs: false where all are installed. */
+/** Option `skip` of tests with these programs: false where all are installed. */
 export function skipWithout(...programs: readonly string[]): string | false {
   const missing = programs.filter((program) => pathOf(program) === undefined)
   return missing.length > 0 && `not installed: ${missing.join(', ')}`

@@ -20,11 +20,11 @@ const COUNTERSIGN = fileURLToPath(new URL('../cli/countersign.ts', import.meta.u
 
 /** Checkpoints while the gateway runs. */
 const CHECKPOINTS = 3
-/** Before each of them. All together are more than two tiles of 256 lines, two of them for each request. */
+/** Requests before each checkpoint. Each makes two lines, and all together fill more than two tiles of 256 lines. */
 const REQUESTS = 100
-/** Bits of the exported log that are changed, one after the other. */
+/** So many bits of the exported log are changed, one after the other. */
 const CHANGES = 4 * LONGER
-/** For fsck: with fewer workers than files it does not end when a file is wrong. */
+/** Workers of fsck, which does not end at a wrong file if it has fewer workers than files. */
 const WORKERS = 64
 
 /** The text with another letter at this place: A, or B for A. */
@@ -42,10 +42,10 @@ describeWithPrograms(SUITE, (programs) => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let exported: string
-  /** The verifier key of Ed25519. */
+  /** The Ed25519 verifier key. */
   let key: string
   let last: string
-  /** Files of checkpoints that the log went on from, with their sizes. */
+  /** Files of the log's earlier checkpoints, with their sizes. */
   const earlier: { readonly file: string; readonly size: number }[] = []
 
   before(async () => {
@@ -65,7 +65,7 @@ describeWithPrograms(SUITE, (programs) => {
         ),
       )
       asked += REQUESTS
-      // All of them are sealed. A look may come before the first checkpoint.
+      // Waits until all records are sealed.
       const bytes = await until(async () =>
         (await gateway.metric('gateway_audit_tree_size')) > 2 * asked ? readFileSync(checkpoint) : undefined,
       )
@@ -113,7 +113,7 @@ describeWithPrograms(SUITE, (programs) => {
     return directory
   }
 
-  it('is accepted as a log that went on from each of its checkpoints, with a signature that they do not know', async () => {
+  it('is accepted as a continuation of each of its checkpoints, with a signature of unknown type', async () => {
     const size = parseCheckpoint(parseNote(Buffer.from(last)).text).size
     assert.ok(size > 2 * 256)
     assert.deepEqual(
@@ -155,7 +155,7 @@ describeWithPrograms(SUITE, (programs) => {
     }
   })
 
-  it('is refused with another checkpoint, one that its Ed25519 key has not signed, and by another key', async () => {
+  it('is refused with a changed or unsigned checkpoint, and with another key', async () => {
     const [origin, size, root = '', , ed25519 = '', ...others] = last.split('\n')
     const changed = {
       origin: [`${origin}x`, size, root, '', ed25519, ...others],
@@ -174,7 +174,7 @@ describeWithPrograms(SUITE, (programs) => {
     await refuses(/no verifiable signatures/, ['log', formatVerifierKey(newSealKey(home).verifier), exported])
   })
 
-  it('is refused as going on from a tree that it never was, which its key has signed', async () => {
+  it('is refused as a continuation of another tree, though its key has signed that tree', async () => {
     const seal = readSealKey(join(gateway.dir, 'data', 'audit-seal-key.pem'))
     const file = join(gateway.dir, 'never')
     writeFileSync(file, seal.seal({ size: earlier[0]?.size ?? 0, root: randomBytes(32) }))
@@ -186,7 +186,7 @@ describeWithPrograms(SUITE, (programs) => {
     assert.match(await fsck(all), /fsck failed: /)
   })
 
-  it('proves both records of a request by `audit prove`, and no others', async () => {
+  it('proves both records of a request by `audit prove`, and no other records', async () => {
     const proofs = await countersign('prove', '--request', 'request-1-7', gateway.auditFile)
     const lines = readFileSync(gateway.auditFile, 'utf8').split('\n')
     const records = lines.filter((line) => line.includes('"request-1-7"'))

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 
-/** A received span. Its 64-bit numbers, which came as text, are numbers. */
+/** A received span, with numbers in place of texts of 64-bit numbers. */
 export interface ReceivedSpan {
   readonly traceId: string
   readonly spanId: string
@@ -41,7 +41,7 @@ const KINDS = new Map([
   [2, 'server'],
   [3, 'client'],
 ] as const)
-/** 2020 and 2100: a time outside has another unit. */
+/** The years 2020 and 2100. A time outside of them has a wrong unit. */
 const EARLIEST_NS = 1_577_836_800_000_000_000n
 const LATEST_NS = 4_102_444_800_000_000_000n
 

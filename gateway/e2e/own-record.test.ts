@@ -19,7 +19,7 @@ describe("a user's own record behind the gateway", () => {
   const login = (password: string): Promise<ReceivedResponse> =>
     call(`${service.url}/api/login`, { method: 'POST', body: { ...ALICE, password } })
   const ownRecord = (token: string, method: string, body?: object): Promise<ReceivedResponse> => {
-    // Node sends a DELETE's body without its length, unless it is told.
+    // Node sends the body of a DELETE without a length, unless a header has it.
     const framing = body && { 'content-length': String(Buffer.byteLength(JSON.stringify(body))) }
     return call(`${service.url}/api/users/${decodeJwt(token).sub}`, {
       method,
@@ -30,7 +30,7 @@ describe("a user's own record behind the gateway", () => {
   const data = async (token: string): Promise<number> =>
     (await call(`${service.url}/api/data`, { headers: { authorization: `Bearer ${token}` } })).status
 
-  it('is out of reach for an app that was allowed to see the balance', async () => {
+  it('is out of reach of an app that may only see the balance', async () => {
     const { access_token: token } = await tokensFor(mobile, { scope: 'openid accounts:read' })
     const takeover = { password: NEXT, currentPassword: ALICE.password }
     assert.equal((await ownRecord(token, 'GET')).status, 403)
@@ -40,7 +40,7 @@ describe("a user's own record behind the gateway", () => {
     assert.equal((await login(ALICE.password)).status, 200)
   })
 
-  it('is read and changed by an app that was allowed to, which the metadata names', async () => {
+  it('is read and changed by an app with profile:write, which the metadata names', async () => {
     assert.ok(mobile.serverMetadata().scopes_supported?.includes('profile:write'))
     const { access_token: token } = await tokensFor(mobile, { scope: 'openid profile:write' })
     assert.equal((await ownRecord(token, 'GET')).json().email, ALICE.email)
@@ -48,7 +48,7 @@ describe("a user's own record behind the gateway", () => {
     assert.equal((await ownRecord(token, 'PATCH', { password: NEXT })).json().code, 'password_required')
   })
 
-  it('changes its password by the present one, which ends every other session and grant at once', async () => {
+  it('gets a new password only with the present one, and all other sessions and grants end at once', async () => {
     const app = await tokensFor(mobile)
     const [here, elsewhere] = [await login(ALICE.password), await login(ALICE.password)].map(
       (response) => response.json<{ accessToken: string }>().accessToken,
@@ -64,7 +64,7 @@ describe("a user's own record behind the gateway", () => {
     assert.deepEqual([(await login(ALICE.password)).status, (await login(NEXT)).status], [401, 200])
   })
 
-  it('is deleted by the present password, sent with the request', async () => {
+  it('is deleted only with the present password', async () => {
     const { accessToken: token } = (await login(NEXT)).json<{ accessToken: string }>()
     assert.equal((await ownRecord(token, 'DELETE')).json().code, 'password_required')
     assert.equal((await ownRecord(token, 'DELETE', { currentPassword: NEXT })).status, 204)
