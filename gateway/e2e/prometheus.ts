@@ -84,7 +84,7 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** Returns Prometheus's address once it is ready. Keeps reading the log, or Prometheus could not write on. */
+/** Returns Prometheus's address once it is ready. Goes on reading the log, so that Prometheus does not block. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []

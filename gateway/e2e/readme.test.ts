@@ -29,7 +29,7 @@ import { until } from './running-gateway.ts'
 const { TEST_GATEWAY, TEST_BACKEND } = process.env
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
-/** The README, then every page whose commands continue it, in their order. */
+/** The README, then the pages whose commands continue it, in order. */
 const PAGES = [
   README,
   ...[
@@ -46,7 +46,7 @@ const PAGES = [
 
 const EXAMPLE_ISSUER = 'https://id.example.com/realms/bank'
 const PORTS = ['8080', '9090', '3000', '3001', '8081', '9091', '8082', '9092', '8443', '6390']
-/** The chapter that needs a server which may not be installed. */
+/** This chapter needs Redis, which may be missing. */
 const SHARED = 'Several gateways as one'
 
 /** The shell blocks of the pages in their order, by the heading they stand under. */
@@ -60,7 +60,7 @@ function blocks(): { readonly heading: string; readonly script: string }[] {
   return found
 }
 
-/** Links the gateway. In a test run its programs are the bundled ones, which start with half of the CPU. */
+/** Links the gateway's files. In a test run, the programs are bundled ones, which start with half of the CPU. */
 function linkGateway(directory: string): void {
   const isBundled = TEST_GATEWAY && TEST_BACKEND
   const programs = isBundled ? ['main.ts', 'start.ts', 'cli/countersign.ts'] : []
@@ -78,8 +78,8 @@ function linkGateway(directory: string): void {
 }
 
 /**
- * In a test run, npx only starts the first command, `init`, and npm nothing but the service: each start of one costs 0.4 s of CPU.
- * Their scripts are run as npm runs them.
+ * Writes replacements of npx and npm for a test run, because each start of a real one costs 0.4 s of CPU. Only the
+ * service and the first `init` run by the real ones.
  */
 function writeShortcuts(directory: string): void {
   mkdirSync(directory)
@@ -103,7 +103,7 @@ class Shell {
   #output = ''
 
   constructor(cwd: string) {
-    // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
+    // Without coverage, because these programs run without the loader of the tests.
     const env = { ...process.env, PATH: `${join(cwd, 'bin')}:${process.env.PATH}`, NODE_V8_COVERAGE: '' }
     this.#bash = spawn('bash', [], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
     for (const stream of [this.#bash.stdout, this.#bash.stderr]) {
@@ -121,7 +121,7 @@ class Shell {
   }
 
   end(): void {
-    // With everything that a block has left running in the background.
+    // The group includes all programs that a block has left in the background.
     process.kill(-(this.#bash.pid as number), 'SIGTERM')
   }
 }
@@ -139,11 +139,11 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
     for (const part of ['config', 'package.json', 'tsconfig.json']) {
       cpSync(join(ROOT, part), join(dir, part), { recursive: true })
     }
-    // Nothing in these folders is edited, and at their own paths they are compiled already.
+    // No command edits these folders, and links to them use code that is already compiled.
     for (const part of ['backend', 'launcher', 'node_modules']) symlinkSync(join(ROOT, part), join(dir, part))
     linkGateway(join(dir, 'gateway'))
     writeShortcuts(join(dir, 'bin'))
-    // The machine that runs all tests is busy.
+    // The deadline is long, because other tests keep the machine busy.
     const example = join(dir, 'config/examples/any-service.json')
     const patient = { ...JSON.parse(readFileSync(example, 'utf8')), onStoreFailure: { deadlineMs: 5000 } }
     writeFileSync(example, JSON.stringify(patient))
@@ -157,7 +157,7 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
     start = spawn('npm', ['start'], {
       cwd: dir,
       stdio: 'ignore',
-      // npm does not pass SIGTERM on: the group is what ends.
+      // In its own group, because npm does not pass SIGTERM on.
       detached: true,
       env: {
         ...process.env,
@@ -178,7 +178,7 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
     shell = new Shell(dir)
   })
 
-  /** Starts what stands for Keycloak: its metadata, its keys, and an access token as it writes them. */
+  /** Starts a replacement of Keycloak, with metadata, keys and an access token in its form. */
   async function startProvider(): Promise<{ readonly issuer: string; readonly token: string }> {
     const { publicKey, privateKey } = await generateKeyPair('RS256')
     const keys = [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'RS256', use: 'sig' }]
@@ -231,7 +231,7 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
       /Idempotency-Replayed: true[\s\S]*\ncall 1\n/,
     ],
     Limits: [
-      // By now the walk has logged in five times, within a minute or so.
+      // The commands before have logged in five times, in about a minute.
       /^(4(?:29|01)\n){5}HTTP\/1\.1 429 [\s\S]*Retry-After: \d+/,
       /HTTP\/1\.1 200 OK[\s\S]*RateLimit-Policy: "login";q=8;w=60/,
       /\n200\nready\n200\n429\n/,
@@ -274,13 +274,13 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
   const outputs = new Map<string, string>()
   let chapter: string | undefined
   for (const { heading, script } of blocks()) {
-    // In the folder of the test the modules are a link to those of the project.
+    // The folder of this test has a link to the project's modules.
     if (/^npm ci\b/.test(script)) continue
-    // To a reader who takes more than ten minutes for a chapter, the tokens of the one before are worth nothing.
+    // Tokens last ten minutes, so a reader may begin a chapter without good ones.
     const expired = heading === chapter ? '' : 'unset OPERATOR ALICE BOB\n'
     chapter = heading
     const skip = heading === SHARED && NO_REDIS
-    it(`says what happens under "${heading}": ${script.slice(0, 60).replaceAll('\n', ' ')}`, {
+    it(`runs the commands under "${heading}": ${script.slice(0, 60).replaceAll('\n', ' ')}`, {
       skip,
     }, async () => {
       outputs.set(heading, (outputs.get(heading) ?? '') + (await shell.run(adapt(expired + script))))
@@ -288,17 +288,17 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
   }
   for (const [heading, patterns] of Object.entries(expectations)) {
     const skip = heading === SHARED && NO_REDIS
-    it(`has commands under "${heading}" that do what it says`, { skip }, () => {
-      // Without the log of gateways in the background, a line of which may come before the end of a response's line.
+    it(`has commands under "${heading}" that print what it says`, { skip }, () => {
+      // Leaves out log lines of gateways in the background, which may come in the middle of a line.
       const output = (outputs.get(heading) ?? 'never run').replaceAll(/\{"level":.*\n/g, '')
       for (const pattern of patterns) assert.match(output, pattern)
       assert.doesNotMatch(output, /\}(\{|HTTP)/, 'two responses on one line')
     })
   }
 
-  it('shows the same limit to a reader whose log-ins were more than a minute ago', async () => {
+  it('shows the same limit to a reader who logged in more than a minute ago', async () => {
     const [guesses, edit] = blocks().filter(({ heading }) => heading === 'Limits')
-    // In place of the minute: a crash forgets the counts of so short a window.
+    // Instead of a minute's wait, a crash forgets the counts of so short a window.
     await shell.run(adapt(crash()))
     const guessed = await shell.run(adapt(`${guesses?.script}`))
     const beyond = await shell.run('echo "token: <$(login alice)>"')
@@ -315,12 +315,12 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
     return lines?.[0] ?? assert.fail('no page kills a gateway')
   }
 
-  it('stops the gateway before a service in good order, and waits for its end', () => {
+  it('ends the gateway of "Before your own service" by SIGTERM', () => {
     const reasons = readAudit(join(dir, 'data/mine/audit.ndjson')).map(({ reason }) => reason)
     assert.equal(reasons.find(Boolean), 'SIGTERM')
   })
 
-  it('stops every gateway that it starts, and kills none but its own', async () => {
+  it('stops every gateway that it starts, and kills no process by name', async () => {
     assert.doesNotMatch(PAGES, /\b(pkill|killall)\b/)
     for (const port of PORTS.slice(3)) {
       await until(() =>
@@ -336,7 +336,7 @@ describe('the README', { skip: skipWithout('curl', 'openssl') }, () => {
     assert.ok(README.split('\n').length - 1 <= 130)
   })
 
-  it('leaves no secret that others can read', () => {
+  it('leaves no secret that other users can read', () => {
     for (const file of ['acme-secret', 'upstream-secret']) {
       assert.equal(statSync(join(dir, 'data', file)).mode & 0o077, 0, file)
     }

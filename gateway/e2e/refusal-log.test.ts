@@ -19,7 +19,7 @@ describe('why a caller was refused', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        // So that every bad credential is looked at.
+        // Without a throttle, so that every bad credential is verified.
         authThrottle: { failures: 0, window: '1m' },
         routes: [
           { path: '/mine', auth: ['bearer'] },
@@ -46,7 +46,7 @@ describe('why a caller was refused', () => {
   }
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
-  it('stands in the log at info, with the check that failed, the route and the id of the request', async () => {
+  it('is logged at info, with the failed check, the route and the request id', async () => {
     const { token } = upstream.issuer
     const stranger = await createIssuer()
     const nowSeconds = Math.floor(Date.now() / 1000)
@@ -100,7 +100,7 @@ describe('why a caller was refused', () => {
     }
   })
 
-  it('repeats no credential, and nothing that a caller writes makes a line of its own', async () => {
+  it('repeats no credential, and no text of a caller makes a log line of its own', async () => {
     const forged = 'x"}\n{"level":50,"msg":"forged"}'
     const line = await refused(
       '/mine',
@@ -115,7 +115,7 @@ describe('why a caller was refused', () => {
     }
   })
 
-  it('is told of a few in quick succession and then of one in a second, with how many were left out', async () => {
+  it('is logged for a few refusals at once, then one a second, with the number of those left out', async () => {
     const before = gateway.process.lines.length
     const startedMs = performance.now()
     const rounds = 300

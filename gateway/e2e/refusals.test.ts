@@ -25,11 +25,11 @@ function problemOf(response: string): Problem {
 const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const BODY = `${HOST}Content-Length: 5\r\n\r\nhello`
-/** The request after it stands in the middle of its body. */
+/** With this unfinished body, the next request would be read as a part of it. */
 const UNFINISHED = `${HOST}Content-Length: 9999\r\n\r\nhello`
 
 describe("refusals that are not the caller's doing", () => {
-  it('are warned of once in a second for each code, and all counted', async () => {
+  it('cause one warning a second for each code, and all are counted', async () => {
     const gateway = await startGateway({
       config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] },
     })
@@ -97,8 +97,8 @@ describe('a refusal', () => {
     [`GET /broken HTTP/1.1\r\n${HOST}\r\n`, 502, 'upstream_malformed', false],
   ]
   for (const [bytes, status, code, closes] of cases) {
-    it(`${status} ${code} of ${JSON.stringify(bytes.slice(0, 90))} is a problem that tells what is public, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
-      // A second request that is whole shows whether the connection is kept.
+    it(`${status} ${code} of ${JSON.stringify(bytes.slice(0, 90))} is a problem without private detail, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
+      // The second, complete request shows whether the connection is kept.
       const response = await sendBytes(gateway.port, `${bytes}GET /last HTTP/1.1\r\n${CLOSE}`)
       const first = response.split(/(?<=\})(?=HTTP\/1\.1 )/)[0] as string
       assert.equal(statusOf(first), status, first)
@@ -131,7 +131,7 @@ describe('a refusal', () => {
     assert.ok(response.endsWith('\r\n\r\n'))
   })
 
-  it('for want of credentials challenges as RFC 6750 says: without an error when there were none', async () => {
+  it('with 401 has the challenges of RFC 6750, without an error if there were no credentials', async () => {
     const challenge = async (lines: string, path = '/private') =>
       headerOf(
         await sendBytes(gateway.port, `GET ${path} HTTP/1.1\r\n${lines}${CLOSE}`),
@@ -140,7 +140,7 @@ describe('a refusal', () => {
     const realm = 'Bearer realm="api"'
     const algs = 'algs="ES256 PS256 EdDSA Ed25519"'
     const said = (error: string, text: string) => `error="${error}", error_description="${text}"`
-    // RFC 6750 section 3.1: without credentials no error is told; RFC 9449 section 7.2: each scheme has its challenge.
+    // RFC 6750 section 3.1: no error without credentials. RFC 9449 section 7.2: a challenge for each scheme.
     assert.equal(await challenge(''), `${realm} | DPoP ${algs}`)
     const malformed = said('invalid_request', 'The Authorization header is not well-formed')
     assert.equal(await challenge('Authorization: Bearer\r\n'), `${realm}, ${malformed} | DPoP ${algs}`)
@@ -165,7 +165,7 @@ describe('a refusal', () => {
     )
   })
 
-  it('has a code of a closed list, each with its status, its source and a sentence', () => {
+  it('has a code from a fixed list, with its status, its source and a sentence', () => {
     for (const [code, kind] of Object.entries(REFUSALS)) {
       assert.match(code, /^[a-z]+(_[a-z]+)*$/)
       assert.notEqual(STATUS_CODES[kind.status], undefined)

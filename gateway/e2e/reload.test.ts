@@ -32,7 +32,7 @@ function table(limit: number): string {
   })
 }
 
-/** Requests without a pause on a few kept connections, and what came of each. */
+/** Sends requests without a pause on a few kept connections, and counts their outcomes. */
 function stream(url: string) {
   const agent = new Agent({ keepAlive: true, maxSockets: 4 })
   const outcomes = new Map<string, number>()
@@ -45,7 +45,7 @@ function stream(url: string) {
   }
   const knocking = Promise.all([knock(), knock(), knock(), knock()])
   return {
-    /** After a hundred. */
+    /** Ends after a hundred requests. @returns the outcomes, with their numbers */
     async end(): Promise<Readonly<Record<string, number>>> {
       await until(() => (Array.from(outcomes.values()).some((count) => count > 100) ? true : undefined))
       going = false
@@ -59,7 +59,7 @@ function stream(url: string) {
 describe('an edit of the limit table', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
-  /** As the operator names it: `limits.json` → `..data/limits.json`, `..data` → `v0`, as Kubernetes mounts a ConfigMap. */
+  /** The path of limits.json: a link to `..data/limits.json`, where `..data` is a link, as Kubernetes mounts it. */
   let file: string
   let mount: string
   let dir: string
@@ -82,7 +82,7 @@ describe('an edit of the limit table', () => {
     rmSync(dir, { recursive: true })
   })
 
-  /** Writes a version of a file. Like the next function it gives the name in the mount. */
+  /** Writes a version of the file. Returns its name in the mount, as the next function does. */
   function version(name: string, text: string): string {
     mkdirSync(join(mount, name))
     write(`${name}/limits.json`, text)
@@ -107,7 +107,7 @@ describe('an edit of the limit table', () => {
     until(() => changes().find((change) => rowsOf(change.after)[1]?.limit === limit))
   const rowsOf = (rows: unknown) => rows as Record<string, unknown>[]
 
-  it('is in force within a second in each of its forms, loses no request of a stream and no count', async () => {
+  it('is in force within a second, by a write, a rename or a link, and loses no request and no count', async () => {
     const requests = stream(`${gateway.url}/stream`)
     assert.equal((await kept()).headers.ratelimit, '"kept";r=3;t=3600')
     const edits: [limit: number, edit: () => void][] = [
@@ -123,7 +123,7 @@ describe('an edit of the limit table', () => {
       const change = await inForce(limit)
       assert.ok(beats.elapsedMs() < 1000, `${limit}: ${change.timestamp}`)
       assert.equal(await policy(), `"stream";q=${1_000_000 + limit};w=3600`)
-      // One more is allowed and one more is taken each time, so that always 3 are left.
+      // Each edit allows one more and each request takes one, so 3 are always left.
       const { status, headers } = await kept()
       assert.deepEqual([status, headers.ratelimit?.slice(0, 10)], [200, '"kept";r=3'], `edit ${index}`)
     }
@@ -133,7 +133,7 @@ describe('an edit of the limit table', () => {
     assert.ok(statSync(file).isFile())
   })
 
-  it('stands in the audit trail with the whole table before and after', () => {
+  it('is in the audit trail with the whole table before and after', () => {
     const [first] = changes()
     assert.deepEqual(Object.keys(first as object), [
       'type',
@@ -161,7 +161,7 @@ describe('an edit of the limit table', () => {
     assert.equal(changes().length, 5)
   })
 
-  it('downwards and upwards again keeps what was counted', async () => {
+  it('that lowers a limit, and one that raises it again, keep the counts', async () => {
     writeFileSync(file, table(6))
     await inForce(6).then(() => until(async () => ((await policy()).includes('1000006') ? true : undefined)))
     assert.equal((await kept()).status, 429)
@@ -196,7 +196,7 @@ describe('an edit of the limit table', () => {
     },
   ]
   for (const { title, spoil, path, reason } of bad) {
-    it(`that ${title} changes nothing, is told with file, path and reason, and is forgotten when it is mended`, async () => {
+    it(`that ${title} changes nothing, is logged with file, path and reason, and can be mended`, async () => {
       const failures = 'gateway_config_reloads_total{file="limits.json",result="failure"}'
       const before = { failures: await gateway.metric(failures), changes: changes().length }
       const told = gateway.process.lines.length
@@ -204,7 +204,7 @@ describe('an edit of the limit table', () => {
       spoil()
       await until(async () => ((await gateway.metric(CHANGES)) === 0 ? true : undefined))
       assert.equal(await gateway.metric(failures), before.failures + 1)
-      // The log comes on another way than responses.
+      // The log may come later than a response.
       const logged = (is: (line: LogLine) => boolean) =>
         until(() => gateway.process.lines.slice(told).find(is))
       const line = await logged(({ faults }) => faults !== undefined)
@@ -225,10 +225,10 @@ describe('an edit of the limit table', () => {
   }
 })
 
-describe('what can hardly be meant', () => {
+describe('a limit table that is probably wrong', () => {
   const row = (path: string) => ({ path, limit: 5, window: '1m', purpose: 'tests' })
 
-  it('is warned of at start and after an edit', async () => {
+  it('causes a warning at the start and after an edit', async () => {
     const gateway = await startGateway({
       config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/api/*', auth: ['none'] }] },
       limits: [row('/api/a'), row('/old/b')],
@@ -245,7 +245,7 @@ describe('what can hardly be meant', () => {
     assert.equal(warnings.length, 3)
   })
 
-  it('is a large table with a byte that is no UTF-8: the last good stays in force, and the log names the byte', async () => {
+  it('is refused if one byte is not UTF-8, and the log names the byte', async () => {
     const gateway = await startGateway({
       config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] },
       limits: [row('/api/a')],

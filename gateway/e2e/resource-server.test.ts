@@ -26,7 +26,7 @@ const CONFIG = {
   ],
 }
 
-/** FAPI 2.0 Security Profile: the rules for a resource server, each shown by a gateway that is held to the profile. */
+/** The FAPI 2.0 Security Profile's rules for a resource server, each tested with a gateway set up by the profile. */
 describe('FAPI 2.0 resource server', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
@@ -123,7 +123,7 @@ describe('FAPI 2.0 resource server', () => {
         port,
         minVersion: version,
         maxVersion: version,
-        // Or our own side would not even try.
+        // Otherwise this client itself would refuse.
         ciphers: 'DEFAULT@SECLEVEL=0',
       })
       const spoken = await once(socket, 'secureConnect').then(
@@ -172,7 +172,7 @@ describe('FAPI 2.0 resource server', () => {
     }
   })
 
-  it('section 5.3.4-2: takes none from the query, also beside a good one, and tells nobody of it', async () => {
+  it('section 5.3.4-2: takes no token from the query, also beside a good one, and logs it nowhere', async () => {
     const stolen = await token()
     const from = upstream.seen.length
     assertRefused(
@@ -198,14 +198,14 @@ describe('FAPI 2.0 resource server', () => {
     assertRefused(await get(`Bearer ${ending}`), 401, 'invalid_token')
   })
 
-  it('section 5.3.4-4: refuses a token that does not suffice', async () => {
+  it('section 5.3.4-4: refuses a token whose scopes do not suffice', async () => {
     const response = await get(`Bearer ${await token({ scope: 'accounts' })}`, { path: '/admin' })
     assertRefused(response, 403, 'insufficient_scope')
     assert.match(String(response.headers['www-authenticate']), /scope="admin"/)
     assert.equal((await get(`Bearer ${await token({ scope: 'admin' })}`, { path: '/admin' })).status, 200)
   })
 
-  it('section 5.3.4-5: refuses a token that is bound to nothing, and one whose key or certificate is not shown', async () => {
+  it('section 5.3.4-5: refuses an unbound token, and a bound one without its key or certificate', async () => {
     assertRefused(await get(`Bearer ${await token({ cnf: undefined })}`), 401, 'invalid_token')
     assertRefused(await get(`Bearer ${await token()}`, { bare: true }), 401, 'invalid_token')
     const jkt = await calculateJwkThumbprint(await exportJWK((await dpopPair).publicKey))
@@ -213,7 +213,7 @@ describe('FAPI 2.0 resource server', () => {
     assertRefused(await get(`DPoP ${await token({ cnf: { jkt } })}`), 401, 'invalid_dpop_proof')
   })
 
-  it('section 5.4.1: refuses RS256 and none, and takes PS256 with the same key', async () => {
+  it('section 5.4.1: refuses RS256 and "none", and takes PS256 with the same key', async () => {
     const [, payload = ''] = (await token()).split('.')
     const signed = (alg: 'RS256' | 'PS256') => {
       const header = Buffer.from(JSON.stringify({ alg, typ: 'at+jwt', kid: 'rsa' })).toString('base64url')
@@ -240,7 +240,7 @@ describe('FAPI 2.0 resource server', () => {
     assert.match(refused.plain(), /GATEWAY_JWKS_URI: must be https/)
   })
 
-  it('section 5.4.3: takes neither of two keys with one kid', async () => {
+  it('section 5.4.3: accepts neither of two keys with one kid', async () => {
     assertRefused(await get(`Bearer ${await token({}, 'twice')}`), 401, 'invalid_token')
   })
 })

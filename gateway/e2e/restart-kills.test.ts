@@ -14,7 +14,7 @@ import { startUpstream } from './test-upstream.ts'
 const RESTART_MS = 1000
 const alive = new Set<number>()
 
-test('a process that is killed at any moment of a restart leaves no request without its records', async (t) => {
+test('a process killed at any moment of a restart leaves no request without both records', async (t) => {
   t.after(() => {
     for (const pid of alive) kill(pid)
   })
@@ -27,7 +27,7 @@ test('a process that is killed at any moment of a restart leaves no request with
     dir = gateway.dir
     for (const one of await killOnce(gateway, run, Math.random() < 0.5 ? 'old' : 'new')) seen.set(...one)
   }
-  // Recovers what the last one left.
+  // Recovers the records that the last run left open.
   const last = await startGateway({ config, ...(dir && { dir }) })
   assert.deepEqual(unpaired(last.audit()), [])
   assert.deepEqual(contradicted(last.audit(), seen), [])
@@ -63,7 +63,7 @@ async function killOnce(
   await done
   over = true
   await Promise.all(asking)
-  // Whoever serves now, or nobody.
+  // Kills the process that serves now, if any.
   for (const pid of [old, child]) {
     kill(pid)
     await until(() => (hasEnded(pid) ? true : undefined))
@@ -72,7 +72,7 @@ async function killOnce(
   return seen
 }
 
-/** The process that takes over from it. */
+/** A child of the process: the new process of a restart. */
 function childOf(parent: number): number | undefined {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -85,7 +85,7 @@ function hasEnded(pid: number): boolean {
   return state === undefined || state === 'Z'
 }
 
-/** proc(5); undefined: there is no such process. */
+/** Reads /proc. Undefined: there is no such process. */
 function statusOf(pid: number): { readonly state: string; readonly parent: number } | undefined {
   try {
     const [state = '', parent] = readFileSync(`/proc/${pid}/stat`, 'utf8')

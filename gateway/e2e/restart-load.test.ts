@@ -18,7 +18,7 @@ const STREAMS = 3
 
 type Client = (asked: Asked) => Promise<Pick<Received, 'status' | 'body'>>
 
-test('restarts under load fail no GET and no POST on kept connections of HTTP/1.1 and HTTP/2', async (t) => {
+test('under load, no GET and no POST on kept connections of HTTP/1.1 and HTTP/2 fails by restarts', async (t) => {
   const upstream = await startUpstream(async (req, res) => {
     let bytes = 0
     for await (const piece of req) bytes += piece.length
@@ -40,7 +40,7 @@ test('restarts under load fail no GET and no POST on kept connections of HTTP/1.
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     return (asked) => call(gateway.url, { ...asked, agent })
   }
-  /** Sends what GOAWAY disowns again, with the same id: if the gateway handled it all the same, its records are not a pair. */
+  /** Sends requests that GOAWAY leaves out again with the same id: the trail shows if the gateway handled both. */
   const overHttp2 = (): Client => {
     const begin = () => connect(gateway.url).on('error', (error) => failed.push(error))
     let session = begin()

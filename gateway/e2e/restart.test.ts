@@ -21,7 +21,7 @@ describe('a restart', () => {
   const held: ServerResponse[] = []
   const restart = () => restarted(gateway)
 
-  /** @returns why not */
+  /** Expects a failed restart. @returns the reason */
   const notRestarted = async () => {
     const { restarted, text } = await gateway.restart()
     assert.equal(restarted, false)
@@ -47,7 +47,7 @@ describe('a restart', () => {
     upstream.close()
   })
 
-  it('keeps idle connections, what has come of a request, and a request under way', async () => {
+  it('keeps idle connections, half a request, and a request under way', async () => {
     const idle = await openWire(gateway.port)
     idle.send(GET)
     await idle.has('whole')
@@ -126,7 +126,7 @@ describe('a restart', () => {
     assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
   })
 
-  it('changes nothing when the configuration is broken, or asks for another address', async () => {
+  it('is refused when the configuration is broken, or asks for another address', async () => {
     const file = join(gateway.dir, 'gateway.json')
     const good = readFileSync(file, 'utf8')
     const refused = async (text: string) => {
@@ -143,16 +143,16 @@ describe('a restart', () => {
     await serves()
   })
 
-  it('is one at a time', async () => {
+  it('is refused while another one is under way', async () => {
     const reports = await Promise.all([gateway.restart(), gateway.restart()])
     for (const { restarted, text } of reports) {
-      // On a slow machine the second may come after the first.
+      // On a slow machine the second may begin after the first.
       if (!restarted) assert.match(text, /a restart is under way/)
     }
     await serves()
   })
 
-  it('goes back to its work when the other process fails with the files in its hands', async () => {
+  it('is undone if the new process fails after it got the files', async () => {
     const file = join(gateway.dir, 'data', 'revocations.ndjson')
     const good = readFileSync(file)
     const idle = await openWire(gateway.port)
@@ -172,7 +172,7 @@ describe('a restart', () => {
     await restart()
     await serves()
     assert.equal((await call(`${gateway.url}/hourly`)).status, 429)
-    // The files that the other process has replaced are no fault.
+    // Files that the other process has replaced must not count as faults.
     assert.deepEqual(
       gateway.audit().filter(({ type }) => type === 'STORE_DEGRADED'),
       [],
@@ -217,7 +217,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     upstream.close()
   })
 
-  it('keeps connections and a request under way, and loses no request of a client with TLS that has been idle', async () => {
+  it('keeps connections and a request under way, and serves the next request on idle TLS connections', async () => {
     const wires = await Promise.all([1, 2, 3].map(() => openWire(gateway.port)))
     for (const wire of wires) {
       wire.send(GET)
@@ -271,7 +271,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     )
   })
 
-  it('refuses a session that ends in the last request of the process before', async () => {
+  it('refuses a session that the last response of the old process ends', async () => {
     const token = await upstream.issuer.token({ sid: 'held' })
     const ask = (headers: Record<string, string> = {}) =>
       call(`${gateway.url}/mine`, { headers: { authorization: `Bearer ${token}`, ...headers } })
@@ -282,7 +282,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     assert.equal((await ask()).status, 200)
     response.setHeader('X-Revoke-Session', 'held').end()
     assert.equal((await logout).status, 200)
-    // It is told a moment after the client has its response.
+    // The new process learns of the end a moment after the client gets the response.
     await until(async () => ((await ask()).status === 401 ? true : undefined))
   })
 
@@ -321,7 +321,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
   })
 
-  it('goes back to its work when the other process fails with the files in its hands', async () => {
+  it('is undone if the new process fails after it got the files', async () => {
     const file = join(gateway.dir, 'data', 'revocations.ndjson')
     const good = readFileSync(file)
     writeFileSync(file, '{"format":"revocations","version":99}\n')

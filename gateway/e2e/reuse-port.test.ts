@@ -17,7 +17,7 @@ const SKIP =
   process.platform === 'linux' ? NO_REDIS : 'NOT TESTED: only Linux distributes connections among gateways'
 const CONNECTIONS = 32
 const LIMIT = 100
-/** One for each test: it must not be used up before. */
+/** Each test uses its own limit, which no other test uses up. */
 const LIMITED = ['/first', '/restart', '/kill-0', '/kill-1', '/after-0', '/after-1']
 
 describe('two gateways on one port', { skip: SKIP }, () => {
@@ -62,7 +62,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     await redis?.stop()
   })
 
-  /** Asks on that many connections of its own. @returns the statuses */
+  /** Sends requests, each on a new connection. @returns the statuses */
   const askOnNew = (path: string, count: number) =>
     Promise.all(Array.from({ length: count }, async () => (await call(url + path)).status))
 
@@ -75,7 +75,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     return counts.reduce((sum, [, count]) => sum + Number(count), 0)
   }
 
-  /** Requests on kept connections, half of them to `limited`, until `end`. */
+  /** Sends requests on kept connections, half of them to `limited`, until `end`. */
   function startLoad(limited: string) {
     const statusOf = new Map<string, number>()
     const broken: string[] = []
@@ -100,7 +100,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     return { statusOf, broken, refused, end }
   }
 
-  it('both get connections, each tells its own in its metrics, and together they let exactly the limit through', async () => {
+  it('both get connections, each has its own metrics, and together they let exactly the limit through', async () => {
     const statuses = await askOnNew('/first', 2 * LIMIT)
     assert.equal(statuses.filter((status) => status === 200).length, LIMIT)
     assert.equal(statuses.filter((status) => status === 429).length, LIMIT)
@@ -114,12 +114,12 @@ describe('two gateways on one port', { skip: SKIP }, () => {
   })
 
   for (const which of [0, 1]) {
-    it(`the other serves on when ${which === 0 ? 'the one' : 'the other'} is killed, limits stay exact, and both trails are whole`, async () => {
+    it(`the other serves on when the ${which === 0 ? 'first' : 'second'} is killed, with exact limits and whole trails`, async () => {
       const [victim, survivor] = [gateways[which]!, gateways[1 - which]!]
       const load = startLoad(`/kill-${which}`)
       await until(() => (load.statusOf.size > 10 * CONNECTIONS ? true : undefined))
       await victim.end('SIGKILL')
-      // After the death nothing fails.
+      // After the kill no new request fails.
       assert.deepEqual(new Set(await askOnNew('/free', 100)), new Set([200]))
       const brokenByThen = load.broken.length
       const seen = load.statusOf.size
@@ -133,7 +133,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
         load.broken.filter((id) => survived.has(id)),
         [],
       )
-      // A request that the killed gateway had counted may not have reached the service.
+      // Requests that the killed gateway counted may not have reached the service.
       const passed = allowed.get(`/kill-${which}`) ?? 0
       assert.ok(passed <= LIMIT && passed >= LIMIT - load.broken.length, String(passed))
 
@@ -146,7 +146,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     })
   }
 
-  it('one is restarted under load without a failed request', async () => {
+  it('one restarts under load without a failed request', async () => {
     const load = startLoad('/restart')
     await until(() => (load.refused() > 0 ? true : undefined))
     const { restarted, text } = await askRestart(join(gateways[0]!.dir, 'data'))
@@ -158,7 +158,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     assert.equal(allowed.get('/restart'), LIMIT)
   })
 
-  it('what an operator may forget stops the start, and the log says what to do', async () => {
+  it('a forgotten setting stops the start, and the log says what to do', async () => {
     const first = gateways[1]!
     const { GATEWAY_ADMIN_PORT, GATEWAY_PORT, ...places } = placesIn(first.dir)
     const own = placesIn(join(first.dir, 'second'))
@@ -187,10 +187,10 @@ describe('two gateways on one port', { skip: SKIP }, () => {
     }
   })
 
-  it('and each trail is proven when both have stopped', async () => {
+  it('each trail is proven when both have stopped', async () => {
     for (const gateway of gateways) {
       process.kill(writerOf(gateway), 'SIGTERM')
-      // Also of a process that took over, which has the pipe of the log.
+      // Waits also for a new process, which has the pipe of the log.
       await gateway.process.ended
       const key = join(gateway.dir, 'data', 'audit-seal-key.pem')
       const verified = await countersign(['audit', 'verify', '--key', key, gateway.auditFile])

@@ -15,7 +15,7 @@ const OUTSIDE = '203.0.113.9'
 const SECRET = `whsec_${createHash('sha256').update('acme').digest('base64')}`
 const APP = 'https://app.example'
 
-/** What the service says of itself; some of it is the gateway's to say. */
+/** The headers of the service. The gateway must replace some of them. */
 const SERVICE_HEADERS = {
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Allow-Private-Network': 'true',
@@ -59,7 +59,7 @@ const ROUTES = [
   },
 ]
 
-describe('what a route may say', () => {
+describe('the policy of a route', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   const seen: SeenRequest[] = []
@@ -119,8 +119,8 @@ describe('what a route may say', () => {
     authorization: `Bearer ${await upstream.issuer.token({ scope })}`,
   })
 
-  describe('of addresses', () => {
-    it('keeps those out that the route does not name, and those that it denies', async () => {
+  describe('on addresses', () => {
+    it('refuses addresses that the route does not allow, and addresses that it denies', async () => {
       assert.equal(await outcome('/inside/a', {}, INSIDE), 200)
       assert.equal(await outcome('/inside/a', {}, '::ffff:a01:203'), 200)
       assert.equal(await outcome('/inside/a'), '403 address_refused')
@@ -129,7 +129,7 @@ describe('what a route may say', () => {
       assert.equal(await outcome('/inside/a', {}, `${INSIDE}, ${OUTSIDE}`), '403 address_refused')
     })
 
-    it('keeps those out of everything that the file denies, with a pair of records, the headers and a metric', async () => {
+    it('refuses addresses that gateway.json denies, on every path, with records, headers and a metric', async () => {
       for (const path of ['/a', '/inside/a', '/a%00']) {
         assert.equal(await outcome(path, {}, '192.0.2.7'), '403 address_refused', path)
       }
@@ -141,7 +141,7 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of CORS', () => {
+  describe('on CORS', () => {
     const preflight = (origin: string, method = 'POST'): Call => ({
       method: 'OPTIONS',
       headers: {
@@ -170,7 +170,7 @@ describe('what a route may say', () => {
       assert.equal(seen.length, before)
     })
 
-    it('logs what a browser refuses: the origin with those allowed, and a header that no key permits', async () => {
+    it('logs why a browser refuses: an origin that is not allowed, or a header', async () => {
       const logged = (id: unknown) => gateway.process.line(({ requestId }) => requestId === id)
       const evil = await ask('/cors/a', preflight('https://evil.example'))
       const refused = await logged(evil.headers['x-request-id'])
@@ -197,7 +197,7 @@ describe('what a route may say', () => {
       assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is not one of/)
     })
 
-    it('refuses the preflight of another origin, and of a method that no row lets through', async () => {
+    it('refuses a preflight from another origin, or for a method that no row has', async () => {
       for (const origin of [
         'https://evil.example',
         'https://app.example.evil.example',
@@ -216,7 +216,7 @@ describe('what a route may say', () => {
       )
     })
 
-    it('answers the preflight of a row although another row of the path has OPTIONS', async () => {
+    it('answers the preflight of a row even if another row of the path has OPTIONS', async () => {
       const before = seen.length
       const response = await ask('/two/a', preflight(APP))
       assert.deepEqual([response.status, response.headers['access-control-allow-origin']], [204, APP])
@@ -225,7 +225,7 @@ describe('what a route may say', () => {
       assert.deepEqual([plain.status, plain.body], [200, 'served'])
     })
 
-    it('lets scripts of the origin read responses and refusals, in place of what the service says', async () => {
+    it('lets scripts of the origin read responses and refusals, whatever the service allows', async () => {
       const headers = { origin: APP, ...(await bearer('a')) }
       const served = await ask('/cors/a', { headers })
       const refused = await ask('/cors/a', { headers: { origin: APP } })
@@ -241,7 +241,7 @@ describe('what a route may say', () => {
       assert.match(String(other.headers.vary), /Accept-Encoding, Origin/)
     })
 
-    it('says "*" for a public route, and leaves a route without it to the service', async () => {
+    it('sends "*" for a public route, and leaves a route without cors to the service', async () => {
       const open = await ask('/public/a', { headers: { origin: 'null' } })
       assert.equal(open.headers['access-control-allow-origin'], '*')
       assert.equal(open.headers['access-control-allow-credentials'], undefined)
@@ -253,8 +253,8 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of maintenance', () => {
-    it('closes a route with its purpose before authentication, but not to those who maintain it', async () => {
+  describe('on maintenance', () => {
+    it('closes a route before authentication, says the purpose, and lets the named addresses pass', async () => {
       const response = await ask('/closed/a')
       assert.equal(response.status, 503)
       assert.equal(response.headers['retry-after'], '3600')
@@ -267,11 +267,11 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of shadow mode', () => {
+  describe('on shadow mode', () => {
     const last = () => seen.at(-1)?.headers ?? {}
     const claims = () => Object.keys(last()).filter((name) => name.startsWith('x-auth-'))
 
-    it('lets everybody through whom it would refuse, tells the service of nobody, and counts and logs it', async () => {
+    it('lets callers through that it would refuse, names none to the service, and counts and logs them', async () => {
       const bound = { authorization: `Bearer ${await upstream.issuer.token({ cnf: { jkt: 'x' } })}` }
       const cases: [string, Record<string, string>][] = [
         ['missing_token', {}],
@@ -295,14 +295,14 @@ describe('what a route may say', () => {
       assert.equal(line.route, '/shadow/*')
     })
 
-    it('tells the service who is proved, with the scopes that the token has, though they are too few', async () => {
+    it('names a proved caller to the service with the scopes of the token, even if they are too few', async () => {
       assert.equal(await outcome('/shadow/a', { headers: await bearer('accounts:read') }), 200)
       assert.deepEqual([last()['x-auth-subject'], last()['x-auth-scope']], ['user-1', 'accounts:read'])
       const sample = 'gateway_shadow_refusals_total{route="/shadow/*",code="insufficient_scope"}'
       assert.equal(await gateway.metric(sample), 1)
     })
 
-    it('takes a replayed webhook for nobody’s, though its signature is good', async () => {
+    it('names no caller to the service for a replayed webhook with a good signature', async () => {
       const at = new Date()
       const headers = {
         'x-api-key': 'key_acme',
@@ -316,7 +316,7 @@ describe('what a route may say', () => {
       assert.deepEqual(claims(), [])
     })
 
-    it('checks no more credentials of an address than elsewhere, but counts them by themselves', async () => {
+    it('checks as few wrong credentials of an address as other routes, but counts them apart', async () => {
       const address = '198.51.100.1'
       const bad = { headers: { authorization: 'Bearer x.y.z' } }
       const good = { headers: await bearer('transfers:write') }
@@ -337,7 +337,7 @@ describe('what a route may say', () => {
       assert.equal(await outcome('/enforced/a', good, address), 200, 'verified before: no guess')
     })
 
-    it('never reaches what is not about who calls', async () => {
+    it('does not apply to refusals that are not about the caller', async () => {
       assert.equal(await outcome('/shadow/a%00'), '400 invalid_target')
       assert.equal(await outcome('/shadow/a', { headers: { x_auth_subject: 'root' } }), '400 invalid_header')
       const forged = { headers: { 'X-Auth-Subject': 'root' } }
@@ -346,13 +346,13 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of paths and names', () => {
+  describe('on paths and names', () => {
     const forwarded = async (path: string) => {
       assert.equal(await outcome(path), 200, path)
       return seen.at(-1)?.url
     }
 
-    it('lets encoded slashes and parameters through as they are, on that route only', async () => {
+    it('lets encoded slashes and parameters through unchanged, on that route only', async () => {
       assert.equal(await forwarded('/npm/@scope%2Fname'), '/npm/@scope%2Fname')
       assert.equal(await forwarded('/npm/@scope%2fname/-/x.tgz?a=%2f'), '/npm/@scope%2Fname/-/x.tgz?a=%2f')
       assert.equal(await forwarded('/npm/a;v=1/b;c'), '/npm/a;v=1/b;c')
@@ -360,7 +360,7 @@ describe('what a route may say', () => {
         assert.equal(await outcome(path, { headers: await bearer('a') }, INSIDE), '400 invalid_target', path)
     })
 
-    it('refuses a path that a service could take for one that another row or limit governs', async () => {
+    it('refuses a path that a service could read as a path of another row or limit', async () => {
       const elsewhere = [
         '/npm/-%2Fadmin/x',
         '/npm/-%2FAdmin/x',
@@ -384,7 +384,7 @@ describe('what a route may say', () => {
       assert.equal(await outcome('/npm/limited'), '429 limit_exceeded')
     })
 
-    it('lets underscores in names through on that route only, and never a name that hides a protected one', async () => {
+    it('lets underscores in names through on that route only, but never in a protected name', async () => {
       const headers = {
         My_Tenant: 'blue',
         X_Auth_Subject: 'root',
@@ -407,11 +407,11 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of response headers', () => {
+  describe('on response headers', () => {
     const raw = ({ rawHeaders }: ReceivedResponse, name: string) =>
       rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name)
 
-    it('adds to the mandatory ones and makes them stronger, never weaker', async () => {
+    it('adds headers and makes mandatory ones stronger, but never weaker', async () => {
       for (const path of ['/headers/a', '/a', '/headers/a%00']) {
         const response = await ask(path)
         assert.deepEqual(raw(response, 'strict-transport-security'), [
@@ -428,7 +428,7 @@ describe('what a route may say', () => {
     })
   })
 
-  describe('of tunnels', () => {
+  describe('on tunnels', () => {
     const handshake = (from: string) =>
       `GET /socket HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${from}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`
     const open = async (from: string) => {
@@ -438,7 +438,7 @@ describe('what a route may say', () => {
       return Number((await wire.has(/HTTP\/1\.1 \d{3} /)).slice(9, 12))
     }
 
-    it('leaves some to others, however many one address opens', async () => {
+    it('leaves room for others, however many tunnels one address opens', async () => {
       assert.deepEqual([await open(OUTSIDE), await open(OUTSIDE), await open(OUTSIDE)], [101, 101, 101])
       assert.equal(await open(OUTSIDE), 503)
       assert.equal(await open(INSIDE), 101)
@@ -455,7 +455,7 @@ describe('what a route may say', () => {
       headers: { origin: `https://new${path}`, 'access-control-request-method': 'GET' },
     })
 
-    it('is in force within a moment: a route closes and opens, and a pattern of origins is another', async () => {
+    it('is in force at once: a route closes and opens, and another pattern of origins applies', async () => {
       const file = join(gateway.dir, 'gateway.json')
       const edit = (routes: readonly object[], more?: object) =>
         writeFileSync(file, JSON.stringify(configOf(routes, more)))

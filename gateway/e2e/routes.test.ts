@@ -68,7 +68,7 @@ describe('routes', () => {
     ['GET /slow/', 404],
   ]
   for (const [line, status] of cases) {
-    it(`response ${line} with ${status}: the most specific row wins, and no row is 404`, async () => {
+    it(`give ${line} status ${status}: the most specific row wins, and without a row it is 404`, async () => {
       const response = await ask(line)
       assert.equal(response.status, status)
       if (status === 200 && !line.startsWith('HEAD')) assert.equal(response.body, line)
@@ -101,13 +101,13 @@ describe('routes', () => {
     }
   })
 
-  it('that anyone may use refuse a bad token all the same, and forward a good one', async () => {
+  it('without authentication still refuse a bad token, and forward a good one', async () => {
     assert.equal((await ask('GET /api/users/me', { headers: { authorization: 'Bearer x.y.z' } })).status, 401)
     const authorization = `Bearer ${await upstream.issuer.token()}`
     assert.equal((await ask('GET /api/users/me', { headers: { authorization } })).status, 200)
   })
 
-  it('bound the body, each by its own bound or the common one', async () => {
+  it('limit the body, each by its own bound or the common one', async () => {
     const body = (bytes: number) => ({ body: 'x'.repeat(bytes) })
     assert.equal((await ask('POST /api/x', body(10))).status, 200)
     assert.equal((await ask('POST /api/x', body(11))).status, 413)
@@ -115,14 +115,14 @@ describe('routes', () => {
     assert.equal((await ask('POST /api/users/me', body(101))).status, 413)
   })
 
-  it('bound the time, each by its own bound or the common one', async () => {
+  it('limit the time, each by its own bound or the common one', async () => {
     const response = await ask('GET /quick')
     assert.equal(response.status, 504)
     assert.equal(response.json().code, 'upstream_timeout')
     assert.equal((await ask('GET /slow')).status, 200)
   })
 
-  it('are named in metrics by their row, never by the path', async () => {
+  it('are named in metrics by their row, not by the path of the request', async () => {
     const sample = 'gateway_http_requests_total{route="/api/*",method="GET",status="200"}'
     const before = await gateway.metric(sample)
     await ask('GET /api/secret-in-path')

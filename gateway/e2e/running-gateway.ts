@@ -39,12 +39,12 @@ export interface TestGateway {
   /** Waits for both records of the request. */
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
   /**
-   * A sample's value, by name and labels as exposed; 0 if there is none. Calls made at once share a scrape.
+   * A sample's value, by its name and labels; 0 if there is none. Calls made at once share a scrape.
    *
-   * @throws when no such metric is documented
+   * @throws when the metric is not documented
    */
   metric(sample: string): Promise<number>
-  /** Puts these files in force, at a tenth of a start's cost. @throws when one has a fault or needs a restart */
+  /** Puts these files in force, cheaper than a start. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
   /** Replaces the process by a new one, once none of an earlier restart is left. */
   restart(): Promise<RestartReport>
@@ -125,7 +125,7 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
   }
 }
 
-/** Gateways by `http2`, a change of which needs a restart. */
+/** Gateways by the value of `http2`, because changing it needs a restart. */
 const common = new Map<unknown, Promise<TestGateway>>()
 
 /**
@@ -185,7 +185,7 @@ function sampleOf(exposition: string, sample: string): number {
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }
 
-/** Looks again at growing intervals, because looks cost CPU, until there is a value; rejects after a time limit. */
+/** Calls `look` at growing intervals, because it costs CPU, until it gives a value. Rejects after `timeoutMs`. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
   timeoutMs = 60_000,

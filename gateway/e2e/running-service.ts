@@ -18,7 +18,7 @@ interface ServiceOptions {
   readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
   /** Rows of clients.json; default: none. */
   readonly clients?: readonly object[]
-  /** For both processes. */
+  /** Variables of both processes. */
   readonly env?: Readonly<Record<string, string>>
 }
 
