@@ -22,11 +22,11 @@ export interface TlsSetup {
   readonly dir: string
   readonly ca: Authority
   readonly server: Issued
-  /** For startGateway: a free port, and the files. */
+  /** Variables for startGateway: a free port, and the files. */
   readonly env: Readonly<Record<string, string>>
   /** Makes a client's certificate, which `ca` issues by default. */
   client(wish: Partial<CertificateOptions> & { readonly subject: string }): Promise<Issued>
-  /** Returns the file's path. */
+  /** Writes a file into `dir`. Returns its path. */
   write(name: string, text: string): string
 }
 
@@ -73,7 +73,7 @@ export function makeServerCertificate(
   })
 }
 
-/** Trusts `ca` and shows `certificate`. */
+/** Options that trust `ca` and present `certificate`. */
 export function secureOptions(
   ca: Authority,
   certificate?: Issued,

@@ -128,7 +128,7 @@ describe('a request on its way to the service', () => {
   const valuesOf = (name: string) =>
     [...(heads.at(-1) ?? '').matchAll(new RegExp(`^${name}: (.*)$`, 'gim'))].map(([, value]) => value)
 
-  it('has another prefix, or another path with the same parameters, and the query as it was', async () => {
+  it('gets another prefix, or another path with the same parameters, and keeps its query', async () => {
     assert.equal(await targetOf('/api/a/b?x=/../&y=%2F'), '/v2/a/b?x=/../&y=%2F')
     assert.equal(await targetOf('/api/'), '/v2/')
     assert.equal(await targetOf('/root/a%20b'), '/a%20b')
@@ -160,7 +160,7 @@ describe('a request on its way to the service', () => {
     assert.equal(await targetOf('/users/a%252F..%252Fb'), '/internal/a%252F..%252Fb')
   })
 
-  it('is recorded and counted by the path that was asked for', async () => {
+  it('is recorded and counted by the path of the client', async () => {
     const response = await send('/users/42')
     const [request] = await gateway.pair(String(headerOf(response, 'x-request-id')))
     assert.equal(request.path, '/users/42')
@@ -170,7 +170,7 @@ describe('a request on its way to the service', () => {
     )
   })
 
-  it('has the Host that the row says, and the one that was asked for in X-Forwarded-Host', async () => {
+  it('has the Host that the row says, and the Host of the client in X-Forwarded-Host', async () => {
     for (const [path, host] of [
       ['/plain', 'bank.example'],
       ['/named/a', 'internal.example:8443'],
@@ -184,7 +184,7 @@ describe('a request on its way to the service', () => {
     assert.deepEqual(streams, [`127.0.0.1:${http2Port} /svc/a`, 'grpc.internal /new/named/a'])
   })
 
-  it('keeps its bytes where every reading of them leads to the same row', async () => {
+  it('keeps a raw path only if every reading of it leads to the same row', async () => {
     for (const path of [
       '/raw/%7Ea/%c3%a9',
       '/raw//a',
@@ -218,7 +218,7 @@ describe('a request on its way to the service', () => {
       assert.match(String(await targetOf(path)), /^(?:invalid_target|missing_token|not_found)$/, path)
   })
 
-  it('has the fields that the row allows and sets, and not those that it removes', async () => {
+  it('has the fields that the row allows and sets, but no field that it removes', async () => {
     const fields =
       'X-Auth-Token: t\r\nX_Auth_Token: u\r\nX-Auth-Subject: root\r\nX_Auth_Subject: root\r\nX-Real-IP: ::1\r\nX-HTTP-Method-Override: PATCH\r\nX-Env: dev\r\nX_Env: dev\r\nCookie: a=b\r\nX-Other: \xe9\r\n'
     const response = await send('/fields/a', fields, 'POST')
@@ -238,7 +238,7 @@ describe('a request on its way to the service', () => {
     assert.deepEqual(valuesOf('x-auth-token'), [])
   })
 
-  it('that asks for another method is refused on every other row', async () => {
+  it('with a method override is refused on a row that does not allow the field', async () => {
     for (const name of ['X-HTTP-Method-Override', 'X_HTTP_Method_Override', 'X-HTTP-Method']) {
       const path = name === 'X-HTTP-Method-Override' ? '/plain' : '/fields/a'
       const response = await send(path, `${name}: DELETE\r\n`, 'POST')
@@ -247,7 +247,7 @@ describe('a request on its way to the service', () => {
     }
   })
 
-  it('has the fields of its row also after another row on the same connection', async () => {
+  it('has only the fields of its row after a request of another row on the connection', async () => {
     const wire = await openWire(gateway.port)
     const from = heads.length
     for (const path of ['/plain', '/fields/a', '/plain', '/named/a'])
@@ -265,7 +265,7 @@ describe('a request on its way to the service', () => {
     ])
   })
 
-  it('for a WebSocket has path, Host and fields of its row too', async () => {
+  it('for a WebSocket has the path, Host and fields of its row too', async () => {
     await send(
       '/api/ws',
       'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n',
@@ -273,7 +273,7 @@ describe('a request on its way to the service', () => {
     assert.match(heads.at(-1) ?? '', /^GET \/v2\/ws HTTP\/1\.1\r\nhost: bank\.example\r\nconnection: upgrade/)
   })
 
-  it('of a row that ends learns since when and when, in every response', async () => {
+  it('of a deprecated row gets Deprecation and Sunset in every response', async () => {
     const served = await send('/old/a')
     assert.deepEqual(
       [headerOf(served, 'deprecation'), headerOf(served, 'sunset')],
@@ -284,7 +284,7 @@ describe('a request on its way to the service', () => {
     assert.equal(headerOf(await send('/plain'), 'deprecation'), '@1')
   })
 
-  it('has the Host of the upstream that it goes to in the end', async () => {
+  it('has the Host of the upstream that responds, also after a retry', async () => {
     for (let i = 0; i < 3; i++) {
       assert.equal(statusOf(await send('/either/a')), 200)
       assert.deepEqual(valuesOf('host'), [`localhost:${upstreamPort}`])
@@ -310,7 +310,7 @@ describe('a request on its way to the service', () => {
     session.close()
   })
 
-  it('has in its trailers nothing that the row sets or removes: some services read them as headers', async () => {
+  it('has no trailer that its row sets or removes, because some services read trailers as headers', async () => {
     const session = connect(gateway.url)
     const stream = session.request(
       { ':method': 'POST', ':path': '/new/fields', 'content-type': 'application/grpc', te: 'trailers' },
@@ -324,7 +324,7 @@ describe('a request on its way to the service', () => {
     assert.deepEqual(Object.entries(received ?? {}), [['x-sum', '2']])
   })
 
-  it('is changed by the rows in force, on a connection that was there before an edit too', async () => {
+  it('is changed by the rows in force, also on a connection that was open before an edit', async () => {
     const wire = await openWire(gateway.port)
     const sent = async () => {
       const from = heads.length

@@ -10,11 +10,11 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureOptions, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Connections of each version, one after the other. */
+/** So many connections of each version try to resume, one after the other. */
 const CONNECTIONS = 4
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
 
-describe('a session of TLS', () => {
+describe('a TLS session', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
   let alone: TestGateway
@@ -31,7 +31,7 @@ describe('a session of TLS', () => {
     upstream.close()
   })
 
-  /** A gateway that asks no client for a certificate. */
+  /** Starts a gateway that asks no client for a certificate. */
   const begin = (env: Record<string, string> = {}) => {
     const { GATEWAY_TLS_CLIENT_CA: _, GATEWAY_TLS_CLIENT_CRL: __, ...plain } = tls.env
     return startGateway({
@@ -45,7 +45,7 @@ describe('a session of TLS', () => {
     return file
   }
 
-  /** One request on a connection of its own. @returns whether it resumed the session, and a session offered */
+  /** Sends one request on a new connection. @returns whether it resumed the session, and the session that it got */
   async function ask({ tlsPort }: TestGateway, maxVersion: SecureVersion, session?: Buffer) {
     let offered: Buffer | undefined
     const options = { ...secureOptions(tls.ca), port: tlsPort as number, maxVersion }
@@ -70,7 +70,7 @@ describe('a session of TLS', () => {
     return times
   }
 
-  it('is resumed by another gateway that has the same secret, and by none that has another or none', async (t) => {
+  it('is resumed by another gateway with the same secret, but by none with another secret or none', async (t) => {
     const file = secretFile('shared')
     const one = await begin({ GATEWAY_TLS_TICKET_KEY: file })
     const same = await begin({ GATEWAY_TLS_TICKET_KEY: file })
@@ -119,7 +119,7 @@ describe('a session of TLS', () => {
     }
   })
 
-  it('cannot be shared by a secret that others can read: the gateway does not start', async () => {
+  it('needs a secret that others cannot read, or the gateway does not start', async () => {
     const file = secretFile('open')
     chmodSync(file, 0o644)
     const { GATEWAY_TLS_CLIENT_CA: _, GATEWAY_TLS_CLIENT_CRL: __, ...plain } = tls.env

@@ -62,7 +62,7 @@ describe('a session', () => {
     gateway = await startGateway({ ...options, dir: gateway.dir })
   }
 
-  it('with a good token goes upstream with who calls, and nothing the caller claimed of it', async () => {
+  it('with a good token is named to the service by the gateway, whatever the caller claims', async () => {
     const bearer = await token({ sub: 'user-3', sid: 'sid-3', client_id: 'mobile', scope: 'a b' })
     const before = await outcome('accepted')
     const forged = {
@@ -105,7 +105,7 @@ describe('a session', () => {
     { title: 'with another signature', make: async () => (await other).token(), outcome: 'invalid' },
     { title: 'for another audience', make: () => token({ aud: `${AUDIENCE}/other` }), outcome: 'invalid' },
     { title: 'of another issuer', make: () => token({ iss: 'https://evil.example' }), outcome: 'invalid' },
-    { title: 'that is none', make: async () => 'a.b.c', outcome: 'malformed' },
+    { title: 'that is malformed', make: async () => 'a.b.c', outcome: 'malformed' },
     {
       title: 'that is no access token',
       make: () =>
@@ -118,7 +118,7 @@ describe('a session', () => {
     },
   ]
   for (const { title, make, outcome: expected } of refused) {
-    it(`with a token ${title} is refused, also where anyone may call`, async () => {
+    it(`with a token ${title} is refused, also on a public route`, async () => {
       const bearer = await make()
       const before = await outcome(expected)
       for (const path of ['/mine', '/either']) {
@@ -134,7 +134,7 @@ describe('a session', () => {
     })
   }
 
-  it('revoked by the response that ended it is refused from then on, after kill -9 too', async () => {
+  it('is refused after a response that revokes it, also after kill -9', async () => {
     const [mine, sibling] = [await token({ sid: 'sid-9' }), await token({ sid: 'sid-9', sub: 'user-9' })]
     const stranger = await token({ sid: 'sid-10' })
     assert.equal((await ask(sibling)).status, 200)
@@ -155,7 +155,7 @@ describe('a session', () => {
     assert.equal((await ask(stranger)).status, 200)
   })
 
-  it('signed by a key published since is accepted after one fetch, and made-up keys cost no more', async () => {
+  it('is accepted with a newly published key after one fetch, and unknown keys cause no further fetch', async () => {
     const second = await createIssuer('second')
     published.push(second)
     await until(async () => ((await ask(await token())).status === 200 ? true : undefined))
@@ -172,7 +172,7 @@ describe('a session', () => {
     assert.equal(fetches, before + 1)
   })
 
-  it('goes on while the key set cannot be had, and is 503 when it never was', async () => {
+  it('goes on while the key set cannot be fetched, and gets 503 if it never was', async () => {
     outage = true
     assert.equal((await ask(await token())).status, 200)
     assert.equal((await ask(await (published[1] as TestIssuer).token())).status, 200)

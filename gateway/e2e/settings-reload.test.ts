@@ -12,7 +12,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 const SUCCESSFUL = 'gateway_config_last_reload_successful{file="gateway.json"}'
 const FAILURES = 'gateway_config_reloads_total{file="gateway.json",result="failure"}'
 
-/** An upstream that says its name and whether the gateway added itself to Via; `/held` waits to be answered by hand. */
+/** An upstream that responds with its name, and whether Via is there. Responses to `/held` come from the test. */
 async function startNamed(name: string) {
   const held: ServerResponse[] = []
   const sockets = new Set<unknown>()
@@ -40,7 +40,7 @@ describe('an edit of gateway.json', () => {
   let partner: TestUpstream
   let gateway: TestGateway
   let file: string
-  /** What the file holds now. */
+  /** The content of gateway.json, for the next edit. */
   let config: Record<string, unknown>
 
   before(async () => {
@@ -65,14 +65,14 @@ describe('an edit of gateway.json', () => {
     file = join(gateway.dir, 'gateway.json')
   })
   after(async () => {
-    // Without the grace.
+    // SIGINT skips the grace.
     await gateway.end('SIGINT')
     for (const each of [one, other, partner]) each.close()
   })
 
   const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
   const text = (edited: object) => JSON.stringify({ ...config, ...edited })
-  /** Waits for it: the log comes on another way than responses. */
+  /** Waits for a log line, which may come later than a response. */
   const logged = (from: number, what: RegExp) =>
     until(() => gateway.process.lines.slice(from).find((line) => what.test(JSON.stringify(line))))
 
@@ -91,7 +91,7 @@ describe('an edit of gateway.json', () => {
   const routesWith = (path: string) => [...(config.routes as object[]), { path, auth: ['none'] }]
   const status = async (path: string, headers = {}) => (await call(gateway.url + path, { headers })).status
 
-  it('is in force within a second, whether written in place, renamed over or swapped by a symlink', async () => {
+  it('is in force within a second, by a write, a rename or a symlink', async () => {
     const mount = join(gateway.dir, 'mount')
     mkdirSync(mount)
     const forms: [path: string, write: (content: string) => void][] = [
@@ -128,7 +128,7 @@ describe('an edit of gateway.json', () => {
     }
   })
 
-  it('that is faulty changes nothing, is told with file, path and reason, and is forgotten when it is mended', async () => {
+  it('that is faulty changes nothing, is logged with file, path and reason, and can be mended', async () => {
     const known = { changes: changes().length, failures: await gateway.metric(FAILURES) }
     const faults: [content: string, told: RegExp][] = [
       [text({}).slice(0, 40), /line 1 column \d+/],
@@ -154,7 +154,7 @@ describe('an edit of gateway.json', () => {
     assert.equal(changes().length, known.changes)
   })
 
-  it('leaves what needs a restart as it is, names it, and is in force in all else', async () => {
+  it('names keys that need a restart and leaves them as they are; all other keys come into force', async () => {
     const from = gateway.process.lines.length
     const change = await edit({
       tracing: { endpoint: 'http://127.0.0.1:9' },
@@ -164,7 +164,7 @@ describe('an edit of gateway.json', () => {
     })
     assert.deepEqual([change.before, change.after], [[{ maxTunnels: 1024 }], [{ maxTunnels: 7 }]])
     const line = await logged(from, /started again/)
-    // The audit file and the data directory are set by the environment, which goes on to override the file.
+    // Variables still override the audit file and the data directory.
     assert.deepEqual(line.keys, ['tracing'])
     const reloaded = async () => {
       const { body } = await call(`${gateway.adminUrl}/reload`, { method: 'POST' })
@@ -177,7 +177,7 @@ describe('an edit of gateway.json', () => {
     assert.deepEqual(await reloaded(), ['unchanged', []])
   })
 
-  it('reaches requests whole: each one has the upstream and the settings of one file', async () => {
+  it('comes into force as a whole: each request has upstream and settings of one version', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 4 })
     const seen = new Map<string, number>()
     let going = true
@@ -200,7 +200,7 @@ describe('an edit of gateway.json', () => {
     assert.deepEqual([...seen.keys()].sort(), ['200 one via', '200 other plain'])
   })
 
-  it('lets a request finish at an upstream that is removed, then closes its connections; those of a kept one stay', async () => {
+  it('lets a request finish at a removed upstream, then closes its connections, but no others', async () => {
     await status('/open')
     await edit({ upstream: [one.url, other.url] })
     await until(async () => {
@@ -225,7 +225,7 @@ describe('an edit of gateway.json', () => {
     await edit({ upstream: one.url })
   })
 
-  it('keeps keys, verified tokens and revocations, and takes an issuer in and out', async () => {
+  it('keeps keys, verified tokens and revocations, and can add and remove an issuer', async () => {
     const token = await one.issuer.token({ sid: 'kept' })
     const gone = await one.issuer.token({ sid: 'gone' })
     const bearer = (text: string) => ({ authorization: `Bearer ${text}` })
@@ -248,7 +248,7 @@ describe('an edit of gateway.json', () => {
     assert.equal(one.keysAsked(), asked)
   })
 
-  it('changes how many guesses and requests an address has, and keeps what was counted', async () => {
+  it('changes how many guesses and requests an address may make, and keeps the counts', async () => {
     const guess = () => status('/mine', { authorization: 'Bearer no.such.token' })
     await edit({ authThrottle: { failures: 30 } })
     for (let i = 0; i < 3; i++) assert.equal(await guess(), 401)
@@ -264,12 +264,12 @@ describe('an edit of gateway.json', () => {
     assert.equal(await status('/open'), 200)
   })
 
-  it('lets a route accept machine clients that none accepted before', async () => {
+  it('can add the first route for machine clients', async () => {
     await edit({ routes: [...(config.routes as object[]), { path: '/hook', auth: ['hmac'] }] })
     assert.equal(await status('/hook'), 401)
   })
 
-  it('follows the files that it names: another upstream secret goes up as soon as its file changes', async () => {
+  it('follows the files that it names: a new upstream secret is sent as soon as its file changes', async () => {
     const secretFile = join(gateway.dir, 'secret')
     writeFileSync(secretFile, `${'a'.repeat(40)}\n`)
     const change = await edit({ upstreamSecretFile: secretFile })
@@ -288,7 +288,7 @@ describe('an edit of gateway.json', () => {
     await until(async () => ((await gateway.metric(SUCCESSFUL)) === 1 ? true : undefined))
   })
 
-  it('gives new requests on open connections the new time-outs, and the drain its grace', async () => {
+  it('applies new time-outs to requests on open connections, and a new grace to the drain', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     assert.equal((await call(`${gateway.url}/open`, { agent })).headers['keep-alive'], 'timeout=65')
     await edit({ timeouts: { keepAliveMs: 7000, drainGraceMs: 0 } })

@@ -19,7 +19,7 @@ import { createTestPostgres, NO_POSTGRES, type TestPostgres } from './test-postg
 
 const CONFIG = fileURLToPath(new URL('../../config/gateway.json', import.meta.url))
 const USERS = ['alice@example.com', 'bob@example.com'] as const
-/** Transfers of each user, at the same time. */
+/** Transfers of each user, all at the same time. */
 const TRANSFERS = 100
 const OPENING_MINOR = 3n * 1_000_00n
 
@@ -34,7 +34,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
   const secretHeader = {
     'x-gateway-secret': readFileSync(secret.GATEWAY_UPSTREAM_SECRET_FILE, 'utf8').trim(),
   }
-  /** For each gateway: together some more than the backends have connections to the database, for which nobody waits long. */
+  /** For each gateway, `maxSockets`. Together they are some more than the backends' connections to the database. */
   const agent = new Agent({ keepAlive: true, maxSockets: 8 })
   const backends: { process: RunningProcess; readonly url: string }[] = []
   const gateways: TestGateway[] = []
@@ -56,7 +56,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
 
   async function startOne(port: string): Promise<TestGateway> {
     const gateway = await startGateway({
-      // The machine that runs all tests is busy.
+      // The deadline is long, because other tests keep the machine busy.
       config: { ...JSON.parse(readFileSync(CONFIG, 'utf8')), onStoreFailure: { deadlineMs: 5000 } },
       env: {
         ...secret,
@@ -74,7 +74,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     const port = await freePort()
     issuer = `http://127.0.0.1:${port}`
     ;[postgres, redis] = await Promise.all([createTestPostgres(), startRedis()])
-    // At the same moment, on an empty database.
+    // Both start at the same time, on an empty database.
     const started = [0, 1].map((index) => runBackend(index, '0'))
     for (const process of started) {
       const line = await process.line(isListening)
@@ -108,7 +108,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
   const refresh = (base: string, refreshToken: string) =>
     post(`${base}/api/session/refresh`, { refreshToken }, secretHeader)
 
-  /** Each request goes to the next gateway. */
+  /** Sends each request to the next gateway. */
   function ask(path: string, session: Session | undefined, options: Call = {}): Promise<ReceivedResponse> {
     const headers = { ...(session && { authorization: `Bearer ${session.accessToken}` }), ...options.headers }
     return call(gatewayAt(turn++) + path, { agent, ...options, headers })
@@ -147,13 +147,13 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     await assertBooksBalance(0)
   })
 
-  it('continue a session that began at the other, and end it everywhere when a token is used again', async () => {
+  it('continue a session of the other backend, and end it everywhere when an old token is used again', async () => {
     const [one, other] = backends.map(({ url }) => url) as [string, string]
     const first = (await login(one, 'alice@example.com')).json<Session>()
     const second = (await refresh(other, first.refreshToken)).json<Session>()
     const third = (await refresh(one, second.refreshToken)).json<Session>()
     for (let i = 0; i < 3; i++) assert.equal((await ask('/api/balance', third)).status, 200)
-    // Presented to a gateway, which learns that the session has ended and tells the others.
+    // This gateway learns that the session has ended, and tells the others.
     assert.equal((await refresh(gatewayAt(1), second.refreshToken)).status, 401)
     await until(async () => {
       const statuses = await Promise.all([0, 1, 2].map(async () => (await ask('/api/balance', third)).status))
@@ -162,7 +162,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     for (const url of [one, other]) assert.equal((await refresh(url, third.refreshToken)).status, 401)
   })
 
-  it('exchange a refresh token once, however many come to both at the same time', async () => {
+  it('exchange a refresh token once, however many copies come to both at the same time', async () => {
     const { refreshToken } = (await login(gatewayAt(0), 'alice@example.com')).json<Session>()
     const exchanges = await Promise.all(
       Array.from({ length: 16 }, (_, i) => refresh(backends[i % 2]?.url as string, refreshToken)),
@@ -170,7 +170,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     assert.deepEqual(exchanges.map(({ status }) => status).sort(), [200, ...Array(15).fill(401)])
   })
 
-  it('carry an authorization code flow between them, which either may end', async () => {
+  it('serve one authorization code flow together', async () => {
     const config = await client.discovery(new URL(issuer), 'mobile-app', undefined, client.None(), {
       execute: [client.allowInsecureRequests],
     })
@@ -185,7 +185,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
         error: 'invalid_grant',
       })
     }
-    // The flows must have crossed over, or they prove nothing.
+    // Both backends must have had a part in the flows.
     for (const { url } of backends) {
       const { body } = await call(`${gateways[0]?.adminUrl}/metrics`)
       const served = body
@@ -211,12 +211,12 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     assert.ok(statuses.slice(5).includes(429), String(statuses))
   })
 
-  it('transfer once for each key, under load, whichever gets it and however often', async () => {
+  it('transfer once for each key, under load, whichever backend gets it and however often', async () => {
     const before = await postgres.query("SELECT 1 FROM transfers WHERE kind = 'transfer'")
     const keys = Array.from({ length: TRANSFERS * 2 }, () => randomUUID())
     const seen = await Promise.all(
       keys.map(async (key, index) => {
-        // Twice at once, and once again: by other gateways, and so by other backends too.
+        // Sent twice at once, then once more, by other gateways and so to other backends too.
         const pair = await Promise.all([transfer(index % 2, key), transfer(index % 2, key)])
         return [...pair, await transfer(index % 2, key)]
       }),
@@ -234,7 +234,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     await assertBooksBalance(before.length + keys.length)
   })
 
-  it('lose no transfer and make none twice when one is killed under load, and take it back', async () => {
+  it('lose or repeat no transfer when one is killed under load, and use it again when it is back', async () => {
     const before = await postgres.query("SELECT 1 FROM transfers WHERE kind = 'transfer'")
     const [victim] = backends as [{ process: RunningProcess; readonly url: string }]
     let done = 0
@@ -253,7 +253,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     })
     await until(() => (done >= 40 ? true : undefined))
     await victim.process.end('SIGKILL')
-    // Also a gateway that starts now, and has never seen the one that is gone.
+    // A gateway that starts now also serves, though it has never reached the killed backend.
     const late = await startOne('0')
     gateways.push(late)
     const session = (await login(late.url, 'alice@example.com')).json<Session>()
@@ -276,7 +276,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     assert.equal((await login(victim.url, 'alice@example.com')).status, 200)
   })
 
-  it('both publish the key of a rotation that neither of them began', async () => {
+  it('both publish the new key of a rotation that another process began', async () => {
     const rotation = run('backend/identity/rotate-keys.ts', { DATABASE_URL: postgres.url })
     assert.equal(await rotation.ended, 0)
     const kids = async (url: string) => {

@@ -38,8 +38,8 @@ function tally(responses: readonly ReceivedResponse[]): Record<number, number> {
 }
 
 /**
- * Each thread reports each of its outages once, and the threads of a gateway together say how many. On a busy machine one may
- * have another outage when the store has only come back.
+ * Checks that the trail has each outage once, as the metrics count them. On a busy machine another may begin when
+ * the store has only come back, so this waits.
  */
 async function checkReports(gateway: TestGateway): Promise<void> {
   const readings = async () => {
@@ -76,7 +76,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
       config: {
         upstream: upstream.url,
         routes: ROUTES,
-        // The machine that runs all tests is busy.
+        // The deadline is long, because other tests keep the machine busy.
         onStoreFailure: { deadlineMs: 1000 },
         authThrottle: { failures: 20, window: '10m' },
         trustedProxies: ['127.0.0.1'],
@@ -95,7 +95,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
 
   before(async () => {
     redis = await startRedis()
-    // The rights that docs/operate/operations.md names are enough for all that follows.
+    // All tests run with the rights that docs/operate/operations.md names.
     await redis.command('ACL', 'SETUSER', ...leastRights('a-password'))
     dir = mkdtempSync(join(tmpdir(), 'shared-store-'))
     writeFileSync(join(dir, 'password'), 'a-password\n')
@@ -119,7 +119,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
       ),
     )
 
-  it('let exactly as many requests through as one would', async () => {
+  it('let exactly as many requests through as one gateway would', async () => {
     assert.deepEqual(tally(await onAll('/five', {}, 10)), { 200: 5, 429: 25 })
     assert.deepEqual(tally(await onAll('/many', {}, 100)), { 200: 300 })
     const [{ headers }] = (await onAll('/many')) as [ReceivedResponse]
@@ -147,7 +147,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     assert.deepEqual(tally(await onAll('/api/mine', { headers }, 4)), { 401: 12 })
   })
 
-  it('let one of as many copies of a webhook pass', async () => {
+  it('let one of many simultaneous copies of a webhook pass', async () => {
     const at = new Date()
     const copies = await onAll(
       '/api/hooks',
@@ -166,7 +166,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     assert.deepEqual(tally(copies), { 200: 1, 409: 14 })
   })
 
-  it('let one of as many copies of a proof pass', async () => {
+  it('let one of many simultaneous copies of a DPoP proof pass', async () => {
     const keys = await randomDPoPKeyPair('ES256')
     const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
     const token = await upstream.issuer.token({ sid: 'bound', cnf: { jkt } })
@@ -175,24 +175,24 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     assert.deepEqual(tally(copies), { 200: 1, 401: 14 })
   })
 
-  it('keep a caller away who has guessed too often over all of them', async () => {
+  it('refuse a caller that has guessed too often at all of them together', async () => {
     const from = { 'x-forwarded-for': '192.0.2.7' }
     const headers = { authorization: 'Bearer not.a.token', ...from }
-    // Too few at each of them, but not at all of them together.
+    // Too few guesses at each of them, but enough at all together.
     await onAll('/api/mine', { headers }, 7)
-    // No failures: they add nothing to what each of them has counted itself. Each is new: one seen before is no guess.
+    // Good tokens add no failures. Each is new, because a known token would pass.
     await until(async () => {
       const good = { authorization: `Bearer ${await upstream.issuer.token()}`, ...from }
       return tally(await onAll('/api/mine', { headers: good }))[429] === 3 ? true : undefined
     })
   })
 
-  it('go on while the store does not respond, as each row says, and come back', async () => {
+  it('go on as each row says while the store does not respond, and use it again when it does', async () => {
     await onAll('/five')
     redis.signal('SIGSTOP')
     try {
       const startMs = performance.now()
-      // What each counted along is used up.
+      // Each gateway has counted the hits too, so the limit is used up.
       assert.deepEqual(tally(await onAll('/allow', {}, 10)), { 200: 30 })
       assert.ok(performance.now() - startMs < 5000)
       assert.deepEqual(tally(await onAll('/deny', {}, 10)), { 503: 30 })
@@ -217,8 +217,8 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     for (const gateway of gateways) await checkReports(gateway)
   })
 
-  it('refuse all tokens while the store is away once gateway.json says so, without a restart', async () => {
-    // Neither the session that has ended above nor the address of the proofs that were replayed.
+  it('refuse all tokens while the store is away, if an edit of gateway.json says so', async () => {
+    // Not the session that ended above, nor the address with the replayed proofs.
     const authorization = `Bearer ${await upstream.issuer.token({ sid: 'session-2' })}`
     const headers = { authorization, 'x-forwarded-for': '192.0.2.8' }
     const become = (status: number) =>
@@ -275,7 +275,7 @@ describe('two gateways with one store', { skip: NO_REDIS }, () => {
       for (const [sid, answer] of ends) {
         held.get(sid)?.setHeader('X-Revoke-Session', sid).end()
         assert.equal((await answer).status, 200)
-        // From the first end both processes learn that the store is away, so the old one cannot send the second.
+        // Waits until both processes know that the store is away, so that the old one cannot send the second end.
         await until(() => (outages() >= before + 2 ? true : undefined))
       }
       await one.process.line(({ msg }) => msg === 'replaced')

@@ -63,7 +63,7 @@ interface Signed {
   readonly ageSeconds?: number
   readonly tag?: string
   readonly without?: string
-  /** Default: that of the body. */
+  /** Default: the digest of the body. */
   readonly digest?: string
 }
 
@@ -106,7 +106,7 @@ function signedCall({
   }
 }
 
-/** A call as UK Open Banking has it. */
+/** A call in the form of UK Open Banking. */
 async function ukCall(target = '/pay') {
   const claim = (name: string) => `http://openbanking.org.uk/${name}`
   const header = {
@@ -125,7 +125,7 @@ async function ukCall(target = '/pay') {
   return { target, method: 'POST', headers, body: BODY }
 }
 
-/** A call as the Berlin Group has it. */
+/** A call in the form of the Berlin Group. */
 function tppCall(target = '/pay') {
   const lines = {
     Digest: `SHA-256=${createHash('sha256').update(BODY).digest('base64')}`,
@@ -227,7 +227,7 @@ describe('requests with HTTP message signatures', () => {
     return response
   }
 
-  it('are accepted as the client in clients.json, its bytes unchanged, once', async () => {
+  it('are accepted once, from the client in clients.json, with the body unchanged', async () => {
     const request = signedCall()
     const response = await send(request)
     assert.equal(response.status, 200, response.body)
@@ -242,20 +242,20 @@ describe('requests with HTTP message signatures', () => {
     await refused(request, 'invalid_signature', 'replayed')
   })
 
-  it('may have one nonce once, whatever the signature', async () => {
+  it('may use a nonce only once, whatever the signature', async () => {
     const nonce = randomUUID()
     assert.equal((await send(signedCall({ nonce }))).status, 200)
     await refused(signedCall({ nonce }), 'invalid_signature', 'replayed')
   })
 
-  it('are verified by the target before it is normalised', async () => {
+  it('are verified with the target as sent, before it is normalised', async () => {
     assert.equal((await send(signedCall({ method: 'GET', target: '/folder//%41?x=%7E' }))).status, 200)
     assert.equal(seen.at(-1)?.url, '/folder/A?x=%7E')
     const request = signedCall({ method: 'GET', target: '/folder//%41?x=%7E' })
     await refused({ ...request, target: '/folder/A?x=%7E' }, 'invalid_signature', 'mismatch')
   })
 
-  it('with a body that is not that of the digest are refused, also where the digest is not signed', async () => {
+  it('whose body does not fit the digest, or whose digest is not signed, are refused', async () => {
     await refused(
       { ...signedCall(), body: BODY.replace('12.50', '99.50') },
       'digest_mismatch',
@@ -273,7 +273,7 @@ describe('requests with HTTP message signatures', () => {
     assert.equal(detail, 'The signature must cover "content-digest", because the request has a body.')
   })
 
-  it('that lack a signature are told what it must be, where the client is known', async () => {
+  it('without a signature get Accept-Signature if the client is known', async () => {
     const { headers } = await refused({ target: '/pay', method: 'GET' }, 'missing_signature', 'missing')
     assert.equal(headers['accept-signature'], undefined)
     const authorization = `Bearer ${await issuer.token({ client_id: 'bank' })}`
@@ -288,7 +288,7 @@ describe('requests with HTTP message signatures', () => {
     )
   })
 
-  it('of too little, too old, too early, of another tag, or of nothing are refused', async () => {
+  it('are refused if the signature covers too little, is old, early or missing, or has another tag', async () => {
     await refused(signedCall({ without: '"@target-uri"' }), 'invalid_signature', 'uncovered')
     await refused(signedCall({ tag: 'other' }), 'invalid_signature', 'uncovered')
     const old = await refused(signedCall({ ageSeconds: 75 }), 'invalid_signature', 'stale')
@@ -311,13 +311,13 @@ describe('requests with HTTP message signatures', () => {
     )
   })
 
-  it('by the key of another, or naming it, are refused', async () => {
+  it('with the key or the key id of another client are refused', async () => {
     await refused(signedCall({ by: NEXT, keyId: 'bank-1' }), 'invalid_signature', 'mismatch')
     await refused(signedCall({ by: NEXT }), 'invalid_signature', 'unknown_key')
     await refused(signedCall({ keyId: 'shop-1' }), 'invalid_signature', 'uncovered')
   })
 
-  it('beside a token must be signed by the client that it names', async () => {
+  it('with a token must be signed by the client that the token names', async () => {
     const tokenOf = (id: string) => issuer.token({ client_id: id })
     const token = await tokenOf('bank')
     assert.equal((await send(signedCall({ target: '/both', token }))).status, 200)
@@ -347,21 +347,21 @@ describe('requests with HTTP message signatures', () => {
     assert.deepEqual([bare.status, bare.json().code], [401, 'missing_token'])
   })
 
-  it('of a client that has published a new key are accepted without a wait, beside a token', async () => {
+  it('with a newly published key of the client are accepted at once, beside a token', async () => {
     published = [BANK.jwk, NEXT.jwk]
     const token = await issuer.token({ client_id: 'bank' })
-    // One look at the keys in ten seconds: an earlier test may have caused one.
+    // Keys are fetched once in ten seconds at most, and an earlier test may have caused a fetch.
     const request = () => send(signedCall({ target: '/both', token, by: NEXT }))
     await until(async () => ((await request()).status === 200 ? true : undefined))
   })
 
-  it('are let through in shadow mode, as nobody', async () => {
+  it('pass in shadow mode with a bad signature, but without a caller', async () => {
     const { status } = await send({ ...signedCall({ target: '/watched' }), body: `${BODY} ` })
     assert.equal(status, 200)
     assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], [undefined, `${BODY} `])
   })
 
-  it('over HTTP/2 are verified alike, with a body and without', async () => {
+  it('are verified over HTTP/2 too, with a body and without', async () => {
     const over = connect(gateway.url)
     for (const [request, status] of [
       [signedCall(), 200],
@@ -383,7 +383,7 @@ describe('requests with HTTP message signatures', () => {
     over.close()
   })
 
-  it('have the digest of the bytes that are transferred, in whatever form', async () => {
+  it('must have the digest of the body as transferred: chunked, encoded or empty', async () => {
     const coded = gzipSync(BODY).toString('latin1')
     const chunked = 'Transfer-Encoding: chunked'
     const inChunks = (...pieces: readonly string[]) =>
@@ -412,7 +412,7 @@ describe('requests with HTTP message signatures', () => {
     }
   })
 
-  it('with doubled fields are refused', async () => {
+  it('with a repeated signature field are refused', async () => {
     const { headers = {} } = signedCall({ method: 'GET', target: '/shop?id=1' })
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
     const send = (extra: readonly string[]) =>
@@ -423,7 +423,7 @@ describe('requests with HTTP message signatures', () => {
     for (const extra of [lines.at(-1), lines.at(-2)]) assert.equal(statusOf(await send([String(extra)])), 401)
   })
 
-  it('as UK Open Banking has them are accepted once, of the body that was signed', async () => {
+  it('in the form of UK Open Banking are accepted once, with the signed body', async () => {
     const request = await ukCall()
     const refusedWith = async (changes: object) => {
       const { status, headers: sent, body } = await send({ ...request, ...changes })
@@ -439,7 +439,7 @@ describe('requests with HTTP message signatures', () => {
     assert.equal(await refusedWith(bare), 'missing_signature')
   })
 
-  it('have responses that are signed as their client signs', async () => {
+  it('get responses that are signed in the form of their client', async () => {
     const key = createPublicKey(UK.privateKey)
     const byUk = await send(await ukCall('/signed'))
     const [header = '', , jws = ''] = String(byUk.headers['x-jws-signature']).split('.')
@@ -458,7 +458,7 @@ describe('requests with HTTP message signatures', () => {
     assert.match(String(byBank.headers['signature-input']), /tag="fapi-2-response"$/)
   })
 
-  it('as the Berlin Group has them are accepted once, of the headers and the body that were signed', async () => {
+  it('in the form of the Berlin Group are accepted once, with the signed headers and body', async () => {
     const request = tppCall()
     await refused({ ...request, body: `${BODY} ` }, 'digest_mismatch', 'digest_mismatch')
     assert.equal((await send(request)).status, 200)
@@ -469,7 +469,7 @@ describe('requests with HTTP message signatures', () => {
     await refused({ ...request, headers: other }, 'invalid_signature', 'mismatch')
   })
 
-  it('as http-message-sig signs them are accepted, with its Ed25519 and RSA-PSS', async () => {
+  it('that http-message-sig signs by Ed25519 or RSA-PSS are accepted', async () => {
     const rsa = signingKey('PS512', { kid: 'shop-rsa' })
     const file = jwksFile('both', [SHOP.jwk, rsa.jwk])
     await gateway.become({

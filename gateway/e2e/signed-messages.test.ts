@@ -81,7 +81,7 @@ async function verify(
       const [form] = ALGORITHMS[algorithm]
       const key = await crypto.subtle.importKey('jwk', jwk, form, false, ['verify'])
       if (algorithm !== 'ecdsa-p256-sha256') return webcrypto.verifier(key)
-      // The library has no verifier for it.
+      // The library has no verifier for ECDSA.
       const ecdsa = { name: 'ECDSA', hash: 'SHA-256' }
       const check = (data: Uint8Array, signature: Uint8Array) =>
         crypto.subtle.verify(ecdsa, key, Buffer.from(signature), Buffer.from(data))
@@ -159,7 +159,7 @@ describe('messages that the gateway signs', () => {
         const { method = '', url = '', headers, rawHeaders } = req
         const body = Buffer.concat(chunks).toString()
         seen.push({ method, url, headers, rawHeaders, body })
-        // Fields of another hop: they must not reach the client.
+        // These fields are of another hop, so they must not reach the client.
         const fields = { Signature: 'gateway=:AA==:', 'Signature-Input': 'gateway=()', 'Content-Digest': 'x' }
         res.writeHead(status, { 'Content-Type': 'application/json', ...fields })
         if (url.includes('long')) for (let at = 0; at < LONG; at += 65_537) res.write(Buffer.alloc(65_537))
@@ -179,7 +179,7 @@ describe('messages that the gateway signs', () => {
     rmSync(directory, { recursive: true })
   })
 
-  it('are responses that http-message-sig verifies, with every algorithm, and mutated ones it does not', async () => {
+  it('are responses that http-message-sig verifies, with every algorithm, unless they are changed', async () => {
     for (const algorithm of Object.keys(ALGORITHMS) as Algorithm[]) {
       await gateway.become({ config: config(algorithm) })
       const keys = await keysOf()
@@ -211,7 +211,7 @@ describe('messages that the gateway signs', () => {
     await gateway.become({ config: config('ed25519') })
   })
 
-  it('name the parts of a signed request', async () => {
+  it('cover the signature and digest of a signed request', async () => {
     const { authorization } = await bearer()
     const digest = digestOf(BODY)
     const components = [
@@ -250,7 +250,7 @@ describe('messages that the gateway signs', () => {
     }
   })
 
-  it('are signed over HTTP/2 alike', async () => {
+  it('are signed over HTTP/2 too', async () => {
     const over = connect(gateway.url)
     const { status: code, headers, body } = await ask(over, { path: '/open', headers: { Host: HOST } })
     over.close()
@@ -280,7 +280,7 @@ describe('messages that the gateway signs', () => {
     }
   })
 
-  it('are unsigned beyond 1 MiB, whole and counted', async () => {
+  it('are unsigned beyond 1 MiB, but complete and counted', async () => {
     const unsigned = () => gateway.metric('gateway_responses_unsigned_total{route="/open"}')
     const before = await unsigned()
     const { headers, body } = await call(`${gateway.url}/open?long`, { headers: { host: HOST } })
@@ -292,7 +292,7 @@ describe('messages that the gateway signs', () => {
     assert.equal(await unsigned(), before + 1)
   })
 
-  it('are refusals to a proved caller, not to others', async () => {
+  it('include refusals to a proved caller, but not to others', async () => {
     const keys = await keysOf()
     const headers = { host: HOST, 'idempotency-key': 'x'.repeat(300), ...(await bearer()) }
     const refused = await call(`${gateway.url}/once`, { method: 'POST', headers, body: BODY })
@@ -304,7 +304,7 @@ describe('messages that the gateway signs', () => {
     assert.deepEqual([unknown.status, unknown.headers.signature], [401, undefined])
   })
 
-  it('are signed anew where an idempotency key replays a response', async () => {
+  it('are signed again when an idempotency key replays a response', async () => {
     const headers = { host: HOST, 'idempotency-key': '"pay-1"', ...(await bearer()) }
     const keys = await keysOf()
     const send = () => call(`${gateway.url}/once`, { method: 'POST', headers, body: BODY })
@@ -336,7 +336,7 @@ describe('messages that the gateway signs', () => {
       fields: fieldsOf(rawHeaders),
     })
 
-    it('say who calls, and what', async () => {
+    it('cover the caller and the body', async () => {
       const request = await sent(await bearer())
       const keys = await keysOf()
       const message = asSeen(request)
@@ -361,7 +361,7 @@ describe('messages that the gateway signs', () => {
       }
     })
 
-    it('of nobody, without a body', async () => {
+    it('cover method and target of a request without caller and body', async () => {
       const verified = await verify(asSeen(await sent({}, 'GET', undefined)), await keysOf(), 'ed25519')
       assert.deepEqual(coveredBy(verified), ['@method', '@target-uri'])
     })
@@ -381,7 +381,7 @@ describe('messages that the gateway signs', () => {
       await verify(asSeen(seen.at(-1) as SeenRequest), await keysOf(), 'ed25519', label)
     })
 
-    it('are not sent where the digest of the client is wrong, or the body longer than 1 MiB', async () => {
+    it('are not sent if the digest of the client is wrong, or the body longer than 1 MiB', async () => {
       const reached = seen.length
       for (const [headers, body, code] of [
         [{ 'content-digest': digestOf('other') }, BODY, 'digest_mismatch'],
@@ -397,12 +397,12 @@ describe('messages that the gateway signs', () => {
 
   describeWithPrograms(
     {
-      title: 'as http-message-signatures of PyPI sees them',
+      title: 'verified by http-message-signatures of PyPI',
       programs: ['http-message-signatures-python'],
       isListed: LONGER > 1,
     },
     (programs) => {
-      it('are good, and mutated ones are not, with every algorithm', async () => {
+      it('are good with every algorithm, unless they are changed', async () => {
         for (const algorithm of Object.keys(ALGORITHMS) as Algorithm[]) {
           await gateway.become({ config: config(algorithm) })
           const jwks = (await keysOf()).map((jwk) => [
@@ -443,7 +443,7 @@ describe('messages that the gateway signs', () => {
     },
   )
 
-  it('are verified by a new key once it is in force, and by the old one while it is published', async () => {
+  it('are verified with a new key once it is in force, and with the old one while it is published', async () => {
     const configFile = join(gateway.dir, 'gateway.json')
     const [old] = await keysOf()
     const next = generateKeyPairSync('ed25519').privateKey
@@ -470,14 +470,14 @@ describe('messages that the gateway signs', () => {
       assert.equal((await verify(descriptor(response, { targetUri }), keys, 'ed25519')).parameters.keyid, kid)
   })
 
-  it('are signed by a key whose file was replaced', async () => {
+  it('are signed with the new key when the key file is replaced', async () => {
     const { kid } = (await keysOf())[0] as Jwk
     const { keyFile: name } = JSON.parse(readFileSync(join(gateway.dir, 'gateway.json'), 'utf8')).signing
     writeFileSync(name, generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' }))
     await until(async () => ((await keysOf())[0]?.kid === kid ? undefined : true))
   })
 
-  it('publish their keys by GET and HEAD alone', async () => {
+  it('have their keys at a path that allows only GET and HEAD', async () => {
     const head = await call(gateway.url + JWKS, { method: 'HEAD' })
     assert.deepEqual([head.status, Number(head.headers['content-length']) > 0, head.body], [200, true, ''])
     const posted = await call(gateway.url + JWKS, { method: 'POST', body: 'x' })

@@ -24,7 +24,7 @@ const SHOP = freshKey('shop-1')
 const UK = signingKey('PS256', { kid: 'uk-1' })
 const UK_CLAIMS = ['iat', 'iss', 'tan'].map((name) => `http://openbanking.org.uk/${name}`)
 
-/** A payment as it is sent. */
+/** A signed payment, as its bytes are sent. */
 function signedMessage(requestId: string, { privateKey, jwk }: SigningKey): string {
   const digest = digestOf(BODY)
   const created = Math.floor(Date.now() / 1000)
@@ -56,7 +56,7 @@ function signedMessage(requestId: string, { privateKey, jwk }: SigningKey): stri
   ].join('\r\n')
 }
 
-/** A payment as UK Open Banking has it. */
+/** A payment in the form of UK Open Banking. */
 async function ukMessage(requestId: string): Promise<string> {
   const values = [Math.floor(Date.now() / 1000), 'org/app', 'openbanking.org.uk']
   const claims = Object.fromEntries(UK_CLAIMS.map((name, at) => [name, values[at]]))
@@ -135,7 +135,7 @@ describe('what a client has signed', () => {
     cpSync(second.auditFile, join(home, 'data/audit.ndjson'))
     cpSync(join(second.dir, 'audit-log'), join(home, 'data/audit-log'), { recursive: true })
     mkdirSync(join(home, 'bin'))
-    // In a test run, the bundled command: a third of the CPU.
+    // In a test run, the bundled command takes a third of the CPU.
     const { TEST_GATEWAY } = process.env
     const program = TEST_GATEWAY
       ? join(dirname(TEST_GATEWAY), 'cli/countersign.js')
@@ -154,7 +154,7 @@ describe('what a client has signed', () => {
     return spawnSync('bash', ['-c', script], { cwd: home, env, encoding: 'utf8' })
   }
 
-  /** @returns the check that fails, with its cause; undefined: proven. */
+  /** Runs `audit prove`. @returns the check that fails, with its cause; undefined if proven */
   async function failed(
     requestId: string,
     message = String(messages.get(requestId)),
@@ -177,7 +177,7 @@ describe('what a client has signed', () => {
     return proven ? undefined : `${last.check}: ${last.cause}`
   }
 
-  it('is proven by the command of docs/verify/audit.md, from copies of the files of a masked trail', () => {
+  it('is proven by the command of docs/verify/audit.md, with copied files of a masked trail', () => {
     const document = readFileSync(join(ROOT, 'docs/verify/audit.md'), 'utf8')
     const chapter = document.split('\n## ').find((one) => one.startsWith('What a client has signed\n')) ?? ''
     const [, script = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(chapter) ?? []
@@ -197,7 +197,7 @@ describe('what a client has signed', () => {
     assert.doesNotMatch(verified.stdout + verified.stderr, /warning|without/)
   })
 
-  it('is recorded once for each key, and once for each signed request', () => {
+  it('is in the trail once for each signed request, and each key once', () => {
     const records = whole
       .trimEnd()
       .split('\n')
@@ -217,7 +217,7 @@ describe('what a client has signed', () => {
     )
   })
 
-  it('is proven for each of two keys of one name, and not by the other', async () => {
+  it('is proven with the right one of two keys with one name, and not with the other', async () => {
     assert.equal(await failed('pay-1'), undefined)
     assert.equal(await failed('pay-3'), undefined)
     assert.match(
@@ -230,7 +230,7 @@ describe('what a client has signed', () => {
     )
   })
 
-  it('is proven for a detached JWS of UK Open Banking, which covers the body alone', async () => {
+  it('is proven for a detached JWS of UK Open Banking, which covers only the body', async () => {
     const message = String(messages.get('uk-1'))
     assert.equal(await failed('uk-1'), undefined)
     assert.equal(await failed('uk-1', message.replace('/payments', '/others')), undefined)
@@ -249,7 +249,7 @@ describe('what a client has signed', () => {
       assert.match(String(await failed('uk-1', message.replace(from, to))), says)
   })
 
-  it('is not proven when a byte of the message was changed, or its form', async () => {
+  it('is not proven if a byte of the message or its form is changed', async () => {
     const message = String(messages.get('pay-1'))
     for (const [from, to, says] of [
       ['12.50', '92.50', /^body: the digest sha-256 is not that of the body$/],
@@ -263,7 +263,7 @@ describe('what a client has signed', () => {
       assert.match(String(await failed('pay-1', message.replace(from, to))), says)
   })
 
-  it('is not proven by the message of another client, or for a request without a signature', async () => {
+  it('is not proven with the message of another client, or for a request without a signature', async () => {
     assert.match(
       String(await failed('pay-1', signedMessage('pay-1', SHOP))),
       /^signature: the message does not bear/,
@@ -275,7 +275,7 @@ describe('what a client has signed', () => {
     assert.match(String(await failed('none', messages.get('pay-1'))), /^record: no record of this id/)
   })
 
-  it('is not proven by a record that was changed', async () => {
+  it('is not proven with a changed record', async () => {
     const [record = ''] = /^.*"API_REQUEST","requestId":"pay-1".*$/m.exec(whole) ?? []
     for (const changed of [
       record.replace('"clientId":"bank"', '"clientId":"shop"'),
@@ -288,7 +288,7 @@ describe('what a client has signed', () => {
       )
   })
 
-  it('is not proven without the recorded key, or with one that somebody put into the trail', async () => {
+  it('is not proven without the recorded key, or with a key that somebody put into the trail', async () => {
     const isKey = (line: string) => line.includes('"SIGNER_KEY"') && line.includes('"bank"')
     const lines = whole.trimEnd().split('\n')
     const key = JSON.parse(lines.find(isKey) ?? '')
@@ -309,7 +309,7 @@ describe('what a client has signed', () => {
     assert.equal(await failed('pay-1', messages.get('pay-1'), injected + whole), undefined)
   })
 
-  it('is answered by what the gateway has signed, which is proven with the message', async () => {
+  it('is proven together with the response that the gateway signed', async () => {
     const response = String(responses.get('pay-1'))
     const causeOf = async (changed: string, id = 'pay-1', message = messages.get('pay-1'), trail = whole) =>
       String(await failed(id, message, trail, changed))
@@ -342,7 +342,7 @@ describe('what a client has signed', () => {
     )
   })
 
-  it('is not proven to somebody who trusts another key, or none', () => {
+  it('is not proven with another seal key, or without one', () => {
     const prove = 'countersign audit prove --request pay-1 --message message.http'
     const other = run(`countersign audit key other.pem > other.vkey && ${prove} --key other.vkey`)
     assert.equal(other.status, 1)

@@ -14,14 +14,14 @@ import { makeTlsSetup } from './secure.ts'
 import { startUpstream } from './test-upstream.ts'
 import { SteppedClock } from './time-lapse.ts'
 
-/** An hour passes in a minute, on a busy machine in more, for the date and the seals; clocks of the network and of fetched keys stay real. */
+/** For the date and the seals, an hour passes in a minute or more. Time stays real for network and fetched keys. */
 const FACTOR = 60
 const SCRAPE_SECONDS = 15
 const SCRAPES = 3600 / SCRAPE_SECONDS
 const CALLS_PER_SCRAPE = 6
 const CALL_MS = (SCRAPE_SECONDS * 1000) / FACTOR / CALLS_PER_SCRAPE
 const LABELS = 'job="countersign",instance="gateway:9090"'
-/** Alerts that tell how busy the machine of the test is. */
+/** Alerts that depend on how busy the machine of the test is. */
 const OF_THE_MACHINE: ReadonlySet<string> = new Set(['CountersignEventLoopLag', 'CountersignUpstreamSlow'])
 const RULES = join(FILES, 'countersign.rules.yml')
 
@@ -67,7 +67,7 @@ test('an hour of steady traffic raises no alert', { skip: NO_PROMETHEUS }, async
       if (!named.has(name)) continue
       const key = `${name}{${[labels, LABELS].filter(Boolean).join()}}`
       const values = series.get(key) ?? Array<string>(SCRAPES).fill('_')
-      // The time of these tests begins at 0.
+      // Time begins at 0 in promtool's tests.
       values[scrape] = name.endsWith('_timestamp_seconds') ? String(Number(value) - startMs / 1000) : value
       series.set(key, values)
     }
@@ -81,7 +81,7 @@ test('an hour of steady traffic raises no alert', { skip: NO_PROMETHEUS }, async
   }
   assert.ok(series.has(`gateway_audit_seal_lag_seconds{${LABELS}}`))
   const sealed = series.get(`gateway_audit_seal_lag_seconds{${LABELS}}`)?.map(Number) ?? []
-  // A second of the machine is a minute here: so the clock of the seals was fast.
+  // More than 2 s shows that the seals' clock ran fast, since one real second is a minute here.
   assert.ok(Math.max(...sealed) > 2)
 
   const { groups } = parse(readFileSync(RULES, 'utf8')) as { groups: { rules: { alert?: string }[] }[] }
@@ -99,7 +99,7 @@ test('an hour of steady traffic raises no alert', { skip: NO_PROMETHEUS }, async
   }
   writeFileSync(
     file,
-    // An alert that holds for some time is looked at less often, so it fires at least as early.
+    // With an evaluation only each minute, an alert with `for` misses short gaps, so it fires at least as early.
     stringify({ rule_files: [RULES], evaluation_interval: '1m', tests: [tested] }),
   )
   const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', file])
