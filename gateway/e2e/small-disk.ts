@@ -6,7 +6,7 @@ import { join } from 'node:path'
 /** A disk of 128 KiB that can be filled. */
 export interface SmallDisk {
   readonly dir: string
-  /** Leaves no byte free. */
+  /** Fills the disk to the last byte. */
   fill(): void
   free(): void
   remove(): void
@@ -14,7 +14,7 @@ export interface SmallDisk {
 
 export const NO_SMALL_DISK = 'NOT TESTED: a small disk cannot be mounted here, which takes root on Linux'
 
-/** Undefined where it cannot be mounted. */
+/** Returns undefined where no disk can be mounted. */
 export function mountSmallDisk(): SmallDisk | undefined {
   const dir = mkdtempSync(join(tmpdir(), 'small-disk-'))
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', dir]).status !== 0) {

@@ -13,7 +13,7 @@ import { call } from './client.ts'
 import { until } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
 
-test('a service of systemd gets its socket, says when it is ready, and names its new main process at a restart', async (t) => {
+test('under systemd, the gateway takes its socket, says when it is ready and names its new process', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-systemd-'))
   const upstream = await startUpstream((_req, res) => res.end('whole'))
   const pids: number[] = []

@@ -16,7 +16,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const RELOADED = 'gateway_config_last_reload_successful{file="ocsp"}'
 
-describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () => {
+describe('an OCSP response in a file', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'stapling-'))
   const authority = new OcspAuthority(folder)
   const at = (name: string) => join(folder, name)
@@ -32,7 +32,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
     rmSync(folder, { recursive: true })
   })
 
-  /** As a renewal should write it: never half. */
+  /** Writes a file by a rename, as a renewal should, so that it is never half. */
   const write = (name: string, content: string | Buffer) => {
     writeFileSync(at(`${name}.new`), content)
     renameSync(at(`${name}.new`), at(name))
@@ -52,7 +52,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
       env: { ...environment(name), ...env },
     })
-  /** What the gateway sends to a client that asks for it. */
+  /** The OCSP response that a client gets in its handshake. */
   const stapled = async ({ tlsPort }: TestGateway, maxVersion: SecureVersion = 'TLSv1.3') => {
     const ca = authority.textsOf('server').cert
     const options = { host: '127.0.0.1', servername: 'localhost', ca, requestOCSP: true, maxVersion }
@@ -102,7 +102,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
     await isStapled(gateway, next)
   })
 
-  it('may be missing at the start, and is not sent when it says revoked or is for another certificate', async (t) => {
+  it('may be missing at the start, and is not sent if it says revoked or is for another certificate', async (t) => {
     const gateway = await begin('late')
     t.after(() => gateway.end())
     assert.equal(await stapled(gateway), undefined)
@@ -116,7 +116,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
     assert.equal(await gateway.metric(RELOADED), 0)
     const { cause } = await gateway.process.line(({ cause }) => /revoked/.test(String(cause)))
     assert.equal(cause, 'the authority has revoked the certificate')
-    // A new certificate, and then what the authority says of it.
+    // Then a new certificate comes, and after it a response for it.
     const { cert, key } = authority.issue('renewed', 20)
     write('late-cert.pem', cert)
     write('late-key.pem', key)
@@ -126,7 +126,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
     await isStapled(gateway, renewed)
   })
 
-  it('is fetched from the responder of the certificate where that is asked for, and sent', async (t) => {
+  it('is fetched from the responder with GATEWAY_TLS_OCSP_FETCH, and sent', async (t) => {
     const responder = createServer(async (req, res) => {
       const pieces: Buffer[] = []
       for await (const piece of req) pieces.push(piece)
@@ -153,7 +153,7 @@ describe('a response of OCSP in a file', { skip: skipWithout('openssl') }, () =>
     await isStapled(gateway, sent)
   })
 
-  it('is looked at by `validate`: it says until when it is sent, or warns why not', async () => {
+  it('is checked by `validate`, which says until when it is sent, or warns why not', async () => {
     const validated = async () => {
       const env = { ...process.env, ...environment('validated') }
       const { status, stdout, stderr } = await countersign(['validate'], env)

@@ -12,27 +12,27 @@ import { call } from './client.ts'
 import type { Loaded } from './loaded-probe.ts'
 import { startGateway } from './running-gateway.ts'
 
-/** Each takes about a quarter of a millisecond. */
+/** Most files of packages. Each takes about a quarter of a millisecond. */
 const MOST_FILES = 240
 /** Most files of undici that may be loaded. It has 110. */
 const MOST_OF_UNDICI = 30
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** What Node itself speaks HTTP with in `fetch` and `WebSocket`. */
+/** The client inside Node, of `fetch` and `WebSocket`. */
 const BUILT_IN_UNDICI = 'NativeModule internal/deps/undici/undici'
 
 /**
- * It should take less than half a second from spawn to listening. How long it takes depends on the machine and on what
- * else that does; what is loaded until then does not.
+ * From spawn to listening, less than half a second should pass. The time depends on the machine and its load, so these
+ * tests look at the loaded files instead.
  */
 describe('until it listens', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   after(() => rmSync(dir, { recursive: true, force: true }))
 
-  it('a gateway loads no client for HTTP but its own, though it will fetch keys', async () => {
+  it('a gateway loads only its own HTTP client, though it will fetch keys', async () => {
     const { files, builtins } = await start('https://127.0.0.1:9')
     assert.deepEqual(filesOf('undici', files), [])
     assert.equal(builtins.includes(BUILT_IN_UNDICI), false)
-    // Files are read by their schemas without it.
+    // The gateway checks its files without ajv.
     assert.deepEqual(filesOf('ajv', files), [])
     // Signatures are verified by Node itself.
     assert.deepEqual([...filesOf('jose', files), ...filesOf('jsonwebtoken', files)], [])
@@ -40,7 +40,7 @@ describe('until it listens', () => {
     assert.ok(packaged.length <= MOST_FILES, `${packaged.length} files of packages, of at most ${MOST_FILES}`)
   })
 
-  /** In plain Node, as it is run: the loader of the tests has modules of its own. */
+  /** Starts the gateway in plain Node, because the tests' loader has its own modules. */
   async function start(upstream: string): Promise<Loaded> {
     const routes = [{ path: '/api/*', auth: ['bearer'] }]
     writeFileSync(join(dir, 'gateway.json'), JSON.stringify({ routes }))
@@ -51,7 +51,7 @@ describe('until it listens', () => {
       cwd: ROOT,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: {
-        // Without the tests' loader: its coverage could not be added to theirs.
+        // Without coverage, because the gateway runs without the tests' loader.
         NODE_V8_COVERAGE: '',
         LOADED_FILE: loaded,
         GATEWAY_CONFIG: join(dir, 'gateway.json'),
@@ -65,7 +65,7 @@ describe('until it listens', () => {
       },
     })
     try {
-      // The message says that it listens. Without it the process has ended.
+      // The gateway sends a message when it listens.
       await Promise.race([once(gateway, 'message'), once(gateway, 'exit')])
       return JSON.parse(readFileSync(loaded, 'utf8')) as Loaded
     } finally {
@@ -77,11 +77,11 @@ describe('until it listens', () => {
 })
 
 describe('at its end', () => {
-  it('a gateway that had nothing to ask of others has loaded no undici', async () => {
+  it('a gateway that sent no request of its own has loaded no undici', async () => {
     assert.deepEqual(await undiciOf({ routes: [{ path: '/', auth: ['none'] }] }), [])
   })
 
-  it('one that fetched keys has loaded a part of undici', async (t) => {
+  it('a gateway that fetched keys has loaded a part of undici', async (t) => {
     const publisher = createServer((_req, res) => res.end('{"keys":[]}')).listen(0, '127.0.0.1')
     await once(publisher, 'listening')
     t.after(() => publisher.close())
@@ -94,7 +94,7 @@ describe('at its end', () => {
 
   /** The files of undici that a gateway has loaded after its first response, and after `until`. */
   async function undiciOf(config: object, until?: Promise<unknown>): Promise<string[]> {
-    // As a URL, since a path may have a space.
+    // A URL, because a path may have a space.
     const probe = new URL('loaded-probe.ts', import.meta.url).href
     const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
     const loaded = join(dir, 'loaded.json')
@@ -115,7 +115,7 @@ describe('at its end', () => {
 })
 
 describe('in the small profile', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
-  it('a gateway has less room for young objects, under the id that it was started with, and says so', async () => {
+  it('a gateway has a smaller young generation, under the same process id, and says so', async () => {
     const config = { routes: [{ path: '/', auth: ['none'] }], upstream: 'http://127.0.0.1:9' }
     const gateway = await startGateway({ config, env: { GATEWAY_PROFILE: 'small' } })
     try {
@@ -129,7 +129,7 @@ describe('in the small profile', { skip: process.platform !== 'linux' && 'needs 
   })
 })
 
-/** The files of one package among these, by their places in it. */
+/** The files of one package, by their paths in it. */
 function filesOf(name: string, files: readonly string[]): string[] {
   const folder = `/node_modules/${name}/`
   return files.flatMap((file) => {

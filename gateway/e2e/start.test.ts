@@ -14,11 +14,11 @@ import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const { TEST_GATEWAY, TEST_BACKEND } = process.env
-/** The folder of start and main: of a test run the bundles, which start with half of the CPU and find the backend beside them. */
+/** The folder of start and main. In a test run these are bundles, which start with half of the CPU. */
 const [PROGRAMS, EXTENSION] =
   TEST_GATEWAY && TEST_BACKEND ? [dirname(TEST_GATEWAY), 'js'] : [join(ROOT, 'gateway'), 'ts']
 
-/** Stands for the backend, whose start costs a second of CPU: it says that it listens, and ends by a signal or with its parent. */
+/** Replaces the backend, whose start costs a second of CPU. It says that it listens, and ends with its parent. */
 const BACKEND = `
 if (process.argv[1]?.includes('backend/main')) {
   const { createServer } = await import('node:http')
@@ -37,7 +37,7 @@ const WITHOUT_BACKEND = {
   NODE_OPTIONS: `--import=data:text/javascript;base64,${Buffer.from(BACKEND).toString('base64')}`,
 }
 
-/** Why the trail ended last, and its last record. */
+/** The reason of the last AUDIT_STOP, and the type of the last record. */
 function endOf(dir: string): [reason: unknown, last: unknown] {
   const records = readAudit(join(dir, 'audit.ndjson'))
   return [records.findLast(({ type }) => type === 'AUDIT_STOP')?.reason, records.at(-1)?.type]
@@ -62,21 +62,21 @@ describe('npm start', () => {
   })
 
   const DIRECTLY = [process.execPath, `gateway/start.${EXTENSION}`] as const
-  /** What somebody else than the owner could read, write or enter. */
+  /** Paths that other users could read, write or enter. */
   const openToOthers = () =>
     readdirSync(dir, { recursive: true, withFileTypes: true })
       .map((entry) => join(entry.parentPath, entry.name))
-      // Where npm runs, it has its own things there.
+      // Npm keeps its own files there.
       .filter((path) => !path.startsWith(join(dir, '.npm')))
       .filter((path) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0)
 
-  /** In a process group of its own, as a terminal does it. */
+  /** Starts both in their own process group, as a terminal does. */
   function start(
     env: Record<string, string> = {},
     [program, ...args]: readonly [string, ...string[]] = DIRECTLY,
   ): void {
     log = ''
-    // The usual one of a machine with several users.
+    // The usual umask of a machine with several users.
     process.umask(0o022)
     both = spawn(program, args, {
       cwd: checkout,
@@ -86,7 +86,7 @@ describe('npm start', () => {
         PATH: process.env.PATH,
         HOME: dir,
         ...(process.env.NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE }),
-        // What it starts has not the tests' loader, and its coverage could not be added to theirs.
+        // Without coverage, because these programs run without the tests' loader.
         NODE_V8_COVERAGE: '',
         BACKEND_PORT: String(ports.backend),
         BACKEND_DATA_DIR: join(dir, 'backend'),
@@ -116,7 +116,7 @@ describe('npm start', () => {
   const serving = () => eventually(async () => (await status('/openapi.json')) === 200)
   const gatewayPid = () =>
     Number(readAudit(join(dir, 'audit.ndjson')).findLast(({ type }) => type === 'AUDIT_START')?.pid)
-  /** The database takes its time on a busy machine: more than `until` has. */
+  /** Waits longer than `until`, because the database starts slowly on a busy machine. */
   async function eventually(holds: () => Promise<boolean>): Promise<void> {
     for (let i = 0; i < 5; i++) {
       const held = await until(async () => ((await holds()) ? true : undefined)).catch(() => false)
@@ -125,7 +125,7 @@ describe('npm start', () => {
     assert.fail(log)
   }
 
-  it('lets nobody in before the backend responds, so that the first response is a good one', async () => {
+  it('accepts no connection before the backend responds, so that the first response is good', async () => {
     start()
     const seen = new Set<number>()
     await eventually(async () => {
@@ -137,7 +137,7 @@ describe('npm start', () => {
     assert.deepEqual(openToOthers(), [], 'nothing is for other users, not even while it runs')
   })
 
-  it('lets the two find each other on other ports than their own: requests, tokens and metadata', async () => {
+  it('connects the two on other ports than the defaults: requests, tokens and metadata', async () => {
     const base = `http://127.0.0.1:${ports.gateway}`
     const body = JSON.stringify({ email: 'alice@example.com', password: 'demo-password' })
     const headers = { 'content-type': 'application/json' }
@@ -149,7 +149,7 @@ describe('npm start', () => {
     assert.equal((metadata as { issuer: string }).issuer, `http://localhost:${ports.gateway}`)
   })
 
-  it('says in a line why it cannot start where it may not write', async () => {
+  it('says in one line why it cannot start, if it may not write', async () => {
     const [running, before] = [both, log]
     start({ GATEWAY_DATA_DIR: '/dev/null/data' })
     assert.equal(await ended(), 1)
@@ -158,14 +158,14 @@ describe('npm start', () => {
     log = before
   })
 
-  it('starts a gateway that was killed again, and recovers its trail', async () => {
+  it('restarts a killed gateway, which recovers its trail', async () => {
     const killed = gatewayPid()
     process.kill(killed, 'SIGKILL')
     await eventually(async () => gatewayPid() !== killed && (await status('/openapi.json')) === 200)
     assert.match(log, /gateway ended with SIGKILL, starting it again/)
   })
 
-  it('on Ctrl-C in its terminal drains the gateway, then ends the backend, and exits with 0', async () => {
+  it('drains the gateway on Ctrl-C, then ends the backend, and exits with 0', async () => {
     process.kill(-Number(both?.pid), 'SIGINT')
     const code = await ended()
     assert.equal(code, 0, log)
@@ -179,7 +179,7 @@ describe('npm start', () => {
 
   const onLinux = { skip: process.platform === 'linux' ? false : 'needs /proc to tell the children apart' }
   it(
-    'whose terminal is closed before the backend responds starts no gateway and exits with 0',
+    'starts no gateway and exits with 0 if its terminal closes before the backend responds',
     onLinux,
     async () => {
       const started = gatewayPid()
@@ -195,7 +195,7 @@ describe('npm start', () => {
     },
   )
 
-  it('killed with -9 leaves neither of the two behind', async () => {
+  it('leaves neither of the two behind when it is killed with -9', async () => {
     start()
     await serving()
     both?.kill('SIGKILL')
@@ -203,13 +203,13 @@ describe('npm start', () => {
     await until(() => (endOf(dir)[0] === 'parent gone' ? true : undefined))
   })
 
-  /** npm, launcher, start.ts. */
+  /** Process ids of npm, the launcher and start.ts. */
   const chain = () => {
     const [launcher] = childrenOf(both?.pid)
     return [Number(both?.pid), Number(launcher), Number(childrenOf(launcher)[0])] as const
   }
   it(
-    'under npm ends as a whole, whichever process above backend and gateway is killed with -9',
+    'ends as a whole under npm, whichever process above backend and gateway is killed with -9',
     onLinux,
     async () => {
       for (const index of [0, 1, 2]) {
@@ -217,7 +217,7 @@ describe('npm start', () => {
         await serving()
         const closed = ended()
         process.kill(Number(chain()[index]), 'SIGKILL')
-        // All hold the same standard error: it is closed when the last of them is gone.
+        // All processes share one standard error, which closes when the last of them has ended.
         await closed
         assert.equal((await status('/openapi.json')) === 0 && !(await backendUp()), true)
         const [reason] = endOf(dir)
@@ -226,7 +226,7 @@ describe('npm start', () => {
     },
   )
 
-  it('starts a backend that was killed again, and no second gateway', onLinux, async () => {
+  it('restarts a killed backend, but starts no second gateway', onLinux, async () => {
     start(WITHOUT_BACKEND, ['npm', 'start'])
     await serving()
     const before = gatewayPid()
@@ -239,7 +239,7 @@ describe('npm start', () => {
     assert.equal(childrenOf(starter).length, 2)
   })
 
-  it('under npm drains on SIGTERM to npm alone, which waits and exits with 0', onLinux, async () => {
+  it('drains when only npm gets SIGTERM, and npm waits and exits with 0', onLinux, async () => {
     const closed = ended()
     both?.kill('SIGTERM')
     assert.equal(await closed, 0, log)
@@ -247,7 +247,7 @@ describe('npm start', () => {
     assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGTERM","msg":"stopped"'), log)
   })
 
-  it('leaves a gateway that is still loading when its parent dies to end in good order', async () => {
+  it('has a gateway that ends in good order if its parent dies while it still loads', async () => {
     const file = join(dir, 'alone.ndjson')
     const program = `
       const { spawn } = require('node:child_process')
@@ -264,7 +264,7 @@ describe('npm start', () => {
     ])
   })
 
-  it('with a bad configuration of the gateway ends both and exits with 1', async () => {
+  it('ends both and exits with 1 if the configuration of the gateway is bad', async () => {
     start({ ...WITHOUT_BACKEND, GATEWAY_LOG_LEVEL: 'loud' })
     const code = await ended()
     assert.equal(code, 1)
@@ -272,7 +272,7 @@ describe('npm start', () => {
     assert.equal(await backendUp(), false)
   })
 
-  it('with a backend that cannot start exits with its code and starts no gateway', async () => {
+  it('starts no gateway if the backend cannot start, and exits with its code', async () => {
     const records = readFileSync(join(dir, 'audit.ndjson'), 'utf8')
     start({ BACKEND_PORT: 'three thousand' })
     const code = await ended()
@@ -282,7 +282,7 @@ describe('npm start', () => {
   })
 })
 
-/** What a checkout needs to start. */
+/** Makes a directory with the files that `npm start` needs. */
 function makeCheckout(directory: string): void {
   for (const name of ['config', 'launcher']) symlinkSync(join(ROOT, name), join(directory, name))
   symlinkSync(PROGRAMS, join(directory, 'gateway'))

@@ -22,10 +22,10 @@ export interface StoreDecisions {
   close(): void
 }
 
-/** A line of `MONITOR`: time, who (`lua`: a script), and words. */
+/** A line of `MONITOR`: the time, the client (`lua` for a script) and the words. */
 const LINE = /^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)$/
 const WORD = /"((?:[^"\\]|\\.)*)"/g
-/** How far the times of line and script may differ. */
+/** The times of line and script may differ by this much. */
 const CLOCK_US = 1000
 
 /** Reads takes from the server's `MONITOR`: for each hit that it counts, the script appends when it decided. */
@@ -97,7 +97,7 @@ function wordsOf(command: string): string[] {
 
 /**
  * Faults in the store's decisions, by its clock: more than `limit` hits within a window of any position, or a take
- * refused although fewer were counted in the window before it. Hits of a limit above 1,000 expire by the slice, at most
+ * refused although fewer were counted in the window before it. Hits of a limit above 1,000 expire in slices, at most
  * a hundredth of the window late.
  */
 export function faultsOf({ limit, windowUs, hitsUs, refused }: KeyDecisions): string[] {

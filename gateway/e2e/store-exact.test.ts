@@ -10,11 +10,11 @@ import { mostWithin, type Sent, startLoad } from './store-load.ts'
 const SEEDS = LONGER
 const RESTARTS = LONGER === 1 ? 1 : 3
 const CONNECTIONS = 64
-/** At most, of a connection between two requests: in a short run all ask not much faster than the rows allow. */
+/** The longest pause of a connection between requests, so that a short run asks little faster than the rows allow. */
 const PAUSE_MS = LONGER === 1 ? 140 : 0
-/** Pause after a refusal. One of all connections asks again every few milliseconds, so that none is late for a new window. */
+/** The longest pause after a refusal. With all connections, a request still comes every few milliseconds. */
 const REFUSED_MS = LONGER === 1 ? 280 : 0
-/** So that no take is decided without the store on a busy machine. */
+/** A deadline so long that the store decides every take, even on a busy machine. */
 const CONFIG = { onStoreFailure: { deadlineMs: 10_000 } }
 
 interface Row {
@@ -31,7 +31,7 @@ function randomOf(seed: number): () => number {
   }
 }
 
-/** A small log, a larger log and slices; no two rows of a test are alike, which tells their keys apart. */
+/** A small log, a larger log and slices. No two rows of a test are equal, so that their keys differ. */
 function rowsOf(seed: number): Row[] {
   const random = randomOf(seed)
   const seconds = (least: number) => least + Math.floor(random() * (4 - least))
@@ -51,7 +51,7 @@ const tableRow = ({ path, limit, windowSeconds }: Row) => ({
   purpose: 'tests',
 })
 
-/** What came through: when each request was sent and arrived upstream, by path, and the responses by status. */
+/** Counts, by path, when each request was sent and arrived upstream, and the responses by status. */
 function tally() {
   const statuses = new Map<string, Map<number, number>>()
   const arrivals = new Map<string, { sentAtMs: number; arrivedAtMs: number }[]>()
@@ -74,7 +74,7 @@ function tally() {
 }
 
 describe('three gateways and one store', { skip: NO_REDIS }, () => {
-  /** Loads the rows of a seed until each was used up in several windows. */
+  /** Sends requests to the rows of a seed until each was used up in several windows. */
   async function load(seed: number, meanwhile: () => Promise<void>): Promise<void> {
     const rows = rowsOf(seed)
     const random = randomOf(seed + 1000)
@@ -84,7 +84,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
         key !== undefined && key.hitsUs.length > 2 * limit && (key.refused.at(-1)?.hits ?? 0) >= 2 * limit
       )
     }
-    /** In proportion to the rates that use them up, mostly of those that are not yet: so a slow machine uses all of them up. */
+    /** Picks a row in proportion to its rate, mostly one that is not used up, so that a slow machine uses up all. */
     const pick = () => {
       const rest = random() < 0.7 ? rows.filter((row) => !isUsedUp(row)) : []
       const some = rest.length > 0 ? rest : rows
@@ -146,7 +146,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
       for (const key of decisions.all()) {
         assert.deepEqual(faultsOf(key), [], `seed ${seed}`)
         const row = rowsOf(seed).find(({ limit }) => limit === key.limit) as Row
-        // The gateways did what the store decided, no more and no less.
+        // The gateways did exactly what the store decided.
         const statuses = Object.fromEntries(counts.statuses.get(row.path) ?? [])
         assert.deepEqual(statuses, { 200: key.hitsUs.length, 429: key.refused.length }, `seed ${seed}`)
         const arrived = counts.arrivals.get(row.path) ?? []
@@ -168,7 +168,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
         assert.deepEqual(faultsOf(key), [], `seed ${seed}`)
         const row = rowsOf(seed).find(({ limit }) => limit === key.limit) as Row
         const arrived = counts.arrivals.get(row.path) ?? []
-        // What was counted and not yet forwarded ended with its gateway.
+        // Requests that were counted but not yet forwarded ended with their gateway.
         const lost = key.hitsUs.length - arrived.length
         test.diagnostic(
           `seed ${seed}: ${arrived.length} of ${row.limit} in ${row.windowSeconds} s, ${lost} lost`,

@@ -22,7 +22,7 @@ const ROUNDS = IS_LONG ? 5 : 1
 const GATEWAYS = 3
 const CONNECTIONS = 24
 const LIMIT = IS_LONG ? 200 : 80
-/** Longer than a test, so that every hit beyond the limit is one too many. */
+/** Longer than a test, so that no hit leaves the window. */
 const WINDOW = '10m'
 const NAMES = ['local', 'deny'] as const
 
@@ -32,7 +32,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
     for (const clean of cleanups.splice(0).reverse()) await clean()
   })
 
-  /** The rows of each round: one that goes on by itself, one that refuses; and one without an end. Counts what arrives upstream. */
+  /** Starts gateways with rows `local` and `deny` for each round, and one large row. Counts what arrives upstream. */
   async function startRows(redisUrl: string, rounds = ROUNDS) {
     const arrived = new Map<string, number>()
     const endless = { path: '/', limit: 1_000_000, window: '1m', purpose: 'tests' }
@@ -50,7 +50,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
       store: redisUrl,
       gateways: GATEWAYS,
       limits: [endless, ...rows.flat()],
-      // On a machine that other tests keep busy a store that is back is often later than the 25 ms of the default.
+      // On a busy machine, the store often takes longer than the default of 25 ms after it is back.
       config: IS_LONG ? {} : { onStoreFailure: { deadlineMs: 100 } },
       respond: (req, res) => {
         const url = req.url ?? ''
@@ -75,7 +75,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
       ports,
       connections: CONNECTIONS,
       path: () => `/${round}/${NAMES[turn++ % 2]}`,
-      // What is refused costs most of the time of a short run, which shares the machine with other tests.
+      // A long pause after a refusal saves CPU in a short run, which shares the machine with other tests.
       pauseMs: (status) => (IS_LONG ? 5 : status === 200 ? 30 : 180) * (1 + 2 * Math.random()),
       onSent: ({ path, status }: Sent) => {
         const what = `${path} ${status}`
@@ -85,7 +85,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
     cleanups.push(() => running.stop())
     const count = (name: (typeof NAMES)[number], status: number) =>
       counts.get(`/${round}/${name} ${status}`) ?? 0
-    /** Waits until each connection has been refused for several turns by the limit of a row. */
+    /** Waits until the limit of a row refuses each connection several times, and lets none through. */
     const usedUp = async (name: (typeof NAMES)[number]) => {
       const [allowed, refused] = [count(name, 200), count(name, 429)]
       await until(() => count(name, 429) > refused + 5 * CONNECTIONS, `${name}: the end of the limit`)
@@ -97,7 +97,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
 
   type Started = Awaited<ReturnType<typeof startRows>>
 
-  /** Kills the server in each of these rounds. `times`: how often the row that refuses may let its limit through. */
+  /** Kills the server in each of these rounds. The row `deny` may let its limit through `times` times. */
   async function staysWithin(
     test: TestContext,
     { group: gateways, arrived }: Started,
@@ -134,10 +134,10 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
       await redis?.stop()
     })
 
-    it('stay within the bound when it is killed and started again with its data', (test) =>
+    it('stay within the bound when it is killed and restarted with its data', (test) =>
       staysWithin(test, shared, { redis, from: 2 * ROUNDS, times: 1 }))
 
-    it('admit exactly the limit each while it is frozen, and at most once more afterwards', async (test) => {
+    it('admit exactly the limit each while it is frozen, and the limit at most once more afterwards', async (test) => {
       const { group: gateways, arrived } = shared
       for (let round = 0; round < ROUNDS; round++) {
         const [local, deny] = [`/${round}/local`, `/${round}/deny`]
@@ -161,25 +161,25 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
       }
     })
 
-    it('stay within the bound when it is killed and started again without its data', (test) =>
+    it('stay within the bound when it is killed and restarted without its data', (test) =>
       staysWithin(test, shared, {
         ...{ redis, from: ROUNDS, times: 2 },
         lose: () => rmSync(join(dir, 'appendonlydir'), { recursive: true }),
       }))
 
-    it('respond as fast while it is frozen, and fail no request', async (test) => {
+    it('respond as fast as usual while it is frozen, and fail no request', async (test) => {
       const { group: gateways } = shared
       let sent: Sent[] = []
       const running = startLoad({
         ports: gateways.ports,
         connections: 64,
         path: () => '/',
-        // Far below what the machine can do, so that queues do not hide the store.
+        // A low rate, so that queues do not hide the effect of the store.
         pauseMs: () => 100 + Math.random() * 100,
         onSent: (each) => sent.push(each),
       })
       cleanups.push(() => running.stop())
-      /** In turns, so that what else the machine does falls on both alike. */
+      /** Measured in turns, so that other load falls on both alike. */
       const latencies = { there: [] as number[], frozen: [] as number[] }
       const measure = async (where: keyof typeof latencies) => {
         sent = []
@@ -193,7 +193,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
         return ms[Math.floor(ms.length * share)] as number
       }
       const slowerMs = () => quantile('frozen', 0.99) - quantile('there', 0.99)
-      // A short run takes place beside other tests: what these do may fall on one measure alone, and not on each.
+      // A short run, beside other tests, tries again, because their load may fall on one of the two measures only.
       const mostMs = IS_LONG ? 30 : 500
       await measure('there')
       latencies.there = []
@@ -228,9 +228,9 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
         else master.signal('SIGSTOP')
         await gateways.storeIs('away')
         await until(async () => ((await replica.command('ROLE')) as string[])[0] === 'master', 'the failover')
-        // At the new master: what the old one counts from now on is in no replica.
+        // Waits until the gateways use the new master. No replica gets what the old one counts from now on.
         await gateways.storeIs('there')
-        // For a while it takes itself for the master still.
+        // The old master still takes itself for the master for a while.
         master.signal('SIGCONT')
         await bothUsedUp()
         await stop()
@@ -238,7 +238,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
         test.diagnostic(
           `admitted ${arrived(local)} and ${arrived(deny)} of ${LIMIT}: the failover lost ${lost}`,
         )
-        // Each connection has one take under way.
+        // Each connection can lose the one take that is under way.
         assert.ok(lost <= CONNECTIONS, `${lost}`)
         assert.ok(arrived(local) <= (GATEWAYS + 1) * LIMIT + CONNECTIONS, `${arrived(local)}`)
         for (const clean of cleanups.splice(0).reverse()) await clean()
@@ -249,7 +249,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
 describe('a gateway that starts', { skip: NO_REDIS }, () => {
   it('is ready only when it has reached the store', async () => {
     const redis = await startRedis()
-    // Its connections come through late, but before a gateway would drop one that does not respond (500 ms).
+    // The proxy delays each connection by 250 ms. A gateway would drop it only after 500 ms.
     const proxy = createServer((near) => {
       const far = dial(redis.port, '127.0.0.1')
       near.pause()

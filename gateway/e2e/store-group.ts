@@ -6,9 +6,9 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
   readonly store: string
   readonly gateways?: number
-  /** Settings besides upstream and routes, for all gateways or by each one's index. */
+  /** Settings besides upstream and routes, for all gateways or by the index of one. */
   readonly config?: object | ((index: number) => object)
-  /** Responds to requests that were let through; default `{}`. */
+  /** The service. By default it responds with `{}`. */
   readonly respond?: (req: IncomingMessage, res: ServerResponse) => void
 }
 
@@ -18,7 +18,7 @@ export interface StoreGroup {
   readonly gateways: TestGateway[]
   /** Ports of ready gateways, as a load balancer would see them. */
   readonly ports: () => readonly number[]
-  /** Kills a gateway and starts it where it ended; it gets requests when ready. */
+  /** Kills a gateway and starts it again in its directory. It gets requests once it is ready. */
   restart(index: number): Promise<void>
   /** Waits until every gateway says that the store is there, or away. */
   storeIs(where: 'there' | 'away'): Promise<void>
@@ -70,7 +70,7 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
       const holds = async (gateway: TestGateway) =>
         (await readiness(gateway)).body.includes('the shared store is away') === (where === 'away')
       await until(async () => {
-        // One by one, because an outage takes seconds of looks; then all at once.
+        // Looks at one after the other, because each may take seconds, then at all at once.
         for (const gateway of gateways) await until(async () => ((await holds(gateway)) ? true : undefined))
         const all = await Promise.all(gateways.map(holds))
         return all.every(Boolean) ? true : undefined

@@ -65,7 +65,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
   })
   after(async () => {
     agent.destroy()
-    // Also the process that a restart left.
+    // Kills also the process that a restart began.
     for (const gateway of group.gateways) gateway.kill()
     await group.stop()
     await redis.stop()
@@ -85,7 +85,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       headers: { authorization: `Bearer ${bearer}`, 'idempotency-key': key },
       body: BODY,
     })
-  /** The command with the files of one gateway. */
+  /** Runs `idempotency show` with the files of one gateway. */
   const show = async (gateway: number, key: string, ...flags: string[]) => {
     const { dir: of } = group.gateways[gateway] as TestGateway
     const words = ['idempotency', 'show', '--json', '--key', key, '--caller', 'user-1', ...flags]
@@ -119,7 +119,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     test.diagnostic(`${RACES} races, ${replays} of them replayed at once`)
   })
 
-  it('change their secret one after the other under load: each key is found until its line is gone, none sent twice', async () => {
+  it('change their secret one after the other under load: keys are found, and no request is sent twice', async () => {
     const next = 'n'.repeat(32)
     const store = storeAt('single', [redis.port], { prefix: 'countersign', hashKey: undefined })
     const check = async (...lines: string[]) =>
@@ -134,7 +134,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       for (const key of keys)
         for (const gateway of group.gateways) assert.equal((await pay(gateway, key)).body, `made ${key}`)
     }
-    /** Keys that have begun at one gateway or the other, and were found at both. */
+    /** Sends keys to one gateway, then to the other, during `run`. @returns the keys, which both must find */
     const underLoad = async (run: (keys: readonly string[]) => Promise<void>) => {
       const keys: string[] = []
       let isOver = false
@@ -167,19 +167,19 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     for (const key of [...older, ...younger]) assert.equal(calls.get(key), 1)
   })
 
-  it('send no request twice when one of them is killed at any time under load and the other serves', async (test) => {
+  it('send no request twice when one of them is killed at any time under load', async (test) => {
     const isReplay = (key: string, { body, headers }: ReceivedResponse) => {
       assert.deepEqual([body, headers['idempotency-replayed']], [`made ${key}`, 'true'])
       assert.equal(calls.get(key), 1)
     }
-    /** A busy machine can take the store for away: then the request was not sent. */
+    /** Sends a request until it does not get 503, because on a busy machine the store may seem to be away. */
     const payInTime = (gateway: TestGateway | undefined, key: string) =>
       until(async () => {
         const answer = await pay(gateway, key, '/slow')
         return answer.status === 503 ? undefined : answer
       })
     const counts = { requests: 0, underWay: 0, left: 0 }
-    /** Keys without an outcome in the store, which their lease ends. */
+    /** Keys in progress without a gateway, until their lease ends. */
     const left: string[] = []
     for (let kill = 1; kill <= KILLS; kill++) {
       const victim = kill % 2
@@ -187,7 +187,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       /** Keys of requests to `killed` without a response. */
       const underWay = new Set<string>()
       const sent: string[] = []
-      // It expires during a long run.
+      // The token would expire during a long run.
       token = await group.upstream.issuer.token()
       let isOver = false
       const clients = Array.from({ length: CLIENTS }, async (_, i) => {
@@ -239,7 +239,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     test.diagnostic(`left in progress: ${JSON.stringify(outcomes)}`)
   })
 
-  it('show the operator what another of them has begun, in the same words as its own', async () => {
+  it('show the operator a key of the other gateway in the same form as a key of their own', async () => {
     const [key, waits] = [randomUUID(), randomUUID()]
     const [one] = group.gateways
     const { headers } = await pay(one, key)
@@ -271,7 +271,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     assert.deepEqual([status, stderr], [1, 'no row has this key of this caller in the shared store\n'])
   })
 
-  it('leave a key unknown when the one that began it is killed, once its lease is over', async () => {
+  it('make a key unknown at the end of its lease if the gateway that began it is killed', async () => {
     const key = randomUUID()
     const [one, other] = group.gateways
     const lost = pay(one, key, '/waits').catch(() => undefined)
@@ -279,7 +279,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     await group.restart(0)
     await lost
     assert.equal(codeOf(await pay(other, key, '/waits')), 'idempotency_in_progress')
-    // 30 s later.
+    // Ends the lease of 30 s.
     for (const name of (await redis.command('KEYS', '*:*:*')) as string[]) {
       if (name.endsWith(':keys')) continue
       const value = String(await redis.command('GET', name))
@@ -295,7 +295,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     assert.equal(calls.get(key), 1)
   })
 
-  it('refuse such requests while the store is away, or go on alone where the row says so', async () => {
+  it('refuse requests with a key while the store is away, or go on alone if the row says so', async () => {
     const [one] = group.gateways
     const [key, begun] = [randomUUID(), randomUUID()]
     const first = pay(one, begun, '/waits')
@@ -330,7 +330,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     ])
   })
 
-  it('keep what is in progress through a restart, also for a client that has gone', async () => {
+  it('keep keys in progress through a restart, also when their client has left', async () => {
     const [one, other] = group.gateways
     const [stays, goes] = [randomUUID(), randomUUID()]
     const first = pay(one, stays, '/waits')
@@ -354,7 +354,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('refuse what a gateway with another key file has begun', async () => {
+  it('share no key with a gateway that has another secret', async () => {
     const key = randomUUID()
     const other = join(dir, 'other')
     writeFileSync(other, 'o'.repeat(32))
@@ -371,7 +371,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     }
   })
 
-  /** Kills the store between a request and the next one with its key, at the other gateway. @returns the calls of the service */
+  /** Restarts the store between two requests with one key, at two gateways. @returns the calls of the service */
   async function callsOverOutage(server: RedisServer, { gateways, upstream }: StoreGroup): Promise<unknown> {
     const key = randomUUID()
     const bearer = await upstream.issuer.token()

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 
-/** Times are those of `performance.now()`. */
+/** A request that was sent. Times are of `performance.now()`. */
 export interface Sent {
   readonly path: string
   readonly sentAtMs: number
@@ -10,7 +10,7 @@ export interface Sent {
 }
 
 export interface LoadOptions {
-  /** The gateways that are ready: a broken connection moves to another. */
+  /** Ports of ready gateways. A broken connection moves to another port. */
   readonly ports: () => readonly number[]
   readonly connections: number
   readonly path: () => string
@@ -21,7 +21,7 @@ export interface LoadOptions {
 
 const RECONNECT_MS = 20
 
-/** Connections with one request each under way. A request is never sent twice. */
+/** Keeps one request under way on each connection. Never sends a request twice. */
 export function startLoad(options: LoadOptions): { stop(): Promise<void> } {
   let stopped = false
   const all = Array.from({ length: options.connections }, (_, i) => keepAsking(options, i, () => stopped))
@@ -90,7 +90,7 @@ function isComplete(text: string): boolean {
 }
 
 /**
- * The most requests that were surely let through within one window: they were sent after its begin and arrived upstream
+ * The most requests that certainly passed within one window: they were sent after its begin and arrived upstream
  * before its end. Requests on the way at either end are left out, so that the number is never too high.
  *
  * @param admitted when each was sent, and when it arrived

@@ -14,7 +14,7 @@ import { type StoreGroup, startGroup } from './store-group.ts'
 
 const IS_LONG = LONGER > 1
 const LOGOUTS = IS_LONG ? 1000 : 30
-/** Share of logouts after which the other gateways refuse the session in this time. Other tests run beside a short run and delay some. */
+/** This share of logouts must be known to the other gateways in this time. Other tests delay a short run. */
 const [SHARE, MOST_MS] = IS_LONG ? ([0.99, 100] as const) : ([0.5, 500] as const)
 /** Each message is sent twice to each of three gateways, so 10,000 tries in a long run. */
 const MESSAGES = IS_LONG ? 1667 : 50
@@ -69,7 +69,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
   const ask = (port: number | undefined, path: string, options: Call) =>
     call(`http://127.0.0.1:${port}${path}`, { agent, ...options })
 
-  it('refuse a session everywhere in under 100 ms after it ended at one of them', async (test) => {
+  it('refuse a session everywhere less than 100 ms after it ended at one of them', async (test) => {
     const [here, ...others] = group.ports()
     const tookMs: number[] = []
     for (let i = 0; i < LOGOUTS; i++) {
@@ -96,7 +96,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
     assert.ok(at(SHARE) < MOST_MS, `${at(SHARE)} ms`)
   })
 
-  /** Sends every message to all gateways at once and counts how often each was accepted. */
+  /** Sends every message to all gateways at once. Each must be accepted once. @returns how often each status came */
   async function tries(
     path: string,
     messageOf: (i: number) => Promise<Call>,
@@ -133,7 +133,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
     assert.deepEqual(counts, { 200: MESSAGES, 409: (3 * COPIES - 1) * MESSAGES })
   })
 
-  it('refuse a copy of a webhook that is under way at another, and accept it again where the service did not take it', async () => {
+  it('refuse a copy of a webhook that is under way, and accept it again if the service failed', async () => {
     const signature = createHmac('sha256', SECRET).update('{}').digest('hex')
     const headers = { 'x-hub-signature-256': `sha256=${signature}`, 'x-github-delivery': 'one' }
     const ports = group.ports()
@@ -162,7 +162,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
     await copiesAreRefused()
   })
 
-  it('refuse what one of them accepted at the others too, after the store has lost its data', async () => {
+  it('refuse a message that another one accepted, also after the store has lost its data', async () => {
     const keys = await randomDPoPKeyPair('ES256')
     const cnf = { jkt: await calculateJwkThumbprint(await exportJWK(keys.publicKey)) }
     const token = await group.upstream.issuer.token({ sid: 'bound-too', cnf })

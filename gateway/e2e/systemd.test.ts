@@ -7,9 +7,9 @@ import { describe, it, test } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
 import { REPORT_MS } from '../runtime/restart/control-socket.ts'
 
-/** One gateway, and one of several on one port. */
+/** The units of a single gateway, and of one of several on one port. */
 const UNITS = ['countersign.service', 'countersign@.service']
-/** Grace and `timeouts.drainMs`, both by default, half a second for the last refusals, and what comes after the requests. */
+/** The default grace and `timeouts.drainMs`, half a second for the last refusals, and 7 s for the end. */
 const STOP_SECONDS = 8.5 + 7
 const NO_SYSTEMD =
   spawnSync('systemd-analyze', ['--version']).status === 0
@@ -24,10 +24,10 @@ function valuesOf(unit: string, key: string): string[] {
 
 for (const name of UNITS) {
   describe(`config/systemd/${name}`, () => {
-    it('is a unit without a fault, and of little exposure', { skip: NO_SYSTEMD }, () => {
+    it('has no fault, and a low exposure level in systemd-analyze', { skip: NO_SYSTEMD }, () => {
       const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
       const file = join(dir, name.replace('@', '@1'))
-      // The programs are not installed where the unit has them.
+      // The programs of the unit are not installed here.
       writeFileSync(file, read(name).replaceAll(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
       const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' })
       const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
@@ -51,7 +51,7 @@ for (const name of UNITS) {
   })
 }
 
-test('one of several gateways differs from one alone in its port, its own places, and what all of them need', () => {
+test('the unit for several gateways differs from the single one only in port, places and environment', () => {
   const [alone = [], several = []] = UNITS.map((name) =>
     read(name)
       .split('\n')
@@ -65,7 +65,7 @@ test('one of several gateways differs from one alone in its port, its own places
       'Environment=GATEWAY_ADMIN_PORT=909%i',
       'Environment=GATEWAY_DATA_DIR=%S/countersign-%i',
       'Environment=GATEWAY_AUDIT_FILE=%S/countersign-%i/audit.ndjson',
-      // Without it there is no store.
+      // The store is set in this file, so it is not optional.
       'EnvironmentFile=/etc/countersign/environment',
       'EnvironmentFile=-/etc/countersign/environment-%i',
       'StateDirectory=countersign-%i',
