@@ -3,7 +3,7 @@ import { Client } from 'pg'
 
 const SERVER = process.env.TEST_DATABASE_URL
 
-/** Why tests are skipped; false when there is a server. */
+/** Why tests are skipped; false if TEST_DATABASE_URL is set. */
 export const NO_POSTGRES =
   SERVER === undefined
     ? 'NOT TESTED: TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)'

@@ -3,7 +3,7 @@ import { openSync, readSync, writeSync } from 'node:fs'
 /**
  * Loaded before a program (`--import`), this makes its time run faster. The date and the clock of the seals
  * (`process.hrtime.bigint`) run `TIME_LAPSE` times as fast (below 1: slower) from `TIME_LAPSE_FROM` (epoch ms), which
- * a test's programs share. Intervals and timeouts of half a minute and more are shortened too; others are for the
+ * a test's programs share. Intervals and timeouts of half a minute or more are shortened too. Shorter ones stay for the
  * network. With `TIME_LAPSE_FILE`, date and clock are what a {@link SteppedClock} has last written there.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')

@@ -23,7 +23,7 @@ function sign(claims: JWTPayload, typ?: string): Promise<string> {
   )
 }
 
-/** As Microsoft Entra writes it (v2), for a user. */
+/** A token in the form of Microsoft Entra (v2), for a user. */
 const entra = (changes: JWTPayload = {}) =>
   sign(
     {
@@ -40,7 +40,7 @@ const entra = (changes: JWTPayload = {}) =>
     'JWT',
   )
 
-/** As Okta writes it: without a type. */
+/** A token in the form of Okta, without `typ`. */
 const okta = (changes: JWTPayload = {}) =>
   sign({
     iss: OKTA,
@@ -53,7 +53,7 @@ const okta = (changes: JWTPayload = {}) =>
     ...changes,
   })
 
-describe('tokens as identity providers write them', () => {
+describe('tokens in the forms of identity providers', () => {
   let keys: Server
   let upstream: TestUpstream
   let gateway: TestGateway
@@ -100,7 +100,7 @@ describe('tokens as identity providers write them', () => {
   const ask = (token: string) =>
     call(`${gateway.url}/payments`, { headers: { authorization: `Bearer ${token}` } })
 
-  it('pass with the preset of their issuer, and the service hears who calls', async () => {
+  it('pass with the preset of their issuer, and the service gets the caller', async () => {
     const ofEntra = await ask(await entra())
     assert.equal(ofEntra.status, 200, ofEntra.body)
     const { headers } = ofEntra.json<{ headers: Record<string, string> }>()
@@ -117,7 +117,7 @@ describe('tokens as identity providers write them', () => {
       assert.deepEqual([userId, clientId], [`${OKTA}#alice@example.com`, `${OKTA}#app-1`])
   })
 
-  it('name an app and no user where a machine calls', async () => {
+  it('of a machine name an app and no user', async () => {
     const token = await entra({ scp: undefined, roles: ['payments.read'], idtyp: 'app', sub: 's', oid: 's' })
     const response = await ask(token)
     assert.equal(response.status, 200, response.body)
@@ -134,7 +134,7 @@ describe('tokens as identity providers write them', () => {
     await gateway.become({ config: preset() })
   })
 
-  it('get 401 as ID tokens, for another audience, and in the dialect of another issuer', async () => {
+  it('get 401 if they are ID tokens, for another audience or in the form of another issuer', async () => {
     const id = { azp: undefined, scp: undefined, name: 'Alice', roles: ['payments.read'] }
     const tokens = [
       await entra({ ...id, nonce: 'n' }),
@@ -157,7 +157,7 @@ describe('tokens as identity providers write them', () => {
     }
   })
 
-  it('get 401 at a row that does not trust their issuer, and pass where the row trusts it or names none', async () => {
+  it('get 401 on a row that does not trust their issuer, and pass on a row that does or names none', async () => {
     const at = async (path: string, token: string) => {
       const response = await call(`${gateway.url}${path}`, { headers: { authorization: `Bearer ${token}` } })
       return [response.status, response.status === 200 ? 'ok' : response.json().code]
@@ -169,7 +169,7 @@ describe('tokens as identity providers write them', () => {
     assert.deepEqual(await at('/any', own), [200, 'ok'])
   })
 
-  it('may be as long as the issuer needs them', async () => {
+  it('may be as long as the entry of their issuer says', async () => {
     const groups = ['g'.repeat(7000)]
     assert.equal((await ask(await okta({ groups }))).status, 200)
     assert.equal((await ask(await entra({ groups }))).status, 401)

@@ -16,7 +16,7 @@ describe('tracing', () => {
   let upstream: TestUpstream
   let receiver: OtlpReceiver
   let gateway: TestGateway
-  /** How many of the next requests lose their connection before a response. */
+  /** So many of the next requests lose their connection before a response. */
   let toBreak = 0
   const seen: { readonly path: string; readonly traceparent: string; readonly tracestate: string }[] = []
 
@@ -127,7 +127,7 @@ describe('tracing', () => {
     assert.equal(JSON.stringify(receiver.spans, (_, value) => String(value)).includes('secret'), false)
   })
 
-  it('passes the trace of an unsampled caller on as it is, and samples no new one at ratio 0', async () => {
+  it('passes the trace of an unsampled caller on unchanged, and samples no new trace at ratio 0', async () => {
     await ask('/api/x', UNSAMPLED)
     await ask('/api/x')
     assert.equal(seen[0]?.traceparent, UNSAMPLED)
@@ -140,7 +140,7 @@ describe('tracing', () => {
     )
   })
 
-  it('has a span for each time a request is sent, each known to the service by its own id', async () => {
+  it('has a span for each attempt, and the service gets its id', async () => {
     toBreak = 1
     assert.equal((await ask('/api/again', SAMPLED)).status, 200)
     const clients = (await spans(3)).filter(({ kind }) => kind === 'client')
@@ -169,7 +169,7 @@ describe('tracing', () => {
     assert.deepEqual([line.traceId, line.code], [TRACE, 'upstream_broken'])
   })
 
-  it('says what went wrong: refusals, errors of the service, a client that goes away', async () => {
+  it('marks refusals, errors of the service, and a client that goes away', async () => {
     await ask('/nowhere', SAMPLED)
     const [unrouted] = await spans(1)
     assert.deepEqual(
@@ -201,10 +201,10 @@ describe('tracing', () => {
     )
   })
 
-  it('keeps spans for a receiver that is away, and costs no request anything', async () => {
+  it('keeps spans while the receiver is away, and all requests pass', async () => {
     receiver.next.push(
       (res) => res.writeHead(503, { 'retry-after': '0' }).end(),
-      () => {}, // Stalls, until the gateway gives up.
+      () => {}, // No response, until the gateway gives up.
       (res) => res.writeHead(429, { 'retry-after': '0' }).end('{"partialSuccess":'),
     )
     for (let asked = 0; asked < 5; asked++) assert.equal((await ask(`/api/${asked}`, SAMPLED)).status, 200)
@@ -218,7 +218,7 @@ describe('tracing', () => {
     await gateway.process.line((line) => line.msg === 'spans are exported again')
   })
 
-  it('sends what waits before it stops', async (t) => {
+  it('sends waiting spans before the gateway stops', async (t) => {
     const stopping = await startGateway({
       config: { upstream: upstream.url, routes: [{ path: '/api/*', auth: ['none'] }] },
       env: {
@@ -238,7 +238,7 @@ describe('tracing', () => {
     )
   })
 
-  it('drops and counts what the receiver refuses and what does not fit, and sends the rest when it stops', async () => {
+  it('counts spans that the receiver refuses or that do not fit, and sends the others at the stop', async () => {
     const dropped = (reason: string) =>
       gateway.metric(`gateway_trace_spans_dropped_total{reason="${reason}"}`)
     receiver.next.push((res) => res.writeHead(400).end())
@@ -249,7 +249,7 @@ describe('tracing', () => {
     )
     await ask('/api/x', SAMPLED)
     await until(async () => ((await dropped('refused')) === 3 ? true : undefined))
-    // These two wait to be sent again, and beside them there is room for 128.
+    // These two spans wait to be sent again, so there is room for 128 others.
     receiver.next.push((res) => res.writeHead(503, { 'retry-after': '60' }).end())
     await ask('/api/x', SAMPLED)
     await until(() => (receiver.next.length === 0 ? true : undefined))

@@ -11,13 +11,13 @@ import { openWire, statuses, type Wire } from './wire.ts'
 
 const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const MAX_TUNNELS = 3
-/** `clockTolerance`, where nothing is set. */
+/** The default of `clockTolerance`. */
 const TOLERANCE_SECONDS = 10
 
 const handshake = (path: string, token?: string) =>
   `GET ${path} HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${token === undefined ? '' : `Authorization: Bearer ${token}\r\n`}\r\n`
 
-/** What the service is asked to end. */
+/** The session that a request asks the service to end. */
 const sessionToEnd = ({ url }: IncomingMessage) => /^\/logout\/(.+)$/.exec(url ?? '')?.[1]
 
 describe('a tunnel', () => {
@@ -89,7 +89,7 @@ describe('a tunnel', () => {
     await until(() => (served.size === 0 ? true : undefined))
   }
 
-  it('ends soon when its session is revoked, and others go on', async () => {
+  it('ends soon when its session is revoked, and tunnels of other sessions go on', async () => {
     const mine = await openTunnel('/mine', await upstream.issuer.token({ sid: 'mine' }))
     const others = await openTunnel('/mine', await upstream.issuer.token({ sid: 'others' }))
     await echoes(mine, 'before')
@@ -115,7 +115,7 @@ describe('a tunnel', () => {
     await settled()
   })
 
-  it('is not alone in that: a response that streams on is broken off, and the trail says why', async () => {
+  it('is no exception: a streamed response is broken off too, and the trail says why', async () => {
     const token = await upstream.issuer.token({ sid: 'streaming' })
     const wire = await openWire(gateway.port)
     wire.send(
@@ -128,7 +128,7 @@ describe('a tunnel', () => {
     assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
   })
 
-  it('ends when its user was authenticated longer ago than the row allows, unless the row is in shadow mode', async () => {
+  it('ends when maxAuthAge of the row is over, unless the row is in shadow mode', async () => {
     const seconds = Math.floor(Date.now() / 1000)
     const token = await upstream.issuer.token({ auth_time: seconds + 4 - 60 - TOLERANCE_SECONDS })
     const shadow = await openTunnel('/shadow', token)
@@ -144,7 +144,7 @@ describe('a tunnel', () => {
     assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
   })
 
-  it('ends when its token expires, and the tolerance for clocks is over', async () => {
+  it('ends when its token has expired and clockTolerance is over', async () => {
     const seconds = Math.floor(Date.now() / 1000)
     const wire = await openTunnel(
       '/mine',
@@ -159,21 +159,21 @@ describe('a tunnel', () => {
     assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 2)
   })
 
-  it('ends after the time of its route, however busy it is', async () => {
+  it('ends after timeoutMs of its route, however busy it is', async () => {
     const beats = startBeats()
     const from = performance.now()
     const wire = await openTunnel('/short')
     const busy = setInterval(() => wire.send('x'), 50)
     await wire.ended()
     clearInterval(busy)
-    // A timer may come a moment early.
+    // A timer may fire a moment early.
     assert.ok(performance.now() - from >= 1990)
     assert.ok(beats.elapsedMs() < 20_000)
     await settled()
     assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="timeout"}'), 1)
   })
 
-  it('ends when both sides have been silent for the time of its route, and not while one speaks', async () => {
+  it('ends when both sides are silent for the idle time of its route, but not while one sends', async () => {
     const wire = await openTunnel('/idle')
     const from = performance.now()
     for (let i = 0; performance.now() - from < 3500; i++) {
@@ -185,7 +185,7 @@ describe('a tunnel', () => {
     assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="idle"}'), 1)
   })
 
-  it('counts against a cap of tunnels, and takes no place of a request', async () => {
+  it('counts for maxTunnels, but not for maxInFlight', async () => {
     const wires: Wire[] = []
     for (let i = 0; i < MAX_TUNNELS; i++) wires.push(await openTunnel('/open'))
     assert.equal((await call(`${gateway.url}/open`)).status, 200)

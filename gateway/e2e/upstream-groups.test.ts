@@ -8,11 +8,11 @@ import { call, type ReceivedResponse } from './client.ts'
 import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** A service that can be made slow or ill, and counts what it is asked for. */
+/** A service that can be made slow or faulty, and that lists its requests. */
 interface Service {
   readonly upstream: TestUpstream
   readonly asked: string[]
-  /** Status of responses to requests, and to health checks. */
+  /** Its status for requests, and for health checks. */
   status: number
   checkStatus: number
   /** Holds responses to requests back. */
@@ -53,14 +53,14 @@ describe('upstream groups', () => {
   const state = (index: number) => gateway.metric(`gateway_upstream_breaker_state{upstream="${url(index)}"}`)
   const is = async <T>(look: () => Promise<T>, wanted: T) =>
     until(async () => ((await look()) === wanted ? true : undefined))
-  /** Resolves when so many lines have come; they come on another way than responses. */
+  /** Resolves when so many log lines have come, which may be later than responses. */
   const logged = async (message: string, count: number) => {
     const found = () => gateway.process.lines.filter(({ msg }) => msg === message)
     await until(() => (found().length >= count ? true : undefined))
     return found()
   }
 
-  /** A good edit of gateway.json, in force when this resolves. */
+  /** Edits gateway.json. Resolves when the edit is in force. */
   async function edit(change: Partial<typeof config>): Promise<void> {
     const reloads = 'gateway_config_reloads_total{file="gateway.json",result="success"}'
     const already = await gateway.metric(reloads)
@@ -104,7 +104,7 @@ describe('upstream groups', () => {
     for (const { upstream } of services) upstream.close()
   })
 
-  it('get the requests of the routes that name them, and the default group those of others', async () => {
+  it('get the requests of the routes that name them, and the default group gets all others', async () => {
     assert.equal((await ask('/quick')).body, 'service 0')
     assert.equal((await ask('/plain/x')).body, 'service 0')
     const bodies = new Set<string>()
@@ -113,7 +113,7 @@ describe('upstream groups', () => {
     assert.equal((await ask('/broken/x')).body, 'service 3')
   })
 
-  it('go on without the rest when one of them is slow: its requests wait or find it full, those of other routes do not', async () => {
+  it('do not wait for a slow group, which holds or refuses its own requests only', async () => {
     const service = services[0] as Service
     service.slow = true
     const held = ask('/plain/held')
@@ -130,7 +130,7 @@ describe('upstream groups', () => {
     assert.equal((await ask('/quick')).body, 'service 0')
   })
 
-  it('leave a target out whose health check fails, though it responds, and let it back in slowly', async () => {
+  it('leave out a target whose health check fails, though it responds, and use it again slowly', async () => {
     const ill = services[1] as Service
     ill.checkStatus = 302
     await is(() => healthy(1), 0)
@@ -149,7 +149,7 @@ describe('upstream groups', () => {
     )
   })
 
-  it('refuse with 503 while the circuit breaker is open, and serve again after a request has found the target well', async () => {
+  it('refuse with 503 while the circuit breaker is open, and serve again when a trial request passes', async () => {
     const ill = services[3] as Service
     ill.status = 500
     for (let i = 0; i < 3; i++) assert.equal((await ask('/broken/ill')).status, 500)
@@ -170,19 +170,19 @@ describe('upstream groups', () => {
     assert.deepEqual([request.path, response.statusCode], ['/broken/refused', 503])
   })
 
-  it('send a safe request again when the response is 503, within the budget', async () => {
+  it('send a safe request again after a 503, within the budget', async () => {
     const ill = services[4] as Service
     ill.status = 503
     for (let i = 0; i < 2; i++) assert.equal((await ask('/again/safe')).body, 'service 5')
     assert.equal(ill.asked.length, 1)
     assert.equal(await gateway.metric('gateway_upstream_retries_total{group="again",outcome="succeeded"}'), 1)
-    // Another method, and a request beyond the budget, get the response that there is.
+    // Another method, or a request beyond the budget, gets the 503.
     const statuses = new Set<number>()
     for (let i = 0; i < 4; i++) statuses.add((await ask('/again/unsafe', 'POST')).status)
     assert.ok(statuses.has(503))
   })
 
-  it('go on with the others when one is killed', async () => {
+  it('go on with the other targets when one is killed', async () => {
     const killed = services[5] as Service
     ;(services[4] as Service).status = 200
     killed.upstream.close()
@@ -191,7 +191,7 @@ describe('upstream groups', () => {
     assert.equal(await healthy(5), 0)
   })
 
-  it('follow an edit: a new group serves, a target that stays keeps its breaker, and one that goes is forgotten', async () => {
+  it('follow an edit: a new group serves, a kept target keeps its breaker, a removed one is forgotten', async () => {
     const ill = services[3] as Service
     ill.status = 500
     const broken = { targets: [url(3)], breaker: { failures: 3, openMs: 3_600_000 } }
@@ -224,7 +224,7 @@ describe('upstream groups', () => {
     assert.equal((await ask('/fresh/x')).body, 'service 7', 'all are down, so all are asked')
   })
 
-  it('keep what is in force when an edit names a group that there is not', async () => {
+  it('stay in force when an edit names an unknown group', async () => {
     const failures = 'gateway_config_reloads_total{file="gateway.json",result="failure"}'
     const file = join(gateway.dir, 'gateway.json')
     const routes = [{ path: '/fresh/*', auth: ['none'], upstream: 'frehs' }]

@@ -7,7 +7,7 @@ import { call } from './client.ts'
 import { answered } from './http2-client.ts'
 import { commonGateway, type TestGateway, until } from './running-gateway.ts'
 
-describe('an upstream of HTTP/2', () => {
+describe('an HTTP/2 upstream', () => {
   let gateway: TestGateway
   let service: Http2Server
   const checks: string[] = []
@@ -58,7 +58,7 @@ describe('an upstream of HTTP/2', () => {
     service.close()
   })
 
-  it('serves clients of HTTP/1.1, who get no trailers', async () => {
+  it('serves HTTP/1.1 clients, which get no trailers', async () => {
     const got = await call(`${gateway.url}/api/x?a=1`, {
       headers: { Cookie: 'c=1', Connection: 'close, X-Y' },
     })
@@ -76,7 +76,7 @@ describe('an upstream of HTTP/2', () => {
     assert.equal((await call(`${gateway.url}/api/none`)).status, 204)
   })
 
-  it('gets no upgrade, and answers as it likes', async () => {
+  it('gets an upgrade as an ordinary request', async () => {
     const headers = {
       Connection: 'Upgrade',
       Upgrade: 'websocket',
@@ -87,7 +87,7 @@ describe('an upstream of HTTP/2', () => {
     assert.deepEqual([got.status, JSON.parse(got.body).upgrade], [200, undefined])
   })
 
-  it('gets and gives trailers with clients of HTTP/2, those that are allowed', async () => {
+  it('exchanges allowed trailers with HTTP/2 clients', async () => {
     const session = connect(gateway.url)
     const stream = session.request(
       { ':method': 'POST', ':path': '/api/x', te: 'trailers' },
@@ -108,7 +108,7 @@ describe('an upstream of HTTP/2', () => {
     assert.deepEqual(trailersSeen, ['9', undefined])
   })
 
-  it('gets no body where an empty frame ended the request, but for a call of gRPC or with trailers', async () => {
+  it('gets no body if an empty frame ended the request, except in gRPC or with trailers', async () => {
     const session = connect(gateway.url)
     const endsWithHead = async (headers: Record<string, string>, waitForTrailers = false) => {
       const stream = session.request({ ':path': '/api/x', ...headers }, { endStream: false, waitForTrailers })
@@ -125,7 +125,7 @@ describe('an upstream of HTTP/2', () => {
     session.close()
   })
 
-  it('is checked in HTTP/2 too', async () => {
+  it('gets its health checks over HTTP/2 too', async () => {
     await until(() => (checks.length > 1 ? true : undefined))
     assert.equal(checks[0], 'countersign-health-check')
   })

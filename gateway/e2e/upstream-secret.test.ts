@@ -20,7 +20,7 @@ describe('the secret between gateway and service', () => {
   before(async () => {
     upstream = await startUpstream((req, res) => {
       seen.push(req.headers)
-      // A service that repeats what it was sent must not tell the client.
+      // The gateway must remove the secret, even if the service repeats it.
       res.setHeader('X-Gateway-Secret', String(req.headers['x-gateway-secret']))
       res.end('{}')
     })
@@ -44,7 +44,7 @@ describe('the secret between gateway and service', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  it('goes along once, whatever a client, or a trusted proxy, says in its place', async () => {
+  it('is sent once, whatever a client or a trusted proxy sends in its place', async () => {
     for (const headers of [
       {},
       { 'X-Gateway-Secret': 'forged' },
@@ -58,7 +58,7 @@ describe('the secret between gateway and service', () => {
     }
   })
 
-  it('goes along with an upgrade', async () => {
+  it('is sent with an upgrade', async () => {
     const wire = await openWire(gateway.port)
     wire.send(
       'GET /ws HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
@@ -68,7 +68,7 @@ describe('the secret between gateway and service', () => {
     assert.equal(seen.at(-1)?.['x-gateway-secret'], SECRET)
   })
 
-  it('stands in no log and no trail', () => {
+  it('is in no log and no trail', () => {
     assert.doesNotMatch(JSON.stringify(gateway.process.lines) + gateway.process.plain(), new RegExp(SECRET))
     assert.doesNotMatch(readFileSync(gateway.auditFile, 'utf8'), new RegExp(SECRET))
   })

@@ -11,7 +11,7 @@ import { CLIENT_AUTH, makeAuthority, makeCertificate, SERVER_AUTH } from '../tls
 import { call } from './client.ts'
 import { startGateway, until } from './running-gateway.ts'
 
-test('a group shows its certificate to its upstream, checks it by it too, and shows a new one without a restart', async (t) => {
+test('a group presents its certificate, also in health checks, and a new one without a restart', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'upstream-tls-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })

@@ -20,7 +20,7 @@ const OTHER = clientOf('other', { keyId: 'key_other' })
 const hook = (id: string) => ({ path: `/hooks/${id}`, auth: ['hmac'], webhookClient: id })
 const NEVER = /webhooks of some clients are always refused, .*"keyId".*"webhookClient": "acme"/
 
-describe('rows and the clients that they name by webhookClient', () => {
+describe('rows and their webhookClient', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let configFile: string
@@ -55,7 +55,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     )
   const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE').length
 
-  it('fit after every edit: one that takes away the client of a row changes nothing, until the row goes too', async () => {
+  it('always fit: an edit that removes the client of a row changes nothing until the row is removed too', async () => {
     const known = changes()
     for (const clients of [[OTHER], [{ id: 'acme', scopes: [], mtls: { sanDns: 'acme.example' } }, OTHER]]) {
       const from = gateway.process.lines.length
@@ -78,7 +78,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     assert.equal(await statusOf('/hooks/acme'), 404)
   })
 
-  it('fit after every edit: a row that names an unknown client changes nothing, until the client is there', async () => {
+  it('always fit: a row that names an unknown client changes nothing until the client is there', async () => {
     writeRows([open])
     writeClients([OTHER])
     await becomes('clients.json', 1)
@@ -99,7 +99,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     assert.equal(await statusOf('/hooks/acme'), 401)
   })
 
-  it('are warned of when a client has no keyId and no row names it, after each edit, at the start and in validate', async () => {
+  it('cause a warning for a client without keyId that no row names: by edits, at the start, in validate', async () => {
     const from = gateway.process.lines.length
     writeRows([open, { path: '/hooks', auth: ['hmac'] }])
     assert.equal((await logged(from, NEVER)).file, gateway.clientsFile)
@@ -122,7 +122,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     await started.end()
   })
 
-  it('a first row for machine clients may not name one that their file has not', async () => {
+  it('may not name a client that clients.json lacks, also when the first such row is added', async () => {
     const other = await startGateway({
       config: { upstream: upstream.url, routes: [open] },
       clients: [OTHER],
@@ -137,7 +137,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     await other.end()
   })
 
-  it('have the secret that their file holds now, without an edit of clients.json; an empty file changes nothing', async (t) => {
+  it('use a new secret when its file changes, but not when the file becomes empty', async (t) => {
     const secretFile = join(gateway.dir, 'secret')
     writeFileSync(secretFile, 'the-first-secret-1')
     const filed = await startGateway({

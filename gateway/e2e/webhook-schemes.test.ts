@@ -152,11 +152,11 @@ describe('a webhook whose client the row names', () => {
     const at = seconds()
     const [old] = Object.values(stripe(body, { secret: SECRETS.STRIPE_OLD, at }))
     await passes('stripe', { 'Stripe-Signature': `${old},v1=${'0'.repeat(64)},v0=${'1'.repeat(64)}` }, body)
-    // The other signature of the same event is no other event.
+    // Another signature of the same event does not make it another event.
     await refuses('replay by another secret', 409, send('stripe', stripe(body, { at }), body))
   })
 
-  it('is refused for each thing that an attacker changes', async () => {
+  it('is refused for each change of an attacker', async () => {
     const body = fresh()
     const sha1 = { 'X-Hub-Signature': `sha1=${mac(SECRETS.GITHUB, body, 'hex', 'sha1')}` }
     const at = seconds()
@@ -193,7 +193,7 @@ describe('a webhook whose client the row names', () => {
     await refuses('body as a part of the URL', 401, send('square?k=1[1,', signed, '2]'))
   })
 
-  it('is refused when it is signed by another client, whatever X-API-Key says', async () => {
+  it('is refused if another client signed it, whatever X-API-Key says', async () => {
     const theirs = { 'X-API-Key': 'key_other', ...standard('webhook', SECRETS.OTHER, 'msg_2') }
     await refuses('another client', 401, send('standard', theirs))
     const unknown = { 'X-API-Key': 'key_of_the_service', ...standard('webhook', SECRETS.STANDARD, 'msg_3') }
@@ -216,7 +216,7 @@ describe('a webhook whose client the row names', () => {
     await passes('github', github(other, 'r3'), other)
   })
 
-  it('passes again after a failure of the service, until that has taken it', async () => {
+  it('passes again after a failure of the service, until the service accepts it', async () => {
     const body = fresh()
     failing = true
     const answer = await send('github', github(body, 'f'), body).finally(() => {
@@ -227,7 +227,7 @@ describe('a webhook whose client the row names', () => {
     await refuses('taken', 409, send('github', github(body, 'f'), body))
   })
 
-  it('reaches the service once though a restart comes, and passes again where that did not take it', async () => {
+  it('reaches the service once in spite of a restart, and passes again if the service failed', async () => {
     const begun = async (id: string) => {
       const body = fresh()
       const deliver = () => send('github', github(body, id), body)
@@ -247,7 +247,7 @@ describe('a webhook whose client the row names', () => {
     assert.equal((await taken.first).status, 200)
     failed.response.writeHead(500).end()
     assert.equal((await failed.first).status, 500)
-    // The next process hears of the failure a moment later.
+    // The new process learns of the failure a moment later.
     const passesAgain = ({ deliver }: typeof failed) =>
       until(async () => ((await deliver()).status === 200 ? true : undefined))
     await passesAgain(failed)
@@ -258,7 +258,7 @@ describe('a webhook whose client the row names', () => {
   })
 })
 
-it('a described scheme or a row that proves nothing is a fault', async () => {
+it('a described scheme that proves nothing is a fault', async () => {
   const scheme = { header: 'X-Sig', algorithm: 'sha256', encoding: 'hex' }
   const faulty: [object, RegExp][] = [
     [{ ...scheme, signed: '{timestamp}' }, /must have \{body\}/],

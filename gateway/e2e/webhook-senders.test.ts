@@ -18,11 +18,11 @@ interface Delivery {
   readonly body: string
   readonly secret: string
   readonly id: string
-  /** When this attempt is made, in epoch seconds. */
+  /** The time of this attempt, in epoch seconds. */
   readonly atSeconds: number
 }
 
-/** How each sender signs: its own library or, where it has none that signs, what its documentation says. */
+/** Signs as each sender, by its own library or, if that cannot sign, by its documentation. */
 const SENDERS: Readonly<Record<string, (delivery: Delivery) => Headers | Promise<Headers>>> = {
   standard: (delivery) => standardHeaders('webhook', delivery),
   svix: (delivery) => standardHeaders('svix', delivery),
@@ -60,7 +60,7 @@ function standardHeaders(prefix: string, { body, secret, id, atSeconds }: Delive
   }
 }
 
-/** What the table of the recipe has for a sender. */
+/** The scheme of a sender in the table of the recipe. */
 function schemeOf(sender: string): unknown {
   const [, row] =
     new RegExp(`^\\| [^|]*\\b${sender}\\b[^|]*\\| (.+?) \\| [^|]*\\|$`, 'im').exec(RECIPES) ?? []
@@ -127,7 +127,7 @@ describe("a webhook that its sender's own library signs", () => {
     (await call(`${gateway.url}/hooks/${to}`, { method: 'POST', headers, body })).status
   const deliver = async (sender: string, delivery: Delivery) =>
     post(sender, (await SENDERS[sender]?.(delivery)) ?? {}, delivery.body)
-  /** The status of each sender. */
+  /** The status that each sender gets. */
   const each = async (senders: readonly string[], statusOf: (sender: string) => Promise<number>) => {
     const statuses: Record<string, number> = {}
     for (const sender of senders) statuses[sender] = await statusOf(sender)
@@ -136,7 +136,7 @@ describe("a webhook that its sender's own library signs", () => {
   const all = (status: number, senders: readonly string[] = NAMES) =>
     Object.fromEntries(senders.map((sender) => [sender, status]))
 
-  it('passes as the recipe configures it, with either of two secrets', async () => {
+  it('passes with the configuration of the recipe, with either of two secrets', async () => {
     for (const which of ['new', 'old'])
       assert.deepEqual(
         await each(NAMES, (sender) => deliver(sender, fresh(sender, { secret: secretOf(sender, which) }))),
@@ -166,7 +166,7 @@ describe("a webhook that its sender's own library signs", () => {
     assert.deepEqual(await each(NAMES, twice), all(409))
   })
 
-  it('passes when it is delivered again after the service has failed', async () => {
+  it('passes again after the service has failed', async () => {
     const again = async (sender: string) => {
       const delivery = fresh(sender, { atSeconds: nowSeconds() - 1 })
       failing = true
@@ -174,13 +174,13 @@ describe("a webhook that its sender's own library signs", () => {
         failing = false
       })
       assert.equal(failed, 500, sender)
-      // Senders that sign a time sign that of each attempt.
+      // Senders that sign a time sign the time of each attempt.
       return deliver(sender, { ...delivery, atSeconds: nowSeconds() })
     }
     assert.deepEqual(await each(NAMES, again), all(200))
   })
 
-  it('is refused in the form of every other scheme, though it is signed with the right secret', async () => {
+  it('is refused in the form of every other scheme, even with the right secret', async () => {
     for (const sender of NAMES) {
       const others = NAMES.filter((name) => name !== sender)
       const downgraded = async (other: string) => {
@@ -191,7 +191,7 @@ describe("a webhook that its sender's own library signs", () => {
     }
   })
 
-  it("is refused with another scheme's signature in the header of its own", async () => {
+  it('is refused with the signature of another scheme in its own header', async () => {
     const github = fresh('github')
     const { 'X-Shopify-Hmac-Sha256': base64 = '' } = (await SENDERS.shopify?.(github)) ?? {}
     for (const signature of [base64, `sha256=${base64}`])

@@ -6,7 +6,7 @@ import { ACME_SECRET, commonService, type TestService } from './running-service.
 
 const BODY = '{"test": 2432232314}'
 
-describe('a webhook to the service as it is shipped', () => {
+describe('a webhook to the shipped service', () => {
   let service: TestService
 
   before(async () => {
@@ -28,7 +28,7 @@ describe('a webhook to the service as it is shipped', () => {
     })
   }
 
-  it('is stored once by its id, and a retry of its sender is accepted again', async () => {
+  it('is stored once by its id, and its retry is accepted', async () => {
     const atMs = Date.now()
     const first = await deliver('msg_stored', atMs)
     assert.equal(first.status, 202, first.body)
@@ -39,7 +39,7 @@ describe('a webhook to the service as it is shipped', () => {
     assert.equal(retried.headers['idempotency-replayed'], 'true')
   })
 
-  it('is refused when nobody has signed it, also with the token of a user', async () => {
+  it('is refused without a signature, also with the token of a user', async () => {
     const url = `${service.url}/api/webhooks/billing`
     const log = { email: 'alice@example.com', password: 'demo-password' }
     const { accessToken } = (await call(`${service.url}/api/login`, { method: 'POST', body: log })).json<{

@@ -24,12 +24,12 @@ const MANDATORY = [
   'x-request-id',
 ]
 
-/** 32 bytes that differ from those of any other seed, the same in every run. */
+/** A secret of 32 bytes, by its seed the same in every run. */
 function secret(seed: string): string {
   return `whsec_${createHash('sha256').update(seed).digest('base64')}`
 }
 
-/** A delivery as a sender makes it; what is given replaces its parts after it was signed. */
+/** Parts of a delivery. `headers` replace signed ones, and `signedBody` is signed in place of `body`. */
 interface Delivery {
   readonly id?: string
   readonly atMs?: number
@@ -60,7 +60,7 @@ function headersOf(delivery: Delivery): Record<string, string> {
   >
 }
 
-/** By the standard's own library, which takes text; bytes are signed as the standard has it, by hand. */
+/** Signs text by the standard's own library, and bytes by hand, because the library takes only text. */
 function signatureOf(
   secret: string,
   { id, at, body }: { readonly id: string; readonly at: Date; readonly body: string | Buffer },
@@ -73,7 +73,7 @@ function signatureOf(
     .digest('base64')}`
 }
 
-/** What the upstream says that it got. */
+/** The delivery as the upstream got it. */
 interface Got {
   readonly headers: Readonly<Record<string, string>>
   readonly bytes: number
@@ -135,7 +135,7 @@ describe('a signed webhook', () => {
       headers: headersOf(delivery),
       body: delivery.body ?? PAYLOAD,
     })
-  /** Accepted, with these bytes and no others. */
+  /** Asserts that the delivery was accepted, with exactly these bytes. */
   async function passes(response: ReceivedResponse, body: string | Buffer = PAYLOAD): Promise<Got> {
     assert.equal(response.status, 200, response.body)
     const got = response.json() as unknown as Got
@@ -166,7 +166,7 @@ describe('a signed webhook', () => {
     if (status === 401) assert.equal(response.headers['www-authenticate'], 'Webhook realm="api"')
     const pair = await gateway.pair(response.headers['x-request-id'] as string)
     assert.equal(pair[1].statusCode, status)
-    // Whoever is refused before it is proved is nobody; a replay is somebody's.
+    // Only a replay has a proved client.
     assert.equal(pair[0].clientId, status === 409 ? 'acme' : undefined)
     assert.deepEqual(
       await counted(),
@@ -178,7 +178,7 @@ describe('a signed webhook', () => {
   }
 
   describe('is accepted', () => {
-    it('as the standard library signs it, and is its client in the trail and upstream', async () => {
+    it('with the signature of the standard library, and its client is named in the trail and upstream', async () => {
       const before = await gateway.metric(decisions('accepted'))
       const response = await deliver({ id: 'msg_first', headers: { 'x-auth-client': 'globex' } })
       const { headers } = await passes(response)
@@ -196,12 +196,12 @@ describe('a signed webhook', () => {
 
     const bodies: readonly [string, string | Buffer][] = [
       ['nothing', ''],
-      ['bytes that are no text', Buffer.from([0, 255, 13, 10, 195, 40, 0])],
-      ['JSON with the spaces its sender likes', '{ "a" :1,\r\n\t"b":  "\u00e9" }\n'],
+      ['bytes that are not UTF-8', Buffer.from([0, 255, 13, 10, 195, 40, 0])],
+      ['JSON with unusual spaces', '{ "a" :1,\r\n\t"b":  "\u00e9" }\n'],
       ['exactly 1 MiB', randomBytes(MIB)],
     ]
     for (const [what, body] of bodies) {
-      it(`with a body of ${what}, which arrives upstream byte for byte`, async () => {
+      it(`with a body of ${what}, which arrives upstream unchanged`, async () => {
         await passes(await deliver({ body }), body)
       })
     }
@@ -213,7 +213,7 @@ describe('a signed webhook', () => {
       assert.match(response, new RegExp(sha256(body)))
     })
 
-    it('with any secret of its key, so that one can take the place of another', async () => {
+    it('with any secret of its key, so that secrets can be replaced', async () => {
       for (const one of [OLD, NEW]) {
         const { headers } = await passes(await deliver({ key: 'key_globex', secret: one }))
         assert.equal(headers['x-auth-client'], 'globex')
@@ -221,7 +221,7 @@ describe('a signed webhook', () => {
       await refuses(() => deliver({ key: 'key_globex', secret: SECRET }), { outcome: 'mismatch' })
     })
 
-    it('when one of several signatures is right, and passes over other versions', async () => {
+    it('when one of several signatures is right, and other versions are ignored', async () => {
       const id = 'msg_several'
       const right = new Webhook(SECRET).sign(id, new Date(), PAYLOAD)
       const wrong = new Webhook(OLD).sign(id, new Date(), PAYLOAD)
@@ -233,7 +233,7 @@ describe('a signed webhook', () => {
       await refuses(() => deliver({ id: 'msg_v1a', headers: { 'webhook-signature': asymmetric } }), {
         outcome: 'unsupported',
       })
-      // The bytes of a good v1 signature under another name of version.
+      // A good v1 signature under the name of another version.
       const renamed = () => {
         const headers = headersOf({ id: 'msg_renamed' })
         return { 'webhook-signature': (headers['webhook-signature'] as string).replace('v1,', 'v1a,') }
@@ -241,17 +241,17 @@ describe('a signed webhook', () => {
       await refuses(() => deliver({ id: 'msg_renamed', headers: renamed() }), { outcome: 'unsupported' })
     })
 
-    it('within five minutes either way', async () => {
+    it('within five minutes before and after its time', async () => {
       for (const seconds of [-295, 295]) await passes(await deliver({ atMs: Date.now() + seconds * 1000 }))
     })
 
-    it('after a bearer token was tried, where the route takes both', async () => {
+    it('on a route that takes bearer tokens too, unless a bad token comes with it', async () => {
       assert.equal((await deliver({}, '/either')).status, 200)
       const bad = await deliver({ headers: { authorization: 'Bearer x.y.z' } }, '/either')
       assert.equal(bad.json().code, 'invalid_token')
     })
 
-    it('behind Expect: 100-continue, which is answered once', async () => {
+    it('with Expect: 100-continue, which gets one 100', async () => {
       const body = randomBytes(5000)
       const wire = await openWire(gateway.port)
       wire.send(head({ ...headersOf({ body }), expect: '100-continue', 'content-length': '5000' }))
@@ -263,7 +263,7 @@ describe('a signed webhook', () => {
       assert.doesNotMatch(response, /"expect"/)
     })
 
-    it('over a connection that stands, one after the other', async () => {
+    it('on a kept connection, one after the other', async () => {
       const wire = await openWire(gateway.port)
       const one = (id: string) =>
         `${head({ ...headersOf({ id }), connection: 'keep-alive', 'content-length': String(PAYLOAD.length) })}${PAYLOAD}`
@@ -282,8 +282,8 @@ describe('a signed webhook', () => {
       ['with a byte more', 'mismatch', () => ({ body: `${PAYLOAD} `, signedBody: PAYLOAD })],
       ['with no body where one was signed', 'mismatch', () => ({ body: '', signedBody: PAYLOAD })],
       ['with a wrong secret', 'mismatch', () => ({ secret: OLD })],
-      ['under the key of another', 'mismatch', () => ({ key: 'key_globex' })],
-      ['under a key that nobody has', 'unknown_key', () => ({ key: 'key_nobody' })],
+      ['under the key of another client', 'mismatch', () => ({ key: 'key_globex' })],
+      ['under an unknown key', 'unknown_key', () => ({ key: 'key_nobody' })],
       ['without webhook-id', 'missing', () => ({ headers: { 'webhook-id': undefined } })],
       ['without webhook-timestamp', 'missing', () => ({ headers: { 'webhook-timestamp': undefined } })],
       ['without webhook-signature', 'missing', () => ({ headers: { 'webhook-signature': undefined } })],
@@ -300,7 +300,7 @@ describe('a signed webhook', () => {
         'stale',
         () => ({ headers: { 'webhook-timestamp': String(Date.now()).slice(0, 12) } }),
       ],
-      ['with a time that is none', 'malformed', () => ({ headers: { 'webhook-timestamp': 'hello' } })],
+      ['with a malformed time', 'malformed', () => ({ headers: { 'webhook-timestamp': 'hello' } })],
       [
         'with a time in another spelling',
         'malformed',
@@ -323,19 +323,19 @@ describe('a signed webhook', () => {
       return { id, headers: { 'webhook-signature': change(whole as string) } }
     }
     for (const [what, outcome, delivery] of cases) {
-      it(`${what} (${outcome}), with one sentence whatever it was`, async () => {
+      it(`${what} (${outcome}), with the same sentence for each reason`, async () => {
         const response = await refuses(() => deliver(delivery()), { outcome })
         assert.equal(response.json().detail, 'The signature of the webhook is missing or not valid.')
         assert.equal(response.headers['retry-after'], undefined)
       })
     }
 
-    it('without a key, and is told what is needed', async () => {
+    it('without a key, and gets missing_credentials', async () => {
       const headers = { 'x-api-key': undefined }
       await refuses(() => deliver({ headers }), { code: 'missing_credentials', outcome: 'missing' })
     })
 
-    it('with a header that is repeated, because nobody knows which was signed', async () => {
+    it('with a repeated header, because it is unknown which one was signed', async () => {
       const fields = headersOf({ id: 'msg_twice' })
       for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature', 'x-api-key']) {
         const wire = await openWire(gateway.port)
@@ -396,19 +396,19 @@ describe('a signed webhook', () => {
       assert.equal(await gateway.metric('gateway_refusals_total{code="body_too_large"}'), before + 3)
     })
 
-    it('that does not come is answered 408, with its pair, and was not taken, not even if the rest comes then', async () => {
+    it('that does not come gets 408 with both records, and is not accepted, even if the rest comes later', async () => {
       const fields = headersOf({ id: 'msg_slow' })
       const wire = await openWire(gateway.port)
       wire.send(`${head({ ...fields, 'x-request-id': 'too-slow', 'content-length': '20' })}{"test"`)
       await wire.has(/^HTTP\/1\.1 408 /)
-      // What comes after the response is thrown away: its sender was told that the delivery has failed.
+      // The gateway ignores bytes after the response, because the sender knows that the delivery failed.
       wire.send(PAYLOAD.slice(7))
       assert.deepEqual(statuses(await wire.ended()), [408])
       assert.equal((await gateway.pair('too-slow'))[1].statusCode, 408)
       await passes(await call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: PAYLOAD }))
     })
 
-    it('in whose middle the client goes away is recorded as 499, and was not taken', async () => {
+    it('that the client breaks off is recorded as 499, and is not accepted', async () => {
       const fields = headersOf({ id: 'msg_gone' })
       for (const leave of ['resetAndDestroy', 'end'] as const) {
         const id = `gone-${leave}`
@@ -426,11 +426,11 @@ describe('a signed webhook', () => {
 
     const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
 
-    /** Bodies of a megabyte that never end, `sent` of each. */
+    /** Bodies of 1 MiB that never end. `sent` has come of each. */
     interface Waiting {
-      /** Begins again each body that was answered: it was late, or another delivery took its room. */
+      /** Begins again each body that got a response because it was late or lost its room. */
       renew(): Promise<void>
-      /** Resolves when they are over. */
+      /** Closes all connections. Resolves when no request is in flight. */
       leave(): Promise<void>
     }
 
@@ -464,14 +464,14 @@ describe('a signed webhook', () => {
 
     const deliverFrom = async (localAddress: string, id: string) => {
       const wire = await openWire(gateway.port, { localAddress })
-      // A smaller one that comes with its head needs no room.
+      // A smaller body would come with its head, and needs no room.
       const body = PAYLOAD.padEnd(2000)
       const length = { connection: 'close', 'content-length': `${body.length}` }
       wire.send(`${head({ ...headersOf({ id, body }), ...length })}${body}`)
       return await wire.ended()
     }
 
-    it('is accepted beside any number of others that were only announced', async () => {
+    it('is accepted beside many other bodies of which only a byte has come', async () => {
       const addresses = Array.from({ length: 64 }, (_, i) => `127.0.0.${1 + (i % 8)}`)
       const waiting = await beginMany(addresses, Buffer.from('1'))
       assert.equal(statusOf(await deliverFrom('127.0.0.1', 'msg_beside')), 200)
@@ -479,7 +479,7 @@ describe('a signed webhook', () => {
       await waiting.leave()
     })
 
-    it('beside 8 MiB from its address that have come is refused for now, and nobody else is', async () => {
+    it('is refused for now beside 8 MiB that came from its address, but other addresses are served', async () => {
       const waiting = await beginMany(Array(8).fill('127.0.0.2'), Buffer.alloc(MIB - 1))
       const id = 'msg_later'
       const refused = await until(async () => {
@@ -496,7 +496,7 @@ describe('a signed webhook', () => {
   })
 
   describe('is accepted once', () => {
-    it('and the exact delivery again is 409, also with its signatures written otherwise', async () => {
+    it('and a copy gets 409, also with another signature added', async () => {
       const fields = headersOf({ id: 'msg_once' })
       const send = (more = {}) =>
         call(`${gateway.url}/hooks/x`, { method: 'POST', headers: { ...fields, ...more }, body: PAYLOAD })
@@ -504,12 +504,12 @@ describe('a signed webhook', () => {
       const replayed = { status: 409, code: 'webhook_replayed', outcome: 'replayed' }
       await refuses(send, replayed)
       await refuses(() => send({ 'webhook-signature': `${fields['webhook-signature']} v1a,x` }), replayed)
-      // The path is not signed: another one does not make it another delivery.
+      // The path is not signed, so another path does not make it another delivery.
       await refuses(() => deliver({ headers: fields }, '/hooks/elsewhere'), replayed)
       await refuses(() => deliver({ headers: fields }, '/either'), replayed)
     })
 
-    it('of fifty copies at the same moment exactly one', async () => {
+    it('when fifty copies come at the same time', async () => {
       const fields = headersOf({ id: 'msg_fifty' })
       const reachedBefore = reached
       const responses = await Promise.all(
@@ -522,14 +522,14 @@ describe('a signed webhook', () => {
       assert.equal(reached, reachedBefore + 1)
     })
 
-    it('but its retry, which its sender signs anew, passes, and so does the same id of another key', async () => {
+    it('but a newly signed retry passes, and so does the same id with another key', async () => {
       const atMs = Date.now()
       await passes(await deliver({ id: 'msg_retry', atMs }))
       await passes(await deliver({ id: 'msg_retry', atMs: atMs + 1000 }))
       await passes(await deliver({ id: 'msg_retry', atMs, key: 'key_globex', secret: NEW }))
     })
 
-    it('and is not taken by a forgery of it that came before', async () => {
+    it('also after a forgery with its id', async () => {
       const fields = headersOf({ id: 'msg_forged' })
       await refuses(
         () => call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: 'forged' }),
@@ -543,7 +543,7 @@ describe('a signed webhook', () => {
     const file = 'gateway_config_last_reload_successful{file="clients.json"}'
     const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
 
-    it('in force within a second: a secret in a file comes in, the one before goes', async () => {
+    it('in force within a second: a new secret from a file is accepted, a removed one is refused', async () => {
       const place = join(gateway.dir, 'acme-secret')
       const next = secret('acme, next')
       writeFileSync(place, `${next}\n`)
@@ -573,7 +573,7 @@ describe('a signed webhook', () => {
       assert.deepEqual(record?.after, CLIENTS)
     })
 
-    it('but not when the edit is bad: the last good keys stay, and log and metric tell', async () => {
+    it('but not when the edit is bad: the last good keys stay, and log and metric say so', async () => {
       const good = readFileSync(gateway.clientsFile, 'utf8')
       const lines = gateway.process.lines.length
       const inline = [
@@ -619,11 +619,11 @@ describe('a signed webhook', () => {
       [],
     )
     assert.equal(await gateway.metric('gateway_http_requests_in_flight'), 0)
-    // Without an HTTPS listener there is no certificate to tell of.
+    // Without an HTTPS listener there is no metric of certificates.
     assert.ok(!everything.includes('gateway_tls_certificate_expiry'))
   })
 
-  it('that was accepted is refused again after kill -9 and a restart; guessing is slowed down', async () => {
+  it('is refused as a replay also after kill -9, and guesses are throttled', async () => {
     const fields = headersOf({ id: 'msg_survives' })
     const send = (headers: Record<string, string>) =>
       call(`${gateway.url}/hooks/x`, { method: 'POST', headers, body: PAYLOAD })
@@ -666,7 +666,7 @@ function head(headers: Readonly<Record<string, string>>, path = '/hooks/x'): str
   return `POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n`
 }
 
-/** How Wycheproof's hmac_sha256_test makes the tags of its invalid cases out of right ones. */
+/** Changes of a right tag by which Wycheproof's hmac_sha256_test makes its invalid cases. */
 const MODIFICATIONS: readonly ((tag: Buffer) => Buffer)[] = [
   ...[0, 1, 7, 8, 31, 32, 33, 63, 64, 71, 77, 80, 96, 97, 103, 120, 121, 126, 127, 248, 249, 254, 255].map(
     (bit) => flipped(bit),

@@ -96,7 +96,7 @@ describe('a WebSocket', () => {
     socket.on('data', (bytes: Buffer) => {
       const text = textOf(bytes)
       if (text !== undefined) socket.write(frame(text.toUpperCase()))
-      // Close: sent back, then the connection ends (RFC 6455 section 5.5.1).
+      // Close is sent back, then the connection ends (RFC 6455 section 5.5.1).
       else if (bytes[0] === 0x88) socket.end(Buffer.from([0x88, 0]))
     })
   }
@@ -110,13 +110,13 @@ describe('a WebSocket', () => {
     return { wire, server: (upgrades[from] as { socket: Duplex }).socket }
   }
 
-  /** The upstream has been told that nobody is there any more. */
+  /** Waits until the connection of the upstream is closed. */
   const gone = (server: Duplex) => {
     server.resume()
     return until(() => (server.readableEnded || server.destroyed ? true : undefined))
   }
 
-  it('of a real client works through the tunnel, both ways, until it is closed properly', async () => {
+  it('of a real client works in both directions, until it is closed properly', async () => {
     const socket = new WebSocket(`ws://127.0.0.1:${gateway.port}/open/echo`)
     const texts: string[] = []
     socket.addEventListener('message', ({ data }) => {
@@ -129,7 +129,7 @@ describe('a WebSocket', () => {
     assert.equal(event.wasClean, true)
   })
 
-  it('carries what every answer carries on its 101, and is in the audit trail with it', async () => {
+  it('has the mandatory headers on its 101, and its 101 is in the audit trail', async () => {
     const { wire } = await openTunnel('/open/raw', 'X-Request-ID: tunnelled\r\n')
     for (const name of MANDATORY) assert.notEqual(headerOf(wire.received, name), undefined, name)
     assert.equal(headerOf(wire.received, 'cache-control'), 'no-store')
@@ -143,7 +143,7 @@ describe('a WebSocket', () => {
     wire.socket.destroy()
   })
 
-  it('reaches the upstream with the headers that any request has there', async () => {
+  it('reaches the upstream with the same headers as any request', async () => {
     const from = upgrades.length
     const token = await upstream.issuer.token()
     const { wire } = await openTunnel(
@@ -160,7 +160,7 @@ describe('a WebSocket', () => {
     wire.socket.destroy()
   })
 
-  it('brings along what the client sent too early, and everything a side sent before it ended', async () => {
+  it('carries bytes that the client sent too early, and all bytes that a side sent before its end', async () => {
     const from = upgrades.length
     const wire = await openWire(gateway.port)
     wire.send(`${handshake('/open/raw')}too early`)
@@ -178,7 +178,7 @@ describe('a WebSocket', () => {
     assert.equal(wire.over, 'end')
   })
 
-  it('goes on one way when the other has ended', async () => {
+  it('goes on in one direction when the other has ended', async () => {
     const { wire, server } = await openTunnel('/open/half')
     let heard = ''
     server.on('data', (bytes: Buffer) => {
@@ -193,7 +193,7 @@ describe('a WebSocket', () => {
   })
 
   for (const reader of ['client', 'upstream'] as const)
-    it(`is held back on either side: nothing piles up for the ${reader} that does not read`, async () => {
+    it(`holds the sender back: the gateway buffers little for a ${reader} that does not read`, async () => {
       const before = await heldBytes(gateway)
       const { wire, server } = await openTunnel()
       const [silent, writing] = reader === 'client' ? [wire.socket, server] : [server, wire.socket]
@@ -216,14 +216,14 @@ describe('a WebSocket', () => {
         }, 10)
       })
       const held = (await heldBytes(gateway)) - before
-      // Both ends before the verdict: one that stays open would keep the run of the file waiting.
+      // Closes both ends before the assertions, because an open connection would keep the test file running.
       wire.socket.destroy()
       await gone(server)
       assert.ok(written < 30_000_000, `${written} bytes were taken`)
       assert.ok(held < 60_000_000, `${held} bytes are held`)
     })
 
-  it('ends upstream when its client goes away, also before it is answered', async () => {
+  it('ends upstream when its client goes away, also before the 101', async () => {
     const { wire, server } = await openTunnel()
     wire.socket.resetAndDestroy()
     await gone(server)
@@ -249,11 +249,11 @@ describe('a WebSocket', () => {
     ['without a token', handshake('/private'), 401, 'missing_token'],
     ['at an unknown path', handshake('/nowhere'), 404, 'not_found'],
     ['with an edge rule broken', handshake('/open/a;b'), 400, 'invalid_target'],
-    ['to another protocol than was asked for', handshake('/open/other'), 502, 'upstream_malformed'],
+    ['with another protocol than it asked for', handshake('/open/other'), 502, 'upstream_malformed'],
     ['by the upstream', handshake('/open/refuse'), 403],
   ]
   for (const [what, bytes, status, code] of refused) {
-    it(`is refused ${what} with ${status}, and the headers and the pair of any answer`, async () => {
+    it(`is refused ${what} with ${status}, with the mandatory headers and both records`, async () => {
       const answer = await sendBytes(gateway.port, bytes)
       assert.equal(statusOf(answer), status)
       for (const name of MANDATORY) assert.notEqual(headerOf(answer, name), undefined, name)
@@ -281,7 +281,7 @@ describe('a WebSocket', () => {
     ['with a body', handshake('/open/a', 'Content-Length: 5\r\n').concat('hello')],
   ]
   for (const [what, bytes] of ordinary) {
-    it(`that is asked for ${what} is an ordinary request`, async () => {
+    it(`asked for ${what} is an ordinary request`, async () => {
       const from = upgrades.length
       const answer = await sendBytes(gateway.port, `${bytes}`)
       assert.deepEqual(statuses(answer), [200])
@@ -290,7 +290,7 @@ describe('a WebSocket', () => {
     })
   }
 
-  it('opens for a client that says that it sends no body, as the JDK does', async () => {
+  it('opens for a client that sends Content-Length: 0, as the JDK does', async () => {
     const wire = await openWire(gateway.port)
     wire.send(handshake('/open/a', 'Content-Length: 0\r\n'))
     await wire.has('\r\n\r\n')
@@ -298,7 +298,7 @@ describe('a WebSocket', () => {
     wire.socket.destroy()
   })
 
-  it('of another version is refused with 426, which names the version that is supported', async () => {
+  it('of another version is refused with 426, which names the supported version', async () => {
     for (const version of ['99', '8', '13, 8', '']) {
       const from = upgrades.length
       const answer = await sendBytes(
@@ -323,7 +323,7 @@ describe('a WebSocket', () => {
     })
   })
 
-  it('is closed at the end of a drain, which waits for it no longer than its deadline', async () => {
+  it('is closed at the deadline of a drain', async () => {
     const { wire } = await openTunnel()
     assert.equal(await gateway.end(), 0)
     await wire.ended()

@@ -2,17 +2,17 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { until } from './running-gateway.ts'
 
-/** Sends exactly the bytes that a test gives it. */
+/** A connection that sends exactly the bytes that a test gives it. */
 export interface Wire {
   readonly socket: Socket
   readonly received: string
   /** Undefined while the connection is open, `end` after a proper close, else the error's code. */
   readonly over: string | undefined
   send(bytes: string | Buffer): void
-  /** Begins to read after `paused`. */
+  /** Begins to read, after option `paused`. */
   read(): void
   has(text: string | RegExp): Promise<string>
-  /** Resolves with everything received, at the end of the connection. */
+  /** Resolves with all received bytes, at the end of the connection. */
   ended(): Promise<string>
 }
 
@@ -66,7 +66,7 @@ export async function openWire(
   }
 }
 
-/** All statuses in order, also interim ones. */
+/** The statuses of all responses in order, also interim ones. */
 export function statuses(responses: string): number[] {
   return [...responses.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }

@@ -89,7 +89,7 @@ describe('a gateway with witnesses and time stamps', { skip: skipWithout('openss
   const failures = (name: string, failure: string) =>
     gateway.metric(`gateway_audit_witness_failures_total{witness="w.example/${name}",failure="${failure}"}`)
 
-  it('has a quorum of two that respond; who lies or is away is counted as such', async () => {
+  it('has a quorum of two, and counts failures of a witness that lies or is away', async () => {
     assert.equal((await call(`${gateway.url}/api/a`)).status, 200)
     const file = join(log, WITNESSED_FILE)
     const trusted = trustedWitnesses(
@@ -109,7 +109,7 @@ describe('a gateway with witnesses and time stamps', { skip: skipWithout('openss
     )
   })
 
-  it('has its checkpoints stamped, and both follow while it serves', async () => {
+  it('has its checkpoints stamped, and witnesses and stamps follow while it serves', async () => {
     const directory = join(log, 'stamps')
     const [size = 0] = await until(() =>
       stampedSizes(directory).length > 0 ? stampedSizes(directory) : undefined,
@@ -167,12 +167,12 @@ describe('a gateway with witnesses and time stamps', { skip: skipWithout('openss
     assert.match(again.stdout, /\nothers: \d+ lines signed by w\.example\/tls at .*\nproven\n$/s)
   })
 
-  it('has the last seal of an orderly stop signed before it ends', async () => {
+  it('has the last seal of an orderly stop signed by witnesses before it ends', async () => {
     const trusted = trustedWitnesses(
       witnesses.map(({ vkey }) => vkey),
       2,
     )
-    // Nobody promises that a loaded machine has signed within two seconds, but then it is said, and another stop may do it.
+    // On a busy machine the signatures may take more than two seconds. Then the log says so, and another stop is tried.
     for (let stop = 0; stop < 5; stop++) {
       if (stop > 0) gateway = await startGateway({ ...options, dir: gateway.dir })
       assert.equal((await call(`${gateway.url}/api/last`)).status, 200)
