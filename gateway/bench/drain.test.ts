@@ -26,7 +26,7 @@ describe('npm run bench:drain', { skip: process.platform !== 'linux' && 'needs L
     assert.match(said, FLAWLESS)
   })
 
-  it('says how it is used when it is asked for what is not there', () => {
+  it('prints its usage for a bad option', () => {
     const { status, stderr } = spawnSync(process.execPath, [PROGRAM, '--stops', '0'], {
       encoding: 'utf8',
       env,

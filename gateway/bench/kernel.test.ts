@@ -12,7 +12,7 @@ describe('the accounting of the kernel', () => {
     assert.deepEqual(parseStat(STAT), { parent: 17, userUs: 1_230_000, systemUs: 450_000 })
   })
 
-  it('is refused when it is something else', () => {
+  it('is refused if it has another form', () => {
     assert.throws(() => parseStat('4242 (node) S'), /not a line of/)
   })
 

@@ -50,7 +50,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     for (const server of servers) server.close()
   })
 
-  it('gives each request a number of its own where it is to have one', async () => {
+  it('gives each request its own number if the job says so', async () => {
     const seen: string[] = []
     const port = await serve((socket, request) => {
       seen.push(/^Idempotency-Key: (\d{16})\r$/m.exec(request)?.[1] ?? request)
@@ -91,7 +91,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     assert.equal((await new LoadRun(jobOf(port), REQUESTS).closedLoop()).storeUs, undefined)
   })
 
-  it('sends each request on a connection of its own where it is asked to', async () => {
+  it('sends each request on a new connection if the job says so', async () => {
     const requests = new Map<Socket, number>()
     const port = await serve((socket) => {
       requests.set(socket, (requests.get(socket) ?? 0) + 1)

@@ -16,7 +16,7 @@ import { carryOut } from './measure.ts'
 const LOAD = fileURLToPath(new URL('./load.ts', import.meta.url))
 const ONLY_LINUX = { skip: process.platform !== 'linux' && 'needs Linux' }
 
-it('goes on with the token after the last that the same contender has had', ONLY_LINUX, async (t) => {
+it('goes on with the token after the last one of the same contender', ONLY_LINUX, async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const tokensFile = join(dir, 'tokens')
@@ -54,7 +54,7 @@ it('goes on with the token after the last that the same contender has had', ONLY
   for (const { seen } of contenders) assert.deepEqual(seen, names.slice(1, seen.length + 1))
 })
 
-it('signs each request anew where it is to, as fapi-2 wants it', ONLY_LINUX, async (t) => {
+it('signs each request again by fapi-2 if the job says so', ONLY_LINUX, async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })

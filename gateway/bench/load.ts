@@ -78,7 +78,7 @@ function digestOf(body: string): string {
   return `sha-256=:${hash('sha256', body, 'base64')}:`
 }
 
-/** Returns what signs a request anew, because no signature is good twice; undefined where none are signed. */
+/** Returns a function that signs each request, because no signature is good twice. Undefined: none is signed. */
 function signing({ request: { signed }, signingKeyFile }: LoadJob, bases: readonly string[]) {
   if (signed !== true || signingKeyFile === undefined) return undefined
   const key = { key: createPrivateKey(readFileSync(signingKeyFile)), dsaEncoding: 'ieee-p1363' } as const

@@ -41,7 +41,7 @@ describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' 
     rmSync(out, { recursive: true })
   })
 
-  it('says how it is used when it is asked for what is not there', () => {
+  it('prints its usage for an unknown scenario', () => {
     const { status, stderr } = spawnSync(process.execPath, [MAIN, '--only', 'everything'], {
       encoding: 'utf8',
       env,

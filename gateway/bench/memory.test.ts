@@ -20,7 +20,7 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
   const { held, heapBytes } = await fill(memory, offered)
   const each = heapBytes / held
   assert.ok(each <= memory.budgetBytes, `${each} bytes each, of at most ${memory.budgetBytes}`)
-  // Less would mean that what was measured is not there.
+  // Fewer bytes would mean that the entries are not there.
   assert.ok(each >= memory.budgetBytes / 3, `${each} bytes each`)
   return held
 }
@@ -47,7 +47,7 @@ describe('what the gateway remembers', () => {
     await fillWithin(MEMORIES.callersInSlices, 200)
   })
 
-  it('is ten thousand tokens, whatever number of them comes', async () => {
+  it('is ten thousand tokens, however many come', async () => {
     assert.equal(await fillWithin(MEMORIES.tokens, 10_200), 10_000)
   })
 
@@ -63,7 +63,7 @@ describe('what the gateway remembers', () => {
     assert.equal(memory.size, 500_000)
   })
 
-  it('is 65,536 addresses that are kept from guessing', async () => {
+  it('is 65,536 throttled addresses', async () => {
     assert.equal(await fillWithin(MEMORIES.blocked, 66_000), 65_536)
   })
 

@@ -13,7 +13,7 @@ describe('the command line of the benchmark', () => {
     )
   })
 
-  it('keeps a run that is not whole away from the committed page', () => {
+  it('never writes the committed page in a partial run', () => {
     const partial = [
       ['--quick'],
       ['--only', 'main'],
@@ -26,16 +26,16 @@ describe('the command line of the benchmark', () => {
     assert.equal(parseOptions(['--quick', '--out', 'here'], IDS).out, 'here')
   })
 
-  it('names the scenarios when one is asked for that is not', () => {
+  it('names the scenarios when it is asked for an unknown one', () => {
     assert.throws(() => parseOptions(['--only', 'main,nope'], IDS), /no scenario nope: there are main, cold/)
   })
 
-  it('takes the name of a group for all that is in it', () => {
+  it('takes the name of a group for all its scenarios', () => {
     const { only } = parseOptions(['--only', 'both,cold'], IDS, { both: ['main', 'cold'] })
     assert.deepEqual([...(only ?? [])], ['main', 'cold'])
   })
 
-  it('refuses a number that is none', () => {
+  it('refuses a malformed number', () => {
     for (const args of [
       ['--rounds', '1.5'],
       ['--rounds', '0'],

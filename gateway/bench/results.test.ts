@@ -70,7 +70,7 @@ describe('the page of results', () => {
     ])
   })
 
-  it('has a row for each that the others are compared with', () => {
+  it('has a row for each contender that the others are compared with', () => {
     const report = reportOf([entryOf('one', [10]), entryOf('two', [20]), entryOf('three', [40])])
     const scenarios = report.scenarios.map((scenario) => ({ ...scenario, references: ['two'] }))
     const page = renderResults({ ...report, scenarios })
@@ -85,7 +85,7 @@ describe('the page of results', () => {
     assert.equal(rowOf(page, 'stored')[3], 'other 0.50 (0.50–0.50), with the stores 0.75 (0.75–0.75)')
   })
 
-  it('names what was skipped and why, and compares with nothing of it', () => {
+  it('names skipped contenders with the reason, and compares none of them', () => {
     const absent = entryOf('absent', [], { skipped: 'not\ninstalled', peakBytes: undefined })
     const page = renderResults(reportOf([entryOf('gateway', [10]), absent]))
     assert.match(page, /^- Skipped: The main work: absent: not installed$/m)
@@ -111,7 +111,7 @@ describe('the page of results', () => {
 })
 
 describe('the rounds of the results', () => {
-  it('have a line for each round and load of each contender, with empty fields for what was not measured', () => {
+  it('have a line for each round and load of each contender, with empty fields for missing values', () => {
     const entry = entryOf('gateway, "on"', [10])
     const report = reportOf([{ ...entry, measures: [...entry.measures, atRate(1, 300)] }])
     const [head, ...lines] = renderRounds(report).trimEnd().split('\r\n')
@@ -124,7 +124,7 @@ describe('the rounds of the results', () => {
 })
 
 describe('the picture of results', () => {
-  it('has a bar for each that was measured, the cheapest first, with its number in words too', () => {
+  it('has a bar for each measured contender, the cheapest first, and a text with the numbers', () => {
     const entries = [
       entryOf('gateway', [40]),
       entryOf('a <b> & c', [80]),
@@ -143,7 +143,7 @@ describe('the picture of results', () => {
     assert.match(picture, /prefers-color-scheme:dark/)
   })
 
-  it('is none when nothing was measured', () => {
+  it('is not drawn when nothing was measured', () => {
     assert.equal(renderPicture(reportOf([entryOf('gateway', [])])), undefined)
   })
 })

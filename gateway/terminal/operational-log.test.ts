@@ -29,14 +29,14 @@ describe('a log line for people', () => {
     assert.match(text, /last good {2}upstreams=\["http:\/\/a"\]\n +a: \$: is bad\n +b: \$: is bad\n$/)
   })
 
-  it('never carries on what a caller sent to the terminal', () => {
+  it('escapes control characters that a caller sent', () => {
     const evil = '\u001b]0;owned\u0007\r\n\u202e\u009b2J'
     const text = logLine(JSON.stringify({ level: 30, time: 0, msg: evil, [evil]: evil, list: [`x ${evil}`] }))
     assert.doesNotMatch(stripVTControlCharacters(text).replaceAll('\n', ''), /[\p{Cc}\u202e]/u)
     assert.ok(!text.includes('\u001b]'), text)
   })
 
-  it('is what it was when it is no JSON', () => {
+  it('keeps its text if it is not JSON', () => {
     assert.equal(logLine('plain\u0007\n'), 'plain\\u0007\n')
   })
 })
@@ -59,7 +59,7 @@ describe('a log line in the form of a standard', () => {
     attributes: readonly { readonly key: string; readonly value: { readonly stringValue?: string } }[],
   ) => Object.fromEntries(attributes.map(({ key, value }) => [key, value]))
 
-  it('of Elastic has the fields that its loggers must write first, and ours by its names', () => {
+  it('of Elastic begins with the fields that loggers must write, and has ours by its names', () => {
     const { '@timestamp': at, ...line } = lineOf('ecs', (log) => log.warn(refused, 'refused'))
     assert.equal(new Date(at).toISOString(), at)
     assert.deepEqual(line, {

@@ -36,7 +36,7 @@ describe('a gateway in the tests of a service', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  it('takes tokens for the issuer and audience of a configuration file, with any subject, client and scope', async () => {
+  it('takes tokens for the issuer and audience of its file, with any subject, client and scope', async () => {
     const token = await gateway.token({ subject: 'eve', client: 'app', scope: ['users:admin', 'users:read'] })
     const headers = { authorization: `Bearer ${token}` }
     const response = await fetch(`${gateway.url}/users`, { headers })
@@ -93,7 +93,7 @@ describe('a gateway in the tests of a service', () => {
     assert.match(stdout, /pass 3\n/)
   })
 
-  it('cannot start and the example fails with the reason, and ends', () => {
+  it('makes the example end with the reason if it cannot start', () => {
     const file = join(dir, 'service.test.mjs')
     const start = fileURLToPath(new URL('start-gateway.ts', import.meta.url))
     const example = readFileSync(EXAMPLE, 'utf8').replace('countersign/testing', start)
