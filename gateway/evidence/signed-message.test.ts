@@ -90,6 +90,10 @@ test('a message that is no request as it was sent says what is wrong with it', (
       /^its Content-Length is 18, but 19 bytes follow its head$/,
     ],
     [
+      messageOf([...HEAD, ...FIELDS, 'Content-Length: 18'], 'x'),
+      /^its Content-Length is 18, but 1 byte follows its head$/,
+    ],
+    [
       messageOf([...HEAD, ...FIELDS, 'Content-Length: 18', 'Content-Length: 18']),
       /more than one content-length/,
     ],

@@ -10,6 +10,7 @@ import { readRequestHeaders } from '../edge/rules/request-headers.ts'
 import { originForm } from '../edge/rules/request-target.ts'
 import { combinedValue, type Field } from '../edge/syntax/field.ts'
 import { HeadParser, type HeadReader } from '../edge/syntax/head-parser.ts'
+import { plural } from '../terminal/printable.ts'
 import { ResponseLines } from '../upstream/http1/response-parser.ts'
 import type { AuditLine } from './records/audit-line.ts'
 
@@ -65,7 +66,9 @@ function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Se
     return { fault: 'its body is in chunks: write the body itself, and no Transfer-Encoding' }
   // A response to HEAD has a Content-Length, but no body.
   if (contentLength !== undefined && contentLength !== body.length && body.length > 0)
-    return { fault: `its Content-Length is ${contentLength}, but ${body.length} bytes follow its head` }
+    return {
+      fault: `its Content-Length is ${contentLength}, but ${plural(body.length, 'byte follows', 'bytes follow')} its head`,
+    }
   return { sent: { fields, body } }
 }
 
