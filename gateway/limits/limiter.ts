@@ -243,8 +243,8 @@ function* hitsOf(all: readonly Counters[], nowMs: number): Iterable<Hit> {
 }
 
 /** Epoch milliseconds that never jump: wall time now, and monotonic time from then on. */
-export function steadyClock(): () => number {
-  const startMs = Date.now() - performance.now()
+export function steadyClock(nowMs = Date.now()): () => number {
+  const startMs = nowMs - performance.now()
   return () => startMs + performance.now()
 }
 

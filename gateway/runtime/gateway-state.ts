@@ -57,6 +57,18 @@ export interface GatewayState {
   }
 }
 
+interface StateTerms {
+  readonly watch: StoreWatch
+  readonly gatewayId: string
+  /** As in `PassedState`; default: the wall clock's. */
+  readonly clockAheadMs?: number | undefined
+}
+
+/** A monotonic clock that all processes of this machine share. */
+function bootedMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
 export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
@@ -64,13 +76,13 @@ export function gatewayIdOf(secret: Uint8Array): string {
 /** @throws Error when a file cannot be read: a start without the file would forget its content */
 export function makeGatewayState(
   startup: StartupConfiguration,
-  { watch, gatewayId }: { readonly watch: StoreWatch; readonly gatewayId: string },
+  { watch, gatewayId, clockAheadMs = Date.now() - bootedMs() }: StateTerms,
 ): GatewayState {
   const { settings, storeModule } = startup
   const { dataDir, store, onStoreFailure, authThrottle } = settings
   // First, because the journal locks the directory.
   const journal = new Journal(journalOptions(startup, watch))
-  const clock = steadyClock()
+  const clock = steadyClock(clockAheadMs + bootedMs())
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
   const member =
     store &&
@@ -238,6 +250,7 @@ export function takeState(
   keys: readonly LastGoodKeys[],
 ): PassedState {
   return {
+    clockAheadMs: clock() - bootedMs(),
     begunKeys: table?.suspend() ?? [],
     deliveries: deliveries.inProgress,
     proofs: [...proofs.entries()],

@@ -201,7 +201,10 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   sealTrail(startup, seals, { trail, metrics })
   const watch = new StoreWatch({ log, metrics, trail })
   const secret = randomBytes(32)
-  const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
+  const state = makeGatewayState(startup, {
+    ...{ watch, gatewayId: gatewayIdOf(secret) },
+    clockAheadMs: passed?.clockAheadMs,
+  })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
   // Last, because the first table removes the snapshot of the last run.
   const { rows, plans } = startup.limits.value

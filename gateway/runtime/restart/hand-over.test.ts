@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -9,8 +9,13 @@ import { openTrail } from '../../audit/open-trail.ts'
 import { Deliveries } from '../../auth/deliveries.ts'
 import { ReplayMemory } from '../../auth/replay.ts'
 import { Revocations } from '../../auth/revocations.ts'
+import type { LimitRow } from '../../limits/table/limit-table.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
+import { makeGatewayState, restoreState, takeState } from '../gateway-state.ts'
+import { readConfiguration } from '../startup/read-configuration.ts'
+import type { StoreWatch } from '../store-watch.ts'
 import { HandOver } from './hand-over.ts'
+import type { PassedState } from './messages.ts'
 import type { Successor } from './successor.ts'
 
 const memory = () => new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
@@ -160,3 +165,41 @@ test('a process that leaves learns of sessions that end in the one that has take
   assert.equal(revocations.isRevoked('there'), true)
   assert.doesNotMatch(readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8'), /"there"/)
 })
+
+const HOUR_MS = 3_600_000
+
+for (const setHours of [2, -2])
+  test(`a restart changes no age by the ${setHours} hours that the wall clock was set meanwhile`, (t) => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
+    t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+    const limitsFile = join(dataDir, 'limits.json')
+    const row = { path: '/pay', limit: 2, window: '1h', purpose: 'Payments.' }
+    writeFileSync(limitsFile, JSON.stringify({ limits: [row] }))
+    const { value } = readConfiguration({ GATEWAY_DATA_DIR: dataDir, GATEWAY_LIMITS: limitsFile })
+    assert.ok(value)
+    const startup = { ...value, log: pino({ level: 'silent' }), storeModule: undefined }
+    const watch = { fault: assert.fail, removed: assert.fail } as Partial<StoreWatch> as StoreWatch
+    const begin = (passed?: PassedState) => {
+      const state = makeGatewayState(startup, { watch, gatewayId: 'one', clockAheadMs: passed?.clockAheadMs })
+      state.limiter.replace(value.limits.value.rows)
+      if (passed !== undefined) restoreState(passed, state)
+      return state
+    }
+    const take = ({ limiter }: ReturnType<typeof begin>) =>
+      limiter.take(limiter.find('/pay', 'POST') as LimitRow, 'a:192.0.2.1')
+    const before = begin()
+    assert.equal(take(before).remaining, 1)
+    assert.equal(before.proofs.take('proof', 'app'), undefined)
+    before.throttle.block([['a:192.0.2.2', before.clock() + 60_000]])
+    const { now } = Date
+    t.mock.method(Date, 'now', () => now() + setHours * HOUR_MS)
+    before.limiter.close()
+    const after = begin(takeState(before, []))
+    const hit = take(after)
+    assert.deepEqual([hit.allowed, hit.remaining], [true, 0])
+    assert.ok(hit.resetSeconds <= HOUR_MS / 1000 && take(after).allowed === false)
+    assert.equal(after.proofs.take('proof', 'app'), 'replayed')
+    const blockedSeconds = after.throttle.blockedSeconds('a:192.0.2.2') ?? 0
+    assert.ok(blockedSeconds > 0 && blockedSeconds <= 60, `${blockedSeconds}`)
+    after.limiter.close()
+  })

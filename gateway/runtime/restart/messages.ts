@@ -14,6 +14,8 @@ export interface PassedState {
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: readonly (readonly [key: string, untilMs: number])[]
   readonly keys: readonly LastGoodKeys[]
+  /** How far the clock of limits and memories is ahead of the machine's monotonic clock; older gateways do not pass it. */
+  readonly clockAheadMs?: number
   /** Idempotency keys in progress; older gateways do not pass them. */
   readonly begunKeys?: readonly string[]
   /** Keys of webhooks in progress; older gateways do not pass them. */
