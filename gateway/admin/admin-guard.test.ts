@@ -59,7 +59,7 @@ it('lets a load balancer probe by any name', () => {
     assert.equal(statusOf(guard, { host: 'evil.example', origin: 'null' }, 'anyone'), 200)
 })
 
-it('refuses what another page sends, with its token too', () => {
+it('refuses what another page sends, even with the token', () => {
   const host = 'localhost:9090'
   const foreign = [
     { origin: 'http://evil.example' },
@@ -82,7 +82,7 @@ it('refuses what another page sends, with its token too', () => {
     assert.equal(statusOf(open, { host, ...fields }, 'operator', 'POST'), 200, JSON.stringify(fields))
 })
 
-it('lets a person follow a link to a page that says nothing, but lets no page load it into itself', () => {
+it('lets a person follow a link to a page of the console, but lets no other site embed that page', () => {
   const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' }
   assert.equal(statusOf(open, { host: 'localhost', ...link }, 'page'), 200)
   assert.equal(statusOf(open, { host: 'localhost', ...link, 'sec-fetch-dest': 'iframe' }, 'page'), 403)
@@ -90,7 +90,7 @@ it('lets a person follow a link to a page that says nothing, but lets no page lo
   assert.equal(statusOf(open, { host: 'localhost', ...link }, 'page', 'POST'), 403)
 })
 
-it('asks operators for the token, and tells who has it nothing of names', () => {
+it('asks operators for the token, and accepts any name from who has it', () => {
   const host = 'localhost'
   const challenge = (headers: Record<string, string>) =>
     guarded.refuse({ method: 'GET', headers: { host, ...headers } }, 'operator')
@@ -112,7 +112,7 @@ it('asks operators for the token, and tells who has it nothing of names', () => 
   assert.equal(statusOf(guarded, { host }, 'page'), 200)
 })
 
-it('a token put in force takes the place of the one before', () => {
+it('a new token replaces the old one', () => {
   const guard = new AdminGuard({ names: [], token: TOKEN })
   const next = 'n'.repeat(40)
   guard.replaceToken(next)

@@ -43,7 +43,7 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
   assert.match(String(await get()), /limits\.json: \$: is bad/)
 })
 
-it('/reload during a reload reads the files once more, because they may have been edited since they were read', async () => {
+it('/reload during a reload reads the files once more, because an edit may have come after the first reading', async () => {
   const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: { rows: [], plans: new Map() } } }
   const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
   const ends: (() => void)[] = []

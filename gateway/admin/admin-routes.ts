@@ -72,7 +72,7 @@ export function configRoutes({
     return json(isGood ? 200 : 422, results)
   }
   let shown: { readonly report: ConfigReport; readonly response: AdminResponse } | undefined
-  // A table of thousands of rows is written once.
+  // A report of thousands of rows is serialised once.
   const show = () => {
     const report = config.report()
     if (shown?.report !== report) shown = { report, response: json(200, report) }

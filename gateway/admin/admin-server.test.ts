@@ -30,7 +30,7 @@ async function get(parts: Parts, path: string, headers: Record<string, string> =
 const metrics = createMetrics({ version: '1.2.3' })
 const whole = { metrics, readiness: () => undefined, degradation: () => undefined }
 
-it('/readyz gives the reason that it is asked for, each time anew', async () => {
+it('/readyz asks for the reason anew at each request', async () => {
   const reasons = ['starting', undefined]
   const parts = { ...whole, readiness: () => reasons.shift() }
   const first = await get(parts, '/readyz')
@@ -39,7 +39,7 @@ it('/readyz gives the reason that it is asked for, each time anew', async () => 
   assert.deepEqual([second.status, await second.text()], [200, 'ready\n'])
 })
 
-it('responds to probes beside any number of connections that ask nothing, or have asked', async () => {
+it('responds to probes beside any number of idle connections, new or used', async () => {
   const server = serverOf(whole).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
@@ -91,7 +91,7 @@ it('a fault while the metrics are collected is 500, with the mandatory headers',
   assert.equal(answer.headers.get('x-content-type-options'), 'nosniff')
 })
 
-it('/readyz says with 200 what the gateway does without, and with 503 only why it should get no traffic', async () => {
+it('/readyz says with 200 what the gateway lacks, and with 503 why it should get no traffic', async () => {
   const degradation = () => 'webhooks are refused'
   const degraded = await get({ ...whole, degradation }, '/readyz')
   assert.deepEqual([degraded.status, await degraded.text()], [200, 'degraded: webhooks are refused\n'])
@@ -99,7 +99,7 @@ it('/readyz says with 200 what the gateway does without, and with 503 only why i
   assert.deepEqual([unready.status, await unready.text()], [503, 'draining\n'])
 })
 
-it('serves one request of each connection in a turn, from one page for all, and probes between them', async () => {
+it('serves one request of each connection in a turn, all from one page, and probes between turns', async () => {
   let computed = 0
   const counted = { ...metrics, expose: async () => `page ${++computed}\n` }
   const server = serverOf({ ...whole, metrics: counted }).listen(0, '127.0.0.1')
@@ -162,7 +162,7 @@ for (const [accept, type] of [
   ['text/plain, Application/OpenMetrics-Text; q=0.9', TEXT],
   ['application/openmetrics-textual', TEXT],
 ] as const) {
-  it(`exposes metrics as ${type.split(';')[0]} to who accepts ${accept}`, async () => {
+  it(`exposes metrics as ${type.split(';')[0]} to a client that accepts ${accept}`, async () => {
     const page = await get(whole, '/metrics', { accept })
     assert.equal(page.headers.get('content-type'), type)
     assert.equal((await page.text()).endsWith('# EOF\n'), type === OPEN)

@@ -47,7 +47,7 @@ export function createAdminServer({ routes, guard }: Parts): Server {
 }
 
 /**
- * Keeps room for probes: closes the longest idle connection, or the oldest if most clients do not read their response. Serves one
+ * Keeps room for probes: closes the connection that is idle for longest, or, when few are idle, the oldest. Serves one
  * request per connection in a turn of the loop.
  */
 class Places {

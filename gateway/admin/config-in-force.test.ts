@@ -43,7 +43,7 @@ it('names every setting, route and limit in force as JSON, and no secret', () =>
   assert.match(JSON.stringify(parts.limits?.rows), /"limit":5,"window":"1m"/)
 })
 
-it('has one hash for one configuration, and another for another', () => {
+it('has the same hash for equal configurations, and another hash for a different one', () => {
   const { hash } = inForce(GATEWAY).report()
   const { trustedProxies, routes } = GATEWAY
   const [{ path, methods, auth } = { path: '', methods: [], auth: [] }] = routes
@@ -52,7 +52,7 @@ it('has one hash for one configuration, and another for another', () => {
   assert.notEqual(inForce({ ...GATEWAY, via: true }).report().hash, hash)
 })
 
-it('has one hash, whenever clients were first accepted', () => {
+it('has the same hash, whenever clients were first accepted', () => {
   const env = { GATEWAY_TLS_PORT: '1', GATEWAY_TLS_CERT: 'c.pem', GATEWAY_TLS_KEY: 'k.pem' }
   const signed = { routes: [{ path: '/api/*', methods: ['POST'], auth: ['hmac'] }] }
   const { value: settings } = loadSettings(env, () => JSON.stringify(signed))
@@ -72,7 +72,7 @@ it('has one hash, whenever clients were first accepted', () => {
   assert.equal(late?.report().hash, early?.report().hash)
 })
 
-it('tells the last edit of each file, and keeps what was in force when one fails', async () => {
+it('tells the last edit of each file, and keeps what was in force when an edit fails', async () => {
   let nowMs = 1
   const config = inForce(GATEWAY, {}, () => nowMs)
   const before = config.report()
@@ -100,7 +100,7 @@ it('tells the last edit of each file, and keeps what was in force when one fails
   assert.deepEqual([parts.limits?.rows, parts.limits?.sinceMs], [[{ path: '/x' }], 3])
 })
 
-it('names what of an edit waits for a restart, as long as the file asks for it', async () => {
+it('names the edited keys that wait for a restart, as long as the file has them', async () => {
   const config = inForce(GATEWAY)
   const { value: settings } = loadSettings({}, () => JSON.stringify(GATEWAY))
   assert.ok(settings)

@@ -179,7 +179,7 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
     return at
   }
 
-  /** Makes each scrape ask `source`. Call it once, without labels. */
+  /** Makes each scrape ask `source`. Call it once, for a metric without labels. */
   read(source: () => Spread): void {
     this.source = () => [{ labels: {}, cell: source() }]
   }

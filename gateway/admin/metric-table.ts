@@ -14,16 +14,16 @@ const METRICS = {
     'When the last checkpoint of this run was made; 0: none yet.',
   ),
   gateway_audit_records_pending: gauge(
-    'Records that are not yet in the file, or on the disk, as the durability promises.',
+    'Records that are not yet where `audit.durability` promises them, in the file or on the disk.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
   gateway_audit_seal_faults_total: counter('Times that sealing failed; each time it is tried again.'),
   gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
-    'Greatest possible age of the oldest record that no checkpoint covers yet; records of an earlier run count from the start. A second or two under load.',
+    'Greatest possible age of the oldest record that no checkpoint covers yet: a second or two under load. Records of an earlier run age from the start of this run.',
   ),
   gateway_audit_ship_lag_seconds: gauge(
-    'Time since the oldest audit segment that is not shipped yet was closed; 0 when there is none.',
+    'Time since the closing of the oldest segment that is not shipped yet; 0 when all are shipped.',
   ),
   gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
@@ -62,7 +62,7 @@ const METRICS = {
     'route',
   ),
   gateway_shadow_refusals_total: counter(
-    'Requests that a route in shadow mode let through and would have refused.',
+    'Requests that a route let through only because it is in shadow mode.',
     'route',
     'code',
   ),
@@ -72,7 +72,7 @@ const METRICS = {
     'outcome',
   ),
   gateway_config_last_reload_successful: gauge(
-    '1 when the present file is in force, except for keys that need a restart; 0 when the last good one is.',
+    '1 when the present file is in force, except for keys that need a restart; 0 when an earlier version still is.',
     'file',
   ),
   gateway_config_reloads_total: counter('Configuration files read.', 'file', 'result'),
@@ -80,7 +80,7 @@ const METRICS = {
     'Time that the event loop was not waiting; a gateway is at its limit when this grows by 1 each second.',
   ),
   gateway_event_loop_lag_seconds: histogram(
-    'How late a timer fires that is due four times a second; other events wait about as long.',
+    'How late a timer of 250 ms fires; other events wait about as long.',
     LOOP_LAG_SECONDS,
   ),
   gateway_grpc_calls_total: counter(
@@ -121,30 +121,30 @@ const METRICS = {
     'outcome',
   ),
   gateway_issuer_keys_age_seconds: gauge(
-    "Time since the issuer's keys were last fetched, which is every 5 minutes; +Inf: they never were.",
+    "Time since the issuer's keys were last fetched (every 5 minutes); +Inf: never.",
     'issuer',
   ),
   gateway_rate_limit_decisions_total: counter(
-    'Requests counted against a limit. Of several windows only those that refuse a request count it as refused.',
+    'Requests counted against a limit. A limit with several windows counts a refusal only for the windows that refuse.',
     'limit',
     'decision',
   ),
   gateway_ready: gauge('1 when /readyz returns 200.'),
   gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'About how many requests were sent ahead and never begun, because their client left.',
+    'About how many pipelined requests were never begun, because their client left.',
   ),
   gateway_store_breaker_open: gauge(
-    '1 while the shared store is away and not asked: rows are counted as their onStoreFailure says.',
+    '1 while the shared store is away and not asked; limits then do what their onStoreFailure says.',
   ),
   gateway_store_outages_total: counter('How often the shared store went away.'),
   gateway_store_round_trip_duration_seconds: histogram(
-    'Time from sending a command to the shared store to its reply, without late replies.',
+    'Time between a command to the shared store and its reply, without late replies.',
     ROUND_TRIP_SECONDS,
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often a script was sent because the server did not know it, as after its restart.',
+    'How often the shared store did not know a script, as after a restart, so that it was sent.',
   ),
   gateway_store_takes_total: counter(
     'Hits on limits that the shared store was to decide; undecided: it was away or late, and onStoreFailure decided.',
@@ -163,11 +163,11 @@ const METRICS = {
     'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
-    'Earliest time at which a client authority, or its newest revocation list, expires: its clients are refused then.',
+    'Earliest expiry of a client authority or of its newest revocation list; from then on clients of the authority are refused.',
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
-    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped with the gateway.',
+    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped: the gateway ended.',
     'reason',
   ),
   gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),
@@ -191,7 +191,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of the response. A request that is sent again counts from its first attempt, under the upstream of its last.',
+    'Time from sending a request upstream to the head of the response. A retried request counts from its first attempt, under the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),
@@ -200,7 +200,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_retries_total: counter(
-    'Retries by `retry` of a group; denied: not sent, as the budget had none left.',
+    'Retries by `retry` of a group; denied: not sent, because the budget was used up.',
     'group',
     'outcome',
   ),

@@ -8,7 +8,7 @@ async function lines(metrics: Metrics, name: string): Promise<string[]> {
   return (await metrics.expose()).split('\n').filter((line) => line.startsWith(`${name}{`))
 }
 
-it('a method that is not one of the usual is counted as OTHER, and a request without a route under none', async () => {
+it('an unusual method is counted as OTHER, and a request without a route has the route "none"', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   for (const method of ['GET', 'PROPFIND', '-', 'get']) metrics.closed({ method } as Exchange, 404, 0.001)
   assert.deepEqual(await lines(metrics, 'gateway_http_requests_total'), [
@@ -17,7 +17,7 @@ it('a method that is not one of the usual is counted as OTHER, and a request wit
   ])
 })
 
-it('a status that HTTP does not define is counted as the first of its class, so that nobody can make hundreds', async () => {
+it('a status that HTTP does not define is counted as the first of its class, so that nobody makes hundreds of series', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   for (let status = 100; status < 600; status++) metrics.closed({ method: 'GET' } as Exchange, status, 0.001)
   const counted = await lines(metrics, 'gateway_http_requests_total')
@@ -33,7 +33,7 @@ it('a status that HTTP does not define is counted as the first of its class, so 
   }
 })
 
-it('a refusal is counted by its code, and all others are there with 0', async () => {
+it('a refusal is counted by its code, and all other codes are there with 0', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   metrics.closed({ method: 'GET', refusalCode: 'not_found' } as Exchange, 404, 0.001)
   const refused = await lines(metrics, 'gateway_refusals_total')
@@ -57,7 +57,7 @@ it('the last reload of a file that failed is 0 until one succeeds', async () => 
   }
 })
 
-it('an event loop that is held up is late by as much, and has been active for as long', async () => {
+it('while the event loop is held up, the lag and the active time grow', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   const look = async () => {
     const page = await metrics.expose()
@@ -91,7 +91,7 @@ it('a metric is on the page from its first use on, with help text and type', asy
   )
 })
 
-it('OpenMetrics has the trace of a request of each bucket, and the text format is as before', async () => {
+it('OpenMetrics has the trace of a request for each bucket, and the text format has none', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   const before = await metrics.expose()
   metrics.closed({ method: 'GET', trace: { traceId: 'a'.repeat(32) } } as Exchange, 200, 0.003)

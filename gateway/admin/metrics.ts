@@ -34,14 +34,14 @@ const METHODS: ReadonlySet<string> = new Set([
   'TRACE',
 ])
 /**
- * The label of each status. Callers may choose a service's status, so an undefined one counts as the first of its class (RFC 9110
- * section 15).
+ * The label of each status. A caller may make a service respond with any status, so one that HTTP does not define
+ * counts as the first of its class (RFC 9110 section 15).
  */
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
 )
 const SAMPLE_MS = 250
-/** The route label without a route; paths begin with a slash. */
+/** The route label of requests without a route; no path is `none`, because paths begin with a slash. */
 const NO_ROUTE = 'none'
 
 const REMOVED = [
@@ -49,7 +49,7 @@ const REMOVED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Observed ten times a second; `watchEventLoop` tells the same.
+  // `watchEventLoop` measures what these tell.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
   'nodejs_eventloop_lag_seconds',

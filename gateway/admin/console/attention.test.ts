@@ -45,7 +45,7 @@ function watching({ fromStart = false } = {}) {
   }
 }
 
-test('each condition is that of the rule of its alert, and as severe', () => {
+test('each condition has the expression and the severity of the rule of its alert', () => {
   for (const { alert, severity, expression } of CONDITIONS) {
     const rule = ruleOf(alert)
     const now = rule?.expr.replaceAll(/max_over_time\((\w+)\[2m\]\)/g, '$1') ?? ''
@@ -79,7 +79,7 @@ test('the page about the console names each alert that its list does not have', 
   assert.deepEqual(named, left)
 })
 
-test('what wakes somebody comes before what waits, and each metric of a condition exists', () => {
+test('pages come before tickets, and each metric of a condition exists', () => {
   const severities = CONDITIONS.map(({ severity }) => severity)
   assert.deepEqual(severities, severities.toSorted())
   const { metrics, lines } = watching()
@@ -87,7 +87,7 @@ test('what wakes somebody comes before what waits, and each metric of a conditio
   assert.deepEqual(lines(1000), [])
 })
 
-test('a line says since when, for as long as the condition holds, and of two bounds the worse one', () => {
+test('a line says since when its condition has held, and only the worse of two passed bounds has a line', () => {
   const { metrics, lines } = watching()
   const untilSeconds = 100 * 86_400
   metrics.gateway_tls_certificate_expiry_timestamp_seconds.set(untilSeconds)
@@ -121,7 +121,7 @@ test('seals that are behind are told with the fault of the sealer', () => {
   })
 })
 
-test('keys are told of with the fault of the last fetch, since they were last fetched', () => {
+test('old keys are told with the time of the last fetch that succeeded, and the fault of the last one', () => {
   const { metrics, lines } = watching()
   metrics.gateway_issuer_keys_age_seconds.set(1000, 'https://a.example')
   metrics.gateway_issuer_keys_age_seconds.set(Number.POSITIVE_INFINITY, 'https://b.example')
@@ -174,7 +174,7 @@ test('what is refused because a store is away is told once, with the store', () 
   )
 })
 
-test('refusals whose cause is mended are told as past, since the first of them, behind what goes on', () => {
+test('refusals whose cause is over are told as past, with the time of the first, after what goes on', () => {
   const { metrics, lines } = watching({ fromStart: true })
   const found = (second: number) =>
     lines(second * 1000).map(({ text, severity, sinceMs, endedMs }) => [
@@ -273,7 +273,7 @@ test('an upstream that does not respond hangs, and one that takes a second for t
   )
 })
 
-test('requests that fail are told with what most of them got, but for routes closed for maintenance', () => {
+test('requests that fail are told with what most of them got, except at routes closed for maintenance', () => {
   const { expr = '', labels } = ruleOf('CountersignErrorBudgetBurnsFast') ?? {}
   assert.ok(expr.includes(`> ${FAILING.share * 1000} * 0.001`) && expr.includes(`> ${FAILING.count}`), expr)
   const { metrics, lines } = watching()
@@ -363,7 +363,7 @@ test('maintenance that is on is told last, with its routes and what it refused, 
   assert.deepEqual(lines(240_000, [open]), [])
 })
 
-test('wrong credentials are told when they are a fifth of many, and missing ones are none', () => {
+test('wrong credentials are told when they are a fifth of many, and missing ones do not count', () => {
   const { metrics, lines } = watching()
   const count = (outcome: string, times: number) => {
     for (let i = 0; i < times; i++) metrics.gateway_auth_decisions_total.count('bearer', outcome)
@@ -436,7 +436,7 @@ test('an unknown outcome is told for as long as the alert looks back, and again 
   assert.deepEqual(minutes(30), [['3 × 409 idempotency_unknown in all, the last one: the request 1', 30]])
 })
 
-test('one upstream of several that is down is told, and a group without any as worse', () => {
+test('one upstream of several that is down is told, and a group without a healthy one as worse', () => {
   const upstreams = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.boolean(), { minKeys: 1, maxKeys: 5 })
   fc.assert(
     fc.property(upstreams, (healthy) => {

@@ -133,7 +133,7 @@ const ALERTS_OF_REFUSALS: Readonly<Record<string, string>> = {
   loop_detected: 'InternalFault',
 }
 const TICKETS: ReadonlySet<string> = new Set(['BreakerOpen', 'InternalFault'])
-/** The bounds of CountersignErrorBudgetBurnsFast, here over a minute; it needs more than 10 errors. */
+/** The bounds of CountersignErrorBudgetBurnsFast, here over a minute. */
 export const FAILING = { share: 0.0144, count: 10 } as const
 const MOST_NAMED = 3
 
@@ -200,7 +200,7 @@ type Found = Omit<AttentionLine, 'sinceMs' | 'endedMs'> & {
   readonly sinceMs?: number
   /** The count since the start, for counted events. */
   readonly count?: number
-  /** True when its cause's line is shown instead. */
+  /** True when the line of its cause is shown instead. */
   readonly isTold?: boolean
   /** The text once it is over. */
   readonly past?: string
@@ -211,7 +211,7 @@ interface Seen {
   readonly isTold: boolean | undefined
   readonly sinceMs: number
   readonly lastMs: number
-  /** True when the line of its cause was shown at its last count. */
+  /** True when, at the last count, the line of the cause was shown. */
   readonly isExplained: boolean | undefined
 }
 
@@ -338,7 +338,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Finds whether requests get 5xx, except 501 and routes closed for maintenance. */
+/** Finds out whether requests get 5xx. 501 and routes closed for maintenance do not count. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

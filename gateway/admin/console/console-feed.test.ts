@@ -59,7 +59,7 @@ function listener(takes = () => true) {
 const dataOf = <T>(event: string | undefined): T =>
   JSON.parse(/^data: (.*)$/m.exec(event ?? '')?.[1] ?? '') as T
 
-it('shows a console that has just been opened what came before', () => {
+it('shows a new console what came before', () => {
   const { feed, tick, request, end } = feedWith()
   feed.start()
   tick(5000)
@@ -100,7 +100,7 @@ it('keeps a quarter of an hour, and no more', () => {
   end()
 })
 
-it('tells each second what happens, computed once for all, and only while a console is open', () => {
+it('tells each second what happens, computed once for all consoles, and only while one is open', () => {
   const { feed, tick, request, looks, end } = feedWith()
   feed.start()
   tick(5000)
@@ -153,7 +153,7 @@ it('says that it is full, and has room again', () => {
   end()
 })
 
-it('tells what keeps it from looking, and looks again', () => {
+it('tells why it cannot read the state, and tries again', () => {
   let fails = true
   const { feed, tick, end } = feedWith(() => {
     if (fails) throw new Error('no numbers')
@@ -166,7 +166,7 @@ it('tells what keeps it from looking, and looks again', () => {
   assert.deepEqual(dataOf(console.events.at(-1)), { reason: 'Error: no numbers' })
   fails = false
   tick(1000)
-  // Without any metric everything has a value nevertheless.
+  // Everything has a value, even without metrics.
   const { state } = dataOf<Moment>(console.events.at(-1))
   assert.deepEqual(
     [state.routes.rows, state.upstreams, state.audit.pending, state.sharedStore],
@@ -202,7 +202,7 @@ it('tells how far seals and witnesses are, where there are any', () => {
   end()
 })
 
-it('tells the upstreams of each group, the default group first, and one of two groups in both', () => {
+it('tells the upstreams of each group, the default group first, and an upstream of two groups in both', () => {
   const upstreams = { pay: { targets: ['http://a', 'http://b/'] }, unused: { targets: ['http://c'] } }
   const gateway = {
     ...{ file: 'gateway.json', hash: 'g', sinceMs: 0, lastReload: undefined },

@@ -25,7 +25,7 @@ const HISTORY_POINTS = 180
 /** The most totals kept, one each 5 s, for rates over a minute. */
 const PAST_TOTALS = 12
 
-/** Sends the state to all open consoles each second. Without any, it only reads counters for the plots. */
+/** Sends the state to all open consoles each second. While none is open, it only reads counters, every 5 s. */
 export class ConsoleFeed {
   readonly #options: FeedOptions
   readonly #clock: () => number

@@ -63,7 +63,7 @@ describe('the paths of the console', () => {
     }
   })
 
-  it('all that the page loads is there, and nothing of it stands inline or elsewhere', async () => {
+  it('all that the page loads is served here, and nothing is inline', async () => {
     const html = await (await fetch(url)).text()
     assert.doesNotMatch(html, /\sstyle=|<style|\son\w+=|https?:\/\/(?!www\.w3\.org)|<script>/)
     const loaded = [...html.matchAll(/(?:src|href)="(\/console\/[^"]+)"/g)].map(([, path]) => path as string)
@@ -84,7 +84,7 @@ describe('the paths of the console', () => {
     assert.equal(seen.size, 10)
   })
 
-  it('the runbook is for any browser, and what this gateway has in the place of its examples for operators', async () => {
+  it("any browser gets the runbook, and only operators get this gateway's values for its examples", async () => {
     const html = await (await fetch(`${url}/runbook`)).text()
     assert.doesNotMatch(html, /\/run\/token|\/etc\/gateway\.json/)
     const [, script = ''] = /<script src="([^"]+)"/.exec(html) ?? []
@@ -121,7 +121,7 @@ describe('the paths of the console', () => {
     while (feed.isFull) await new Promise((done) => setImmediate(done))
   })
 
-  it('one that reads nothing is dropped once too much waits', async () => {
+  it('a console that reads nothing is dropped once too much waits', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1')
     socket.write(`GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`)
     const [request, response] = await once(server, 'request')
@@ -141,7 +141,7 @@ describe('the paths of the console', () => {
     socket.destroy()
   })
 
-  it('another token ends the consoles of the one before', async () => {
+  it('a new token ends the consoles of the old one', async () => {
     const events = await fetch(`${url}/events`, AUTHORIZED)
     guard.replaceToken('n'.repeat(32))
     const ended = events.text().then(

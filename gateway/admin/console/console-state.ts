@@ -35,7 +35,7 @@ interface View extends Look {
   readonly rate: (before: number | undefined, after: number | undefined) => number
 }
 
-/** The console's state besides the plots. Unused metrics are left out. */
+/** The console's state besides the plots. */
 export function consoleState(look: Look): ConsoleState {
   const { sources, totals, past, attention } = look
   const { metrics } = sources

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { AuditState } from './wire.ts'
 
-/** The page needs the types of a browser. Its functions that make no elements run here too. */
+/** Functions of the page that make no elements. A static import would need the types of a browser. */
 const { sealFacts } = await import(String(new URL('./page/panels.js', import.meta.url)))
 const { follow } = await import(String(new URL('./page/stream.js', import.meta.url)))
 const { latency, milliseconds, rate } = await import(String(new URL('./page/words.js', import.meta.url)))
@@ -11,7 +11,7 @@ function factsOf(more: Pick<AuditState, 'witnesses' | 'stamps'>): ReadonlyMap<st
   return new Map(sealFacts({ unshipped: 0, ...more }))
 }
 
-it('warns of witnesses and time stamps only when they are overdue, not while the next one is not asked for', () => {
+it('warns of witnesses and time stamps only when they are overdue, not before the next one is due', () => {
   const hour = 3600
   const facts = factsOf({
     witnesses: { lagSeconds: 3500, everySeconds: hour },

@@ -28,7 +28,7 @@ test('what stands in the runbook cannot become markup', () => {
   )
 })
 
-test('a link to another document says where that is', () => {
+test('a link to another document says where the document is', () => {
   const shown = htmlOf('[how](configuration.md#tls), [audit.md](../verify/audit.md)\n')
   assert.equal(shown, '<p>how (docs/operate/configuration.md), docs/verify/audit.md</p>\n')
 })
@@ -45,7 +45,7 @@ const SETTINGS = {
   upstream: ['unix:/run/service.sock', 'http://10.0.0.1:3000'],
 } as unknown as RunbookSettings
 
-test('the values of a gateway are words of a shell, its files absolute, and what it does not have is left out', () => {
+test('the values of a gateway are words of a shell, with absolute paths, and values that it lacks are left out', () => {
   const data = `'/var/lib/it'\\''s'`
   const config = resolve('gateway.json')
   assert.deepEqual(runbookValues(SETTINGS, { localAddress: '::ffff:10.0.0.9', localPort: 9090 }), {
@@ -82,7 +82,7 @@ test('the values of a gateway are words of a shell, its files absolute, and what
   )
 })
 
-test('each example of the runbook that has a value of the gateway is there to be replaced', () => {
+test('the runbook has an example of each value of the gateway', () => {
   const page = runbookPage().toString()
   const names = [
     'ADMIN',

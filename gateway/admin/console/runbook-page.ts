@@ -25,7 +25,7 @@ export function runbookPage(): Buffer {
   </head>
   <body>
     <nav class="bar"><a href="/">Console</a> <a href="#runbook">First set up the shell</a></nav>
-    <main class="runbook"><p id="whose">Values below are examples. Sign in to the console in this tab for those of this gateway.</p>
+    <main class="runbook"><p id="whose">Values below are examples. To see those of this gateway, sign in to the console in this tab.</p>
 ${htmlOf(markdown)}</main>
   </body>
 </html>

@@ -8,7 +8,7 @@ const SOON_DAYS = 21
 const DAY_SECONDS = 86_400
 const MUCH_LAG = 1000
 const MUCH_SEAL_LAG_SECONDS = 10
-/** A lag that exceeds the attestation interval by this is marked. */
+/** A lag is marked when it exceeds the attestation interval by this. */
 const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
