@@ -30,7 +30,7 @@ test('a gateway is found by a gateway.json that begins with a byte order mark', 
   assert.deepEqual([url, body], [`http://127.0.0.1:${port}/healthz`, 'found'])
 })
 
-test('a token that is refused is named by its file, and nobody is asked for one that was given', async (t) => {
+test('without a token the fault asks for one, and for a refused token it names the file', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
   const server = createServer((_, res) => res.writeHead(401).end()).listen(0, '127.0.0.1')
   t.after(() => {

@@ -11,7 +11,7 @@ import { CommandFault, type Flags, type Given, UsageFault } from './command.ts'
 export const TOKEN_FLAG = {
   'token-file': {
     value: 'FILE',
-    about: 'token of the admin listener; default $GATEWAY_ADMIN_TOKEN_FILE, or that of gateway.json',
+    about: 'file with the admin token; default $GATEWAY_ADMIN_TOKEN_FILE, or adminTokenFile of gateway.json',
   },
 } as const satisfies Flags
 export const ADMIN_FLAGS = {

@@ -36,7 +36,7 @@ test('what the command does not take is refused, with what was meant', () => {
   assert.match(refused('GET', '/x', '--zzzzzz'), /it has --config, --force, --help$/)
   assert.match(refused('GET', '/x', '-c'), /^has no -c/)
   assert.match(refused('GET', '/x', '--config'), /argument missing/)
-  // As of a variable of the shell that is not set: "audit find --user" would find nothing, and "--config" the default.
+  // A variable of the shell that is not set is empty. "audit find --user" would find nothing, "--config" the default.
   assert.equal(refused('GET', '/x', '--config', ''), 'needs a FILE after --config, and "" is none')
   assert.equal(refused('GET', '/x', '--config='), 'needs a FILE after --config, and "" is none')
   assert.match(refused('GET', '/x', '--force=1'), /does not take an argument/)

@@ -59,7 +59,7 @@ test('the same rows in another order, and parts with one hash, are no difference
   assert.deepEqual(compareConfig(one, one), [])
 })
 
-test('settings that that a running gateway cannot change are marked', () => {
+test('settings that a running gateway cannot change are marked', () => {
   const before = {
     upstream: ['a'],
     upstreams: {},

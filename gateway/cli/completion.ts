@@ -48,7 +48,7 @@ async function everyNext(): Promise<Next[]> {
   const top = {
     before: '',
     words: [...first, ...inGroups],
-    flags: { ...HELP, version: { about: 'prints it' } },
+    flags: { ...HELP, version: { about: 'prints the version' } },
   }
   return [...(await Promise.all(commands)), ...groups, top]
 }

@@ -60,7 +60,7 @@ test('each value says where it comes from: a variable, the file, or the default'
   assert.deepEqual(byKey.get('GATEWAY_CONFIG'), { value: 'gateway.json', from: 'GATEWAY_CONFIG' })
 })
 
-test('clients and the variables of OpenTelemetry are shown, and no key whose place a variable takes', async (t) => {
+test('clients and the variables of OpenTelemetry are shown, and no key that a variable replaces', async (t) => {
   const gateway = {
     tracing: {
       endpoint: 'http://127.0.0.1:1',

@@ -15,7 +15,7 @@ export const command: Command = {
   flags: {
     admin: ADMIN_FLAGS.admin,
     config: CONFIG_FLAGS.config,
-    live: { about: 'asks only whether it runs: /healthz, which says "alive"' },
+    live: { about: 'asks only whether the gateway runs: /healthz, which says "alive"' },
     ...JSON_FLAG,
   },
   about: [
@@ -25,10 +25,10 @@ export const command: Command = {
   ],
   examples: [
     ['countersign health', 'the gateway of the files and variables here'],
-    ['countersign health --admin http://127.0.0.1:9090', 'any other'],
-    ['countersign health --live', 'whether it runs, also while it should get no traffic'],
+    ['countersign health --admin http://127.0.0.1:9090', 'any other gateway'],
+    ['countersign health --live', 'whether the gateway runs, also while it should get no traffic'],
   ],
-  fault: 'it does not answer, or should get no traffic',
+  fault: 'the gateway does not answer, or should get no traffic',
   async run({ flags }) {
     const env = environmentOf(flags)
     const path = flags.live !== undefined ? '/healthz' : '/readyz'

@@ -55,7 +55,7 @@ export const command: Command = {
     })
     if (count > 0) return EXIT.good
     const where = settings.store === undefined ? directoryOf(settings) : 'the shared store'
-    const hint = flags.client === undefined ? '; an app that acted for the user is named by --client' : ''
+    const hint = flags.client === undefined ? '; --client names an app that acted for the user' : ''
     throw new CommandFault(`no row has this key of this caller in ${where}${hint}`)
   },
 }

@@ -108,7 +108,7 @@ function routingFor(file: string | undefined, hasIssuer: boolean): { routing: ob
   const unknown = known.filter(({ auth }) => auth === undefined).map(({ name }) => name)
   if (unknown.length > 0)
     notes.push(
-      `left to the service, as the gateway does not know them: ${unknown.join(', ')} (openapi.schemes)`,
+      `the service must check what the gateway does not know: ${unknown.join(', ')} (openapi.schemes)`,
     )
   if (security === undefined)
     notes.push(

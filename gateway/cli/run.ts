@@ -6,13 +6,13 @@ export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
     'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. In a terminal it logs lines for people, elsewhere JSON, both on standard error.',
-    'Files take effect as soon as they are saved; what needs a restart is named in the log. SIGTERM and Ctrl-C stop it when the requests under way are done; SIGHUP opens the audit trail anew.',
+    'Files take effect as soon as they are saved; the log names what needs a restart. SIGTERM and Ctrl-C stop the gateway when the requests under way are done; SIGHUP opens the audit trail anew.',
   ],
   examples: [
     ['countersign run', 'with the files in config/'],
     [
       'GATEWAY_PORT=8081 GATEWAY_ADMIN_PORT=9091 GATEWAY_DATA_DIR=data/shop GATEWAY_AUDIT_FILE=data/shop/audit.ndjson countersign run --config shop.json --limits shop-limits.json',
-      'a second one beside it, for another service: with ports, data and trail of its own',
+      'a second gateway for another service, with its own ports, data and trail',
     ],
   ],
   fault: 'the configuration is faulty, or an address is taken',

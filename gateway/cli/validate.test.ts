@@ -80,7 +80,7 @@ test('the configuration that comes with the gateway is good, with a line for eac
   })
 })
 
-test('the key of the seals is read, and the keys of a bucket', async (t) => {
+test('the key of the seals and the keys of a bucket are read', async (t) => {
   const ship = {
     s3: { endpoint: 'https://s3.example', bucket: 'trail', region: 'eu', credentialsFile: '/nowhere' },
   }
@@ -141,7 +141,7 @@ test('a trail that others may write is warned of', async (t) => {
   assert.match(errors[0] ?? '', /^warning: \S+audit\.ndjson may be written by the group/)
 })
 
-test('a trail that another user owns is no fault to root, and is warned of where another than root asks', {
+test('a trail of another user is no fault for root, and a warning for anybody else', {
   skip: process.geteuid?.() !== 0 && 'NOT TESTED: only root can give files away',
 }, async (t) => {
   const env = trailIn(t)
@@ -217,7 +217,7 @@ test('a fault in gateway.json or the environment hides none in the other files, 
   }
 })
 
-test('a file that cannot start is no good alone either; what the environment may complete is a warning', async (t) => {
+test('a gateway.json that no gateway starts with has faults alone too; what the environment may add is a warning', async (t) => {
   const routes = JSON.parse(GATEWAY).routes
   const checked = async (file: object) => {
     const paths = files(t, { 'gateway.json': JSON.stringify({ routes, ...file }) })
@@ -413,7 +413,7 @@ test('--against tells that what responds has no configuration', async (t) => {
   }
 })
 
-test('--against says by --json too that nobody answers, beside what the files have', async () => {
+test('--against says by --json too that nobody answers, beside the findings in the files', async () => {
   const { status, out } = await validate(['--json', '--against', 'http://127.0.0.1:1'])
   const { valid, good, faults } = JSON.parse(out.join(''))
   assert.deepEqual([status, valid, good.length > 1], [1, false, true])

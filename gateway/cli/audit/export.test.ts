@@ -9,7 +9,7 @@ import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { EXIT, UsageFault } from '../command.ts'
 import { command } from './export.ts'
 
-test('a checkpoint that is none is a damaged log, and is named', async (t) => {
+test('a checkpoint file without a checkpoint is a damaged log, and is named', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'export-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(join(dir, 'trail'))

@@ -69,14 +69,14 @@ export const command: Command = {
             process.stdout.write(show(line, record))
           },
           onRead: progress.show,
-          // Waits until the output so far is written, so that it does not fill the memory, or nobody reads it any more.
+          // Waits until the output so far is written, so that it does not fill the memory. True: nobody reads any more.
           isEnough: () => new Promise((done) => process.stdout.write('', (error) => done(error != null))),
         }),
       )
       count += result.count
       progress.clear()
       if (result.byIdTime && process.stderr.isTTY) {
-        complain('only the time of the id was read; --everywhere also finds later uses of the id')
+        complain('only records near the time of the id were read; --everywhere also finds later uses')
       }
     }
     if (count === 0) complain('nothing was found')

@@ -70,7 +70,7 @@ describe('files that somebody made to keep an auditor busy', () => {
     assert.deepEqual([status, /ENXIO/.test(stderr)], [2, true], stderr)
   })
 
-  it('a line of 20 MB of brackets costs a few times its length, and is no record', () => {
+  it('a line of 20 MB of brackets costs a few times its length of memory, and is no record', () => {
     const file = join(home, 'brackets.ndjson')
     const good = fs.readFileSync(trail.file)
     for (const head of ['', '{"type":"AUDIT_START",', '{"type":"API_RESPONSE","requestId":"request-1",']) {

@@ -32,7 +32,7 @@ function renameOpen({ file }: SealedTrail): void {
 describe('a trail of which lines are missing', () => {
   after(() => rmSync(home, { recursive: true }))
 
-  it('the oldest segments cannot be removed by a renaming of the open one', async () => {
+  it('a removed oldest segment is noticed, although the open one was renamed', async () => {
     const trail = await rotatedTrail('renamed')
     renameOpen(trail)
     const paths = () => globSync(`${trail.file}*`)
@@ -49,7 +49,7 @@ describe('a trail of which lines are missing', () => {
     }
     const since = await audit('verify', '--key', trail.vkey, '--since', '2030-01-01', dirname(trail.file))
     assert.match(since.text, /: \d lines in 1 file,/)
-    // With --part, or as segments, a part is judged as a part, and the output says which.
+    // With --part, or as segments, a part is judged as a part, and the output says which lines it has.
     const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
     const part = await audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
     const few = await audit('verify', '--key', trail.vkey, ...named.slice(1))
@@ -60,7 +60,7 @@ describe('a trail of which lines are missing', () => {
     }
   })
 
-  it('what was pruned and sealed as such is not missing where the open file has no name', async () => {
+  it('what a sealed AUDIT_PRUNE names is not missing, although the open segment was renamed', async () => {
     const trail = await rotatedTrail('pruned')
     await trail.prune()
     renameOpen(trail)

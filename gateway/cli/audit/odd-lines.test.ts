@@ -46,7 +46,7 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
   }
 })
 
-test('a record without its line end is a line of its own in what is found', async (t) => {
+test('a found record without its line end is printed as a line of its own', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'no-line-end-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const line = JSON.stringify({ type: 'API_RESPONSE', requestId: 'a', timestamp: at, statusCode: 200 })
@@ -73,7 +73,7 @@ test('a day on which nothing was sealed needs a person, although the last seal i
   assert.equal(status, 1)
 })
 
-test('more requests without a response than can be followed are counted, and said to be', () => {
+test('requests without a response that are too many to be followed are counted, and a warning says so', () => {
   const warnings = new Warnings(new ReadLines())
   const order = new RecordOrder(warnings, 2)
   const line = (type: string, id: number) =>

@@ -44,7 +44,7 @@ describe('the output of the audit commands', () => {
     exported,
   ]
 
-  it('that a full disk takes is a fault in one sentence, whatever the command', () => {
+  it('that a full disk does not take is a fault in one sentence, whatever the command', () => {
     const full = fs.openSync('/dev/full', 'w')
     for (const words of commands) {
       const { status, stderr } = run(words, full)
@@ -61,11 +61,11 @@ describe('the output of the audit commands', () => {
     assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
   })
 
-  it('is written while the trail is read, so that it need not fit into memory, and nothing is read for no reader', () => {
+  it('is written while the trail is read, so that it need not fit into memory, and reading ends with the reader', () => {
     const file = join(home, 'long', 'audit.ndjson')
     fs.mkdirSync(dirname(file))
     fs.cpSync(trail.file, `${file}.2`)
-    // A reader that comes this far says so.
+    // Whoever reads this segment reports a fault.
     fs.writeFileSync(`${file}.1.gz`, gzipSync(fs.readFileSync(trail.file)).subarray(0, 10_000))
     fs.writeFileSync(file, '')
     const words = ['audit', 'find', '--status', '200', file]
@@ -99,13 +99,13 @@ describe('the output of the audit commands', () => {
     assert.deepEqual(await named('--checkpoint', files[1] ?? ''), [files[1], files[0], files[3]])
   })
 
-  it('to a full disk for faults is no word against the evidence', () => {
+  it('that standard error does not take ends with 2, which says nothing against the evidence', () => {
     const full = fs.openSync('/dev/full', 'w')
     assert.equal(run(['audit', 'verify', '--key', trail.vkey, join(home, 'none')], 'pipe', full).status, 2)
     fs.closeSync(full)
   })
 
-  it('of an export is 0 with all of it, 1 where trail and log disagree, and 2 where a file cannot be used', async () => {
+  it('of an export ends with 0 when it is whole, 1 where trail and log disagree, and 2 where a file cannot be used', async () => {
     const [good, log] = [await countersign(exported), trail.directory]
     assert.deepEqual([good.status, good.stderr], [0, ''])
     const help = (await countersign(['audit', 'export', '--help'])).stdout
@@ -147,7 +147,7 @@ describe('the output of the audit commands', () => {
     assert.deepEqual([none.status, /none\/checkpoint/.test(none.stderr)], [2, true], none.stderr)
   })
 
-  it('of a proof or an export is 1 where the log is damaged, with the name of the file', async () => {
+  it('of a proof or an export names the damaged file of the log, and ends with 1', async () => {
     for (const [damaged, damage] of [
       ['checkpoint', (file: string) => fs.writeFileSync(file, 'damaged')],
       [join('tile', '1'), (file: string) => fs.rmSync(file, { recursive: true })],

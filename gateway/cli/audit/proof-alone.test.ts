@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { UsageFault } from '../command.ts'
 import { command } from './verify-seals.ts'
 
-test('what a proof makes no use of is refused beside it, and named', async () => {
+test('a flag or file that --proof does not use is refused by its name', async () => {
   for (const [words, flags, named] of [
     [[], { checkpoint: 'kept' }, '--checkpoint'],
     [[], { since: '7d' }, '--since'],

@@ -14,7 +14,7 @@ export const command: Command = {
   about: [
     'Says what a day of the trail holds, for the daily review that PCI DSS 10.4 asks for: pairs, responses and calls of gRPC by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. What needs a person comes last.',
     'A day without a record needs a person too. Then the report says when the trail begins.',
-    'It counts and proves nothing; "audit verify" proves.',
+    'It only counts; "audit verify" proves.',
     ABOUT_FILES,
   ],
   examples: [

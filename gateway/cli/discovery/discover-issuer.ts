@@ -8,7 +8,7 @@ interface Provider {
   readonly name: string
   readonly preset: DialectPreset
   readonly fits: (url: URL) => boolean
-  /** The address of its keys, as far as the issuer tells it. */
+  /** The usual address of its keys, made from the issuer. */
   readonly jwksUri: (issuer: string) => string
   readonly hasSlash?: (url: URL) => boolean
   /** The audience of its access tokens. */
@@ -74,8 +74,8 @@ const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
- * Finds gateway.json's keys for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
- * by its issuer's form.
+ * Finds gateway.json's keys for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else
+ * RFC 8414), or, when none can be read, by the form of its issuer.
  *
  * @throws UsageFault when `issuer` is no issuer, CommandFault when its document names another issuer or cannot be used
  */
@@ -107,7 +107,7 @@ export async function discoverIssuer(issuer: string, audience: string | undefine
       ...(cause === undefined ? [] : [`check "jwksUri": no discovery document could be read (${cause})`]),
       ...(isOpaque
         ? [
-            'set "clientId" and "clientSecretFile", or "keyFile", of "introspection": the client that the gateway is to the provider',
+            'set "clientId" and "clientSecretFile", or "keyFile", of "introspection": the provider must know the gateway as a client',
           ]
         : []),
       ...(endpoint !== undefined && !isOpaque
@@ -134,7 +134,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-/** What a discovery document has: `jwksUri`, `endpoint` or both; or the cause why none was read. */
+/** What a discovery document has: `jwksUri`, `endpoint` or both; or the cause why no document was read. */
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined

@@ -50,7 +50,7 @@ test('templates and prefixes are weighed as the gateway weighs them', () => {
   )
 })
 
-test('a less specific row says which row keeps it from a path that differs from that row only in a closing slash or letter case', () => {
+test('a less specific row names the row from which the path differs only in a closing slash or letter case', () => {
   const dir = [row('/*'), row('/dir/*')]
   const reasonsFor = (path: string) =>
     whyNot(dir, undefined, { path, method: 'GET', folded: false }).near.map(
