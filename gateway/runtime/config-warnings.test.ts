@@ -73,7 +73,7 @@ test('of many limits without effect the first twenty are named, and how many mor
   assert.equal(found[20], '480 more limits without effect for the same reason')
 })
 
-test('more rows than are compared are warned of', () => {
+test('rows that are too many to compare are warned of', () => {
   const rows = (count: number) => Array.from({ length: count }, (_, index) => ({ path: `/other/${index}` }))
   assert.deepEqual(warnings(rows(400), rows(300)), [
     '300 limits and 400 routes are too many to tell which limits have no effect',
@@ -84,7 +84,7 @@ test('an empty table is warned of', () => {
   assert.deepEqual(limitWarnings([], []), ['the limit table is empty: nothing is limited'])
 })
 
-test('limits that the environment does not name, beside routes that it does, are warned of', () => {
+test('GATEWAY_CONFIG without GATEWAY_LIMITS is warned of, unless both files are in one folder', () => {
   const found = fileWarnings({ GATEWAY_CONFIG: 'config/examples/any-service.json' })
   assert.equal(found.length, 1)
   assert.match(
@@ -230,7 +230,7 @@ test('a rewrite that leads to what another row keeps for other callers is warned
   assert.deepEqual(told([admin, open]), [])
 })
 
-test('a client whose webhooks have no way in is warned of: without keyId, and named by no row', () => {
+test('a client whose webhooks are always refused is warned of: it has no keyId, and no row names it', () => {
   const hmac = { secrets: [{ env: 'A' }] }
   const rows = [
     { id: 'a', scopes: [], hmac },

@@ -23,7 +23,7 @@ it('a place may be shared by servers that all want it, and one that does not is 
   await assert.rejects(listen(third, { ...place, whenTaken: 'do this' }), /listen EADDRINUSE.*: do this$/)
 })
 
-it('a start that fails is said to be one of listening only where it is', () => {
+it('a start is said to fail at listening only where it does', () => {
   const place = { host: '127.0.0.1', port: 1 }
   assert.deepEqual(startFailure(new CannotListen(place, new Error('listen EADDRINUSE'))), {
     what: 'cannot listen',

@@ -255,7 +255,7 @@ function handlerOf(inForce: InForce): Handler<Exchange> {
   }
 }
 
-/** Reports pipelined requests whose client left before they began. They have no audit records. */
+/** Reports requests whose client left or reset them before they began. They have no audit records. */
 function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string, requests: number) => void {
   metrics.gateway_requests_abandoned_total.begin()
   let loggedSteadyMs = Number.NEGATIVE_INFINITY

@@ -109,7 +109,7 @@ export function sealKeyFaults({
   }
 }
 
-/** Warns of what other users can do to the trail in its place. */
+/** Warns when the place of the trail lets other users change it. */
 export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly string[] {
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }

@@ -68,7 +68,7 @@ async function handshake(port: number, maxVersion: SecureVersion, session?: Buff
 }
 
 for (const version of VERSIONS) {
-  it(`a session of ${version} is resumed until the day is over, and what comes then by the key of the new day`, async (t) => {
+  it(`a session of ${version} is resumed until the day is over, and a later one by the key of the new day`, async (t) => {
     const { secure, clock, port } = await listening(t)
     const { session } = await handshake(port, version)
     clock.nowMs += DAY_MS / 2 - 1
@@ -81,7 +81,7 @@ for (const version of VERSIONS) {
     assert.equal((await handshake(port, version, next.session)).resumed, true)
   })
 
-  it(`a session of ${version} ends with the certificate that it began with, and with the secret of its ticket`, async (t) => {
+  it(`a session of ${version} is resumed only with the certificate and the ticket secret that it began with`, async (t) => {
     const { secure, port, material } = await listening(t, { ticketKey: SECRET })
     const { session } = await handshake(port, version)
     const renewed = await makeServer(fixture.ca)

@@ -46,7 +46,7 @@ it('a shared store that goes away and comes back has one log line and one record
   assert.equal(records.at(-1)?.cause, 'Socket closed unexpectedly')
 })
 
-it('a store that cannot be connected to again and again is one line until the cause changes', async () => {
+it('connections to a store that fail again and again are one line until the cause changes', async () => {
   const { watch, metrics, lines, records } = watching()
   for (let tries = 0; tries < 100; tries++) watch.fault('shared', 'connect ECONNREFUSED')
   watch.fault('shared', 'WRONGPASS invalid username-password pair or user is disabled.')
@@ -99,7 +99,7 @@ it('all metrics of a shared store are there from the moment it is configured, an
   )
 })
 
-it('what lasts is recorded again each hour, with its beginning, and not once it is over', () => {
+it('a lasting fault is recorded again each hour, with its beginning, until it is over', () => {
   let nowMs = 0
   const { watch, records, lines } = watching(() => nowMs)
   watch.repeat()

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { writerOf } from './reload-reports.ts'
 
-test('the writer of a file is its owner, by number and by name where that is known, and when it was written', (t) => {
+test('the writer of a file is its owner, by number and name if known, with the time of the last edit', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'writer-'))
   t.after(() => rmSync(directory, { recursive: true }))
   const [file, accounts] = [join(directory, 'limits.json'), join(directory, 'passwd')]

@@ -21,7 +21,7 @@ function table(count: number): string {
   return JSON.stringify({ limits })
 }
 
-test('a small text is read where it is asked for', async () => {
+test('a small text is parsed in the same thread', async () => {
   const asked: string[] = []
   const parse = parseApart('limits', (file: string, text: string) => {
     asked.push(`${file} ${text}`)
@@ -31,7 +31,7 @@ test('a small text is read where it is asked for', async () => {
   assert.deepEqual(asked, ['l.json {}'])
 })
 
-test('a large text is read by another thread, to the same end', async () => {
+test('a large text is parsed by another thread, with the same result', async () => {
   const parse = parseApart<Limits>('limits', () => assert.fail('read in this thread'))
   const text = table(5000)
   const { value } = await parse('l.json', text)
@@ -64,7 +64,7 @@ test('a large table of clients comes with its secrets', async () => {
   assert.ok(own !== undefined && other !== undefined && own.equals(other))
 })
 
-test('a pattern that is too large is so in the other thread too', async (t) => {
+test('a pattern that is too large is a fault in the other thread too', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'parse-apart-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const file = join(folder, 'api.json')

@@ -13,7 +13,7 @@ export type ParseJob =
 const SMALL_LENGTH = 32 * 1024
 /** A text that needs more ends only the parsing thread. */
 const MAX_HEAP_MB = 1024
-/** The main thread has no more, and at the next start it must parse what passes here. */
+/** The main thread has no larger stack, and at the next start it must parse what passes here. */
 const STACK_MB = 1
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 

@@ -93,7 +93,7 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     assert.notEqual(renewed.certificate, staple.certificate)
   })
 
-  it('is none once it says revoked', async (t) => {
+  it('is no longer sent once the responder says revoked', async (t) => {
     respond = speaking('good')
     const { one, state } = fetching(t)
     await one.ask()
@@ -114,7 +114,7 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     assert.ok(Math.max(...pausesMs) >= 8 * 0.9 * MINUTE_MS)
   })
 
-  it('stays the last good one while the responder fails in whatever way, and is none once that has expired', async (t) => {
+  it('stays the last good one while the responder fails in whatever way, until that response has expired', async (t) => {
     respond = speaking('good')
     const { one, state } = fetching(t)
     await one.ask()

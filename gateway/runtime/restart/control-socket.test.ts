@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { askRestart } from './control-socket.ts'
 
-test('a gateway that accepts and says nothing does not keep the command', async (t) => {
+test('a gateway that accepts and says nothing does not keep the command waiting', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'control-'))
   const sockets: Socket[] = []
   const server = createServer((socket) => void sockets.push(socket))

@@ -55,7 +55,7 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
   return { dataDir, revocations, memories, handOver }
 }
 
-/** The process that takes over: what it was told of, and what ends its wait for the last. */
+/** The process that takes over, with what it was told. `sent` ends the wait for its last message. */
 function successor() {
   const told: string[] = []
   const sent = Promise.withResolvers<void>()
@@ -110,7 +110,7 @@ test('a process that leaves waits until the last ended session is on its way', a
   await left
 })
 
-test('a process that leaves one that hangs says that it waits, and a stop ends it', async (t) => {
+test('a process that is replaced by a hanging one says that it waits, and a stop ends it', async (t) => {
   const lines: string[] = []
   const { handOver } = handedOver(t, pino({}, { write: (line) => void lines.push(line) }))
   await handOver.suspend()
@@ -140,7 +140,7 @@ test('a process that leaves one that hangs says that it waits, and a stop ends i
   assert.match(lines[1] ?? '', /"level":50.*may not have heard which sessions have ended/)
 })
 
-test('what ends before a hand-over that fails is not told again at the next', async (t) => {
+test('a session that ended during a failed hand-over is not told at the next', async (t) => {
   const { handOver, revocations, memories } = handedOver(t)
   await handOver.suspend()
   revocations.revoke('between')
@@ -155,7 +155,7 @@ test('what ends before a hand-over that fails is not told again at the next', as
   assert.deepEqual(other.told, ['last'])
 })
 
-test('a process that leaves learns of sessions that end in the one that has taken over, which writes them', async (t) => {
+test('a process that leaves learns of sessions that end in the new process, which writes them', async (t) => {
   const { dataDir, handOver, revocations } = handedOver(t)
   await handOver.suspend()
   const { sent, successor: other } = successor()

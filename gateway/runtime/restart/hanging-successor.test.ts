@@ -91,7 +91,7 @@ async function withProgram<T>(script: string, run: () => Promise<T>): Promise<T>
 
 describe('a restart whose new process hangs', () => {
   for (const { when, script, reached } of MOMENTS) {
-    it(`${when} is given up and said, and another can follow`, async (t) => {
+    it(`${when} is given up and logged, and another restart can follow`, async (t) => {
       t.mock.timers.enable({ apis: ['setTimeout'] })
       // After two turns of the loop it waits for nothing but the other process.
       const reach = (moment: string) => {

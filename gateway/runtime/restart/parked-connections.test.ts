@@ -15,7 +15,7 @@ import { createHttpServer } from '../../edge/http1/http-server.ts'
 
 const SECOND = 'GET /second HTTP/1.1\r\n\r\n'
 
-/** A client, the server's socket of it, and those that were parked. */
+/** A client, its socket at the server, and the parked connections. */
 async function serving(t: TestContext, acts: Acts) {
   const handler = scribe(acts)
   const connections = connectionsOf(handler)
@@ -112,7 +112,7 @@ describe('a parked connection', () => {
     assert.equal(mock.callCount(), 0)
   })
 
-  it('ends when it goes on, where its client has closed its half meanwhile', async (t) => {
+  it('ends when it goes on, if its client has closed its half meanwhile', async (t) => {
     const { client, served, connections, park, goOn } = await serving(t, {})
     park()
     client.end()

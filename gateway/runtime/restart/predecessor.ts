@@ -93,7 +93,7 @@ export class Predecessor {
       followed.memories[message.memory].apply(message.digest, Date.now(), false)
     else if (message.type === 'delivered')
       followed.memories.guards.deliveries.end(message.delivery, message.isTaken)
-    // Publishes it too, because the previous process may end while the shared store is away.
+    // Publishes the session too, because the previous process may end while the shared store is away.
     else followed.revocations.revoke(message.sid)
   }
 

@@ -4,7 +4,7 @@ import { socketsFromSystemd } from './activated-sockets.ts'
 
 const sockets = (env: Record<string, string>) => socketsFromSystemd(env, 7)
 
-test('sockets of systemd are known by their names, and one alone is that of HTTP', () => {
+test('sockets of systemd are known by their names, and a single one is for HTTP', () => {
   assert.deepEqual(sockets({}), {})
   assert.deepEqual(sockets({ LISTEN_PID: '8', LISTEN_FDS: '1' }), {})
   assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1' }), { http: { fd: 3 } })

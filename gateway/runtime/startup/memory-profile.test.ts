@@ -4,14 +4,14 @@ import { forProfile } from './memory-profile.ts'
 
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
-test('without a profile, in the fast one and in one that is a fault Node is started as given', () => {
+test('without a profile, with the fast one or an unknown one Node is started as given', () => {
   for (const GATEWAY_PROFILE of [undefined, 'fast', 'tiny']) {
     const given = { options: [...YOUNG, '--import=x'], env: { GATEWAY_PROFILE, A: '1' } }
     assert.deepEqual(forProfile(given), given)
   }
 })
 
-test('in the small one it gets less room for young objects, and keeps all else', () => {
+test('with the small profile Node gets less room for young objects, and keeps all else', () => {
   const env = { GATEWAY_PROFILE: 'small', A: '1' }
   const small = forProfile({ options: ['--import=x', ...YOUNG], env })
   assert.deepEqual(small.options, ['--import=x', '--max-semi-space-size=4', '--heap-growing-percent=20'])

@@ -12,7 +12,7 @@ describe('the room for connections', () => {
     assert.equal(connectionRoom({ maxInFlight: 1024, maxTunnels: 512 }, 100), 64)
   })
 
-  it('is taken from the system, or from what most have', () => {
+  it('is computed from the limit of this system, or from the usual limit', () => {
     const room = connectionRoom({ maxInFlight: 1, maxTunnels: 1 })
     assert.ok(room >= 64 && Number.isSafeInteger(room))
   })

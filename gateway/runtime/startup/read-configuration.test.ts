@@ -35,7 +35,7 @@ function written(t: TestContext) {
   return { env, read, write, again: () => readAgain(read, env) }
 }
 
-it('with a client whose plan limits.json has not, no gateway starts', (t) => {
+it('a client whose plan is not in limits.json prevents a start', (t) => {
   const { env, write } = written(t)
   write('GATEWAY_CLIENTS', 'clients.json', JSON.stringify({ clients: [{ id: 'shop', plan: 'gold' }] }))
   assert.deepEqual(
@@ -44,7 +44,7 @@ it('with a client whose plan limits.json has not, no gateway starts', (t) => {
   )
 })
 
-describe('what a process reads again that takes over', () => {
+describe('what a process that takes over reads again', () => {
   it('is nothing when no file was edited', (t) => {
     const { read, again } = written(t)
     assert.equal(again(), read)

@@ -67,7 +67,7 @@ export function clientFaults(file: string, clients: ClientTable, trust: ClientTr
   return [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
 }
 
-/** Reads edits made after `read`, which the old process has in force. The watches report an edit that cannot be used. */
+/** Reads the edits that the old process put in force after `read`. The watches report an edit that cannot be used. */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)

@@ -10,7 +10,7 @@ const STARTED_MS = 1000
 const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
 
 interface SaverParts {
-  /** Share of the time since the last call in which the main thread has worked. */
+  /** Share of the time since the last call that the main thread has worked. */
   readonly utilization: () => number
   readonly trim: () => void
   /** Collects all garbage, and gives free memory back. Requests wait meanwhile. */

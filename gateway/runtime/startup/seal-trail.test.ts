@@ -33,7 +33,7 @@ function sealedDirectory(t: TestContext) {
   return { key, second: mlDsaKeyFile(key), directory, logged, prepare }
 }
 
-test('no key is made in the place of the one that has sealed the log', (t) => {
+test('a missing key that has sealed the log is not replaced', (t) => {
   const { key, second, directory, logged, prepare } = sealedDirectory(t)
   renameSync(key, `${key}.away`)
   for (let start = 0; start < 2; start++) {
@@ -92,7 +92,7 @@ test('a second key that is no longer asked for stays where it is, signs nothing,
   assert.match(logged[0] ?? '', /not used: .*audit\.secondSealKey/)
 })
 
-test('beside a key that is named the second is not made, but asked for by the command that makes it', (t) => {
+test('no second key is made beside a key that sealKeyFile names; the fault has the command that makes it', (t) => {
   const { key, second, logged, prepare } = sealedDirectory(t)
   const named = { ...WITH_SECOND, sealKeyFile: key }
   const told = new RegExp(`${second} .*countersign audit key --second ${key}`)

@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import { createMetrics } from '../../admin/metrics.ts'
 import { segmentReports } from '../data-files.ts'
 
-it('what becomes of closed segments is counted from 0 on, and those not shipped grow old', () => {
+it('faults with closed segments are counted from 0 on, and segments that are not shipped have a lag', () => {
   const metrics = createMetrics({ version: '1.2.3' })
   const reports = segmentReports({ log: pino({ enabled: false }), metrics })
   const errors = metrics.gateway_audit_segment_errors_total

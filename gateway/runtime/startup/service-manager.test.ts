@@ -69,7 +69,7 @@ test('systemd gets two signs of life in each period of its watchdog', (t) => {
   assert.equal(signs, 4)
 })
 
-test('no sign of life is given without a watchdog, or with a period that is none', (t) => {
+test('no sign of life is given without a watchdog, or with an invalid period', (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })
   for (const period of [undefined, '', '0', '-1', '1e3', 'soon', '99999999999999'])
     startWatchdog(assert.fail, period)

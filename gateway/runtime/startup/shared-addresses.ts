@@ -22,8 +22,8 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // The backend names itself without closing slashes in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // At this address of the HTTPS listener, clients present their certificates; the backend's metadata names it. With a public
-  // https address, clients may reach only that one.
+  // Clients present their certificates at this address of the HTTPS listener, which the backend's metadata names. Where
+  // PUBLIC_URL is https, clients may reach only that address.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`

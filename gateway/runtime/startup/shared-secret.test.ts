@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { sharedSecret } from './shared-addresses.ts'
 
-test('the secret of npm start is made once, for its owner only, and is the same for both', (t) => {
+test('the secret of npm start is made once, for its owner only, and gateway and backend share it', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'secret-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const env = { GATEWAY_DATA_DIR: join(dir, 'data') }

@@ -29,7 +29,7 @@ it('a group is healthy in the metrics as long as one of its upstreams is', () =>
   assert.equal(metrics.causes.get('gateway_upstream_group_healthy payments'), 'http://a: refused')
 })
 
-it('an upstream in two groups is as ill in the metrics as the worse of them says', () => {
+it('an upstream in two groups has the worse of its two states in the metrics', () => {
   const metrics = createMetrics({ version: '1.2.3' })
   const targets = [
     target('http://a', true, 'open'),
