@@ -20,7 +20,7 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   const table = Map.groupBy(routes, ({ path }) => path)
   const respondTo = async (req: IncomingMessage): Promise<AdminResponse> => {
     const atPath = table.get(req.url?.split('?')[0] ?? '')
-    if (atPath === undefined) return text(404, `there are ${[...table.keys()].join(', ')}\n`)
+    if (atPath === undefined) return text(404, `the paths are ${[...table.keys()].join(', ')}\n`)
     const method = req.method === 'HEAD' ? 'GET' : req.method
     const route = atPath.find((one) => one.method === method)
     if (route === undefined) return notAllowed(atPath)

@@ -55,7 +55,7 @@ abstract class Family<Names extends Labels, Cell> {
     return this.source !== undefined || this.#counted.length > 0
   }
 
-  /** Exposes 0 until something is counted: Prometheus sees no increase in a series that appears with its first event. */
+  /** Exposes 0 until something is counted, because Prometheus sees no increase in a series that begins with 1. */
   begin(...values: Values<Names>): void {
     this.cellOf(values)
   }

@@ -132,7 +132,7 @@ const METRICS = {
   gateway_ready: gauge('1 when /readyz returns 200.'),
   gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'About how many pipelined requests were never begun, because their client left.',
+    'About how many requests were never begun, because their client left or reset them.',
   ),
   gateway_store_breaker_open: gauge(
     '1 while the shared store is away and not asked; limits then do what their onStoreFailure says.',

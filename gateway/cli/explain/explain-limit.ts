@@ -15,7 +15,7 @@ import { type Cells, methodsOf, readRequest, readTables, tell, whyNot } from './
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
   caller: 'each caller; without a credential, each address',
   user: 'each user; without one, each client; without a credential, each address',
-  client: 'each client, all its users together; without one, each user; without a credential, each address',
+  client: 'each client with all its users; without a client, each user; without a credential, each address',
   'client+user':
     'each user of each client; where one is missing, the other; without a credential, each address',
   address: 'each address',
