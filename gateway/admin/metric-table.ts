@@ -14,7 +14,7 @@ const METRICS = {
     'When the last checkpoint of this run was made; 0: none yet.',
   ),
   gateway_audit_records_pending: gauge(
-    'Records that are not yet where `audit.durability` promises them, in the file or on the disk.',
+    'Records that are not yet in the file, or on the disk, depending on `audit.durability`.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
   gateway_audit_seal_faults_total: counter('Times that sealing failed; each time it is tried again.'),

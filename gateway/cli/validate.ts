@@ -66,9 +66,9 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines; some files that gateway.json names are checked only when gateway.json has no fault.',
+    'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines; some files that gateway.json names are checked only when it has no fault.',
     'For a gateway.json as FILE, it warns of what is missing there but may come from the environment.',
-    'A warning, such as one about a limit that no route reaches, does not change the exit code. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
+    'A warning, such as one of a limit that no route reaches, does not change the exit code. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
   ],
   examples: [
     ['countersign validate', 'the configuration here'],

@@ -24,7 +24,7 @@ export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Says which row of gateway.json, or operation of its OpenAPI document, applies to a request by its path and method, what it demands, where the request goes, and why the rows near it do not apply. It reads the files here, and needs no running gateway.',
-    'The most specific path applies: an exact path before a template such as /users/{id}, a template before a prefix that ends before the first {name} of the template, a longer prefix before a shorter one.',
+    'The most specific path applies: an exact path before a template such as /users/{id}, a template before a prefix that ends before the first {name} of the template, the longer of two prefixes.',
   ],
   examples: [
     ['countersign explain route GET /api/balance', 'which row, and what it demands'],
