@@ -44,7 +44,7 @@ test('API_RESPONSE is API_REQUEST followed by status code and duration', () => {
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":12.346}\n`)
 })
 
-test('a refusal names a client that was only claimed, and says whether its address is throttled, before the optional members', () => {
+test('the record of a refusal has a claimed client, and `throttled`, before the optional members', () => {
   const request = requestRecord({ ...facts, clientId: undefined, gatewayId: GATEWAY_ID })
   for (const [end, members] of [
     [{ refusalCode: 'limit_exceeded' }, ''],
@@ -63,7 +63,7 @@ test('a recovered API_RESPONSE has status code and duration 0 and says that it w
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
 })
 
-/** The optional members in their order, each with a value of its length. */
+/** The optional members in their order, each with a value of the right length. */
 const OPTIONAL = {
   sessionId: 'Zm9vYmFyYmF6cXV4X-3456',
   interactionId: 'C770AEF3-6784-41F7-8E0E-FF5F97BDDB3A',
@@ -71,7 +71,7 @@ const OPTIONAL = {
   gatewayId: GATEWAY_ID,
 }
 
-test('optional members come last in both records, after status code and duration, whichever of them there are', () => {
+test('the optional members that are present come last in both records, after status code and duration', () => {
   const names = Object.keys(OPTIONAL)
   for (let chosen = 0; chosen < 1 << names.length; chosen++) {
     const some = Object.fromEntries(Object.entries(OPTIONAL).filter((_, index) => chosen & (1 << index)))
@@ -125,7 +125,7 @@ test('a user agent that looks like optional members moves nothing', () => {
   }
 })
 
-test('requests with the same client id and time are two pairs by the ids of the gateway', () => {
+test("requests with one request id and time are two pairs by the gateway's own ids", () => {
   const [one, other] = [GATEWAY_ID, OTHER_ID].map((gatewayId) => requestRecord({ ...facts, gatewayId }))
   assert.ok(one !== undefined && other !== undefined)
   assert.notEqual(pairKeyOf(one), pairKeyOf(other))
@@ -140,7 +140,7 @@ test('requests with the same client id and time are two pairs by the ids of the 
   assert.notEqual(pairKeyOf(forged), pairKeyOf(one))
 })
 
-test('userId and clientId are left out when there is no such caller', () => {
+test('userId and clientId are left out when they are unknown', () => {
   const record = JSON.parse(requestRecord({ ...facts, userId: undefined, clientId: undefined }))
   assert.deepEqual(Object.keys(record), [
     'type',

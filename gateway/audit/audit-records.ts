@@ -1,7 +1,7 @@
 import type { RefusalCode } from '../refusals.ts'
 import { signatureAt } from './signature-records.ts'
 
-/** The audit trail is NDJSON in UTF-8. Fields keep one order: recovery compares bytes. */
+/** The audit trail is NDJSON in UTF-8. Fields keep one order, because recovery compares bytes. */
 
 /** Facts that both records of a request have. Only the strings up to `userAgent` are escaped. */
 export interface RequestFacts {
@@ -34,7 +34,7 @@ interface ResponseEnd {
   readonly replayOf?: string | undefined
 }
 
-/** AUDIT_START, also after an outage or in a new file. */
+/** Facts of AUDIT_START, which is written at a start, after an outage, and in a new file. */
 export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
@@ -119,7 +119,7 @@ export const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 const REQUEST_ID_KEY = ',"requestId":'
 const AFTER_TIMESTAMP = ',"method":'
 const TYPE_AT = '{"type":"'.length
-/** The I of `API_`: no other type has an I there. */
+/** Index of the I of `API_`. No other type has an I there. */
 const EXCHANGE_AT = REQUEST_HEAD.indexOf('I_')
 const EXCHANGE = 'I'.charCodeAt(0)
 const SIDE_AT = REQUEST_HEAD.indexOf('QUEST')
@@ -129,7 +129,7 @@ function quoted(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-/** Cuts to `maxChars` UTF-16 units, the last one `…`; never halves a surrogate pair. */
+/** Cuts to at most `maxChars` UTF-16 units, the last one `…`. Never halves a surrogate pair. */
 export function bounded(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const last = text.charCodeAt(maxChars - 2)
@@ -200,7 +200,7 @@ export function pairKeyOf(line: string): string | undefined {
   return start === -1 || end === -1 ? undefined : line.slice(start, end)
 }
 
-/** Index of `,"gatewayId"`, or -1. No value can hold it: its quotes are escaped. */
+/** Index of `,"gatewayId"`, or -1. No value can hold this text, because quotes in values are escaped. */
 function gatewayIdAt(line: string): number {
   const at = withoutLast(line, endOf(line)) - GATEWAY_ID_CHARS
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
@@ -261,7 +261,7 @@ export function typeOf(record: string): string {
 
 export type RecordCounts = ReadonlyMap<string, number>
 
-/** Reading a character makes V8 flatten the line, so joining lines later is cheap. */
+/** Counts lines by type. Reading a character makes V8 flatten a line, so joining lines later is cheap. */
 export function countsOf(lines: readonly string[]): RecordCounts {
   const counts = new Map<string, number>()
   let requests = 0

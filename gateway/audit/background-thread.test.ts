@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import workerThreads from 'node:worker_threads'
 import { BackgroundThread, THREAD_LIMITS } from './background-thread.ts'
 
-test('a thread for which the system has no room is started later, and ends nothing', async (t) => {
+test('a thread for which the system has no room is started later, and the process goes on', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const { Worker } = workerThreads
   const put = (made: typeof Worker) => {

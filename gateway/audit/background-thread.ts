@@ -1,8 +1,8 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 
-/** Input from others can exhaust only the memory of a thread with these limits. */
+/** With these limits, input from others can exhaust only the memory of the thread. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Not less: with under 32 MiB (the space for young objects) free below this limit, V8 marks old objects without end.
+  // With less than 32 MiB (the space for young objects) free below this limit, V8 marks old objects without end.
   maxOldGenerationSizeMb: 128,
 }
 

@@ -49,7 +49,7 @@ test('the offset of the clock is what the program of the system says, in millise
   await Promise.all(asked)
 })
 
-test('the first program that knows is believed, and none of them is no offset', async (t) => {
+test('the first program that knows the offset is believed; when none knows, there is no offset', async (t) => {
   const both = programs(t, {
     chronyc: 'exit 1',
     ntpq: printing('leap=00, offset=7'),
@@ -73,7 +73,7 @@ test('only programs that a directory of PATH holds are started', async (t) => {
   assert.equal(started, 1)
 })
 
-test('a program that hangs, also with a child that holds its output, or prints without end is no offset', async (t) => {
+test('a program that hangs, also in a child that holds its output, or never stops printing gives no offset', async (t) => {
   const scripts = ['while :; do :; done', '/bin/sleep 3 & wait', 'while :; do echo flood; done']
   const asked = scripts.map((script) => clockOffset(50, programs(t, { chronyc: script })))
   assert.deepEqual(await Promise.all(asked), [undefined, undefined, undefined])

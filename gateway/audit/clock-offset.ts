@@ -50,7 +50,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The start keeps this thread busy: a single timer could fire while an answer is still unread.
+    // The start keeps this thread busy, so a single timer could fire while an answer is still unread.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()
@@ -73,7 +73,7 @@ function chronyOffsetMs(output: string): number | undefined {
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)
 }
 
-/** `leap=00, offset=-0.123`, in milliseconds. Leap 11, 3 or `leap_alarm`: not synchronised. */
+/** `leap=00, offset=-0.123`, in milliseconds. Leap 11, 3 or `leap_alarm` means not synchronised. */
 function ntpOffsetMs(output: string): number | undefined {
   const leap = /\bleap=(\w+)/.exec(output)?.[1]
   if (leap === undefined || leap === '11' || leap === '3' || leap === 'leap_alarm') return undefined

@@ -58,7 +58,7 @@ test('settings that are too long for one line are divided by key and list', () =
   assert.deepEqual(after.at(-1), { via: false })
 })
 
-test('of one value that no line can hold the length and the hash are told', () => {
+test('one value that no line can hold is replaced by its length and hash', () => {
   const row = { motto: 'm'.repeat(70_000) }
   const json = JSON.stringify(row)
   const records = parsed(configChangeRecords({ timestamp, file, before: [], after: [{ id: 1, ...row }] }))
@@ -68,7 +68,7 @@ test('of one value that no line can hold the length and the hash are told', () =
   )
 })
 
-test('a table around the longest line is never in a line that is too long', () => {
+test('no table with about the length of the longest line makes a line that is too long', () => {
   for (let chars = 65_200; chars < 65_700; chars += 7) {
     const after = [{ a: 'x'.repeat(100) }, { b: 'y'.repeat(chars - 100) }]
     const records = parsed(configChangeRecords({ timestamp, file, writer, before: [], after }))

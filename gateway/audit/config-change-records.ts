@@ -21,7 +21,7 @@ type Side = 'before' | 'after'
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
- * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one line is too short.
+ * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` if one would be too long.
  * A long entry is split into keys, a long list into halves. A long single value is replaced by its length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {

@@ -119,7 +119,7 @@ for (const durability of ['written', 'synced'] as const) {
     assert.equal(lines.find(({ refused }) => refused !== undefined && refused !== 0)?.refused, 2)
   })
 
-  test(`a request that is recorded goes on though the hand-over fails after it (${durability})`, async (t) => {
+  test(`a recorded request goes on even if the hand-over fails afterwards (${durability})`, async (t) => {
     const c = requestLine('c')
     const roomBytes = c.length + responseTo(requestLine('known'), 200, 1).length + 20
     const { file, trail, error, fates } = await suspendWith(t, ['c'], roomBytes)
@@ -132,7 +132,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('a trail whose file another process has taken waits until that has ended', async (t) => {
+test('a trail whose file another process has taken waits until that process has ended', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const faults: string[] = []
   const before = openTrail({ file, onFault: ({ message }) => faults.push(message), onRecord: () => {} })

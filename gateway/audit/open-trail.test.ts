@@ -12,7 +12,7 @@ import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } 
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 const silent = { onFault: assert.fail, onRecord: () => {} }
 
-/** Environment of processes that are killed or limited: the runner cannot read half a coverage report of theirs. */
+/** Environment of processes that are killed or limited, without coverage: the runner cannot read half a report. */
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 /** Sources that the processes import, in one file, so each process takes a fifth of the time. */
@@ -65,7 +65,7 @@ test('a start recovers what the last run left and then writes AUDIT_START', (t) 
   assert.deepEqual([lines[1]?.version, lines[1]?.locked, lines[1]?.recovered], ['2', true, 0])
 })
 
-test('a start after a crash is told from one after a stop, with its seal or not, and from the first', (t) => {
+test('a start after a crash is told from the first start and from one after a stop, with a seal or without', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   let crashes = 0
   const onCrash = () => crashes++
@@ -380,7 +380,7 @@ test('a file that is standard output is never cut, because others may write to i
   assert.ok([8192, 16384].includes(fs.statSync(file).size), String(fs.statSync(file).size))
 })
 
-test('a full pipe on standard output makes the trail unwritable until the reader continues, and no line is lost', async (t) => {
+test('a full pipe on standard output makes the trail unwritable until the reader goes on, and loses no line', async (t) => {
   const body = `
     const trail = openTrail(options)
     // Only a non-blocking pipe reports that it is full.
@@ -390,7 +390,7 @@ test('a full pipe on standard output makes the trail unwritable until the reader
     const together = () => Array.from({ length: 300 }, (_, i) => endOf(trail.append(requestLine('r' + (accepted + i)))))
     while ((await Promise.all(together())).every((error) => error === undefined)) accepted += 300
     trail.settle('{"type":"KEPT"}\\n')
-    // The shortest of some, because a busy machine delays others.
+    // Takes the shortest of several waits, because a busy machine delays others.
     const waits = Array.from({ length: 5 }, () => {
       const start = performance.now()
       trail.append(requestLine('refused'))

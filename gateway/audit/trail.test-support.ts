@@ -28,7 +28,7 @@ export function linesOf(file: string): Line[] {
   return lines.map((line) => JSON.parse(line))
 }
 
-/** The requests that have not exactly one response after them, by request id and timestamp, over all lines in order. */
+/** Requests, by request id and timestamp, that do not have exactly one response after them. */
 export function unpaired(lines: readonly Line[]): string[] {
   const open = new Map<string, number>()
   const wrong: string[] = []
@@ -43,7 +43,6 @@ export function unpaired(lines: readonly Line[]): string[] {
   return wrong
 }
 
-/** An API_REQUEST line. */
 export function requestLine(
   requestId: string,
   timestamp = '2026-01-02T03:04:05.678Z',

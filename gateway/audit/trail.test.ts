@@ -250,7 +250,7 @@ test('only the first AUDIT_START of a file names the previous file', async (t) =
   )
 })
 
-test('what each file should have once is recorded once for each subject and file, also when the disk is full', async (t) => {
+test('settleOnce records each subject once in each file, also when the disk is full', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const subjects = [{}, {}]
@@ -278,7 +278,7 @@ test('what each file should have once is recorded once for each subject and file
   )
 })
 
-test('what each file should have once is in a new file, too, that the system gives the number of a removed one', async (t) => {
+test('settleOnce records a subject again in a new file that has the inode of a removed one', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const subject = {}
   const settle = () => trail.settleOnce(subject, () => '{"type":"SIGNER_KEY"}\n')
@@ -533,7 +533,7 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
 }
 
 for (const durability of ['written', 'synced', 'buffered'] as const) {
-  test(`${durability}: while nobody can look at the name of the file, the trail goes on, and is rotated later`, async (t) => {
+  test(`${durability}: while the path of the file cannot be followed, the trail goes on, and is rotated later`, async (t) => {
     const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability })
     fs.renameSync(file, `${file}.1`)
     fs.symlinkSync(file, file)

@@ -37,7 +37,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** Subjects by file, not by inode: a new file may have the inode of a removed one. */
+  /** Subjects by file, not by inode, because a new file may have the inode of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 

@@ -78,7 +78,7 @@ test('a power cut at any moment of a pruning leaves the segment, or a sealed lin
 })
 
 for (const rotation of ['none', 'before', 'after'] as const) {
-  test(`the same without seals, where the line is synced, with a rotation of the trail: ${rotation}`, async (t) => {
+  test(`without seals a power cut leaves the segment or its synced line, with rotation: ${rotation}`, async (t) => {
     const { file, trail, disk, cut, prune } = await closedSegment(t)
     const begin = disk.moments.length
     const rotate = () => {
@@ -108,7 +108,7 @@ test('nothing is removed while the line that names it is not sealed', async (t) 
   assert.ok(existsSync(segment))
 })
 
-test('a line in a file that a rotation has just begun survives a power cut, and the name of the file with it', async (t) => {
+test("a line in a file that a rotation has just begun survives a power cut, as does the file's name", async (t) => {
   const { file, trail, disk, cut } = await closedSegment(t)
   const line = requestLine('for good')
   await appendUntilSealed([line], {

@@ -25,13 +25,13 @@ export async function appendUntilSealed(
   const last = lines.at(-1)
   if (last === undefined) return
   const before = SealedTree.of(auditFile)
-  // Before the first checkpoint there is nothing to wait for: it will cover all lines.
+  // The first checkpoint will cover all lines, so before it there is nothing to wait for.
   const isForSeal = isSealed && before !== undefined
   const fd = openSync(auditFile, 'r')
   try {
     for (const line of lines) await append(line)
     if (!isForSeal) {
-      // A rotation may have come between: both files are synced.
+      // A rotation may have come between, so both files are synced.
       fdatasyncSync(fd)
       withFile(auditFile, 'r', fdatasyncSync)
       syncDirectoryOf(auditFile)

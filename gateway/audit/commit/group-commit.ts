@@ -16,8 +16,8 @@ interface GroupCommitOptions {
 /**
  * Durability `written` and `synced`: one write at the end of a turn of the event loop takes all lines. With `synced`,
  * one `fdatasync` then commits them. A growing group waits a few turns, which halves the syncs under load. One group is
- * committed at a time, so its lines are the last in the file. If `fdatasync` fails, they are cut off: the kernel may
- * have dropped pages, and a second call would report success.
+ * committed at a time, so its lines are the last in the file. If `fdatasync` fails, they are cut off, since the kernel
+ * may have dropped pages, and a second call would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions

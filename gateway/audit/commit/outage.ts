@@ -91,7 +91,7 @@ export class Outage {
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /** Refuses the failed requests; responses stay pending. A request whose line stayed gets a recovered response. */
+  /** Refuses the failed requests. A refused request whose line stays in the file gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
     const { torn, wholeLines } = this.#options.trailFile
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
@@ -143,7 +143,7 @@ export class Outage {
     this.writable = false
   }
 
-  /** Calls back once nothing is pending, or with an error after `timeoutMs`: a crash must not lose what clients saw. */
+  /** Calls back once nothing is pending, so that no crash loses what clients saw; after `timeoutMs` with an error. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
@@ -196,7 +196,7 @@ export class Outage {
     return error
   }
 
-  /** Appends seals after `suspend`. One that cannot be written is left out. */
+  /** Appends seals after `suspend`. If they cannot be written, they are left out. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
     if (lines.length === 0) return
@@ -209,7 +209,7 @@ export class Outage {
     this.#suspended = false
   }
 
-  /** Ends, because another process continues. That one must write `lines`; then call `written`. */
+  /** Ends, because another process continues. That process must write `lines`. Then call `written`. */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
     const lines = this.#pending.filter((record) => typeof record === 'string')
     this.#pending = []

@@ -25,7 +25,7 @@ interface Client {
   readonly startTurn: number
   /** Turns until the service responds. */
   readonly turns: number
-  /** The client goes away meanwhile: both records are in one commit, and it sees nothing. */
+  /** The client goes away meanwhile, so both records are in one commit, and the client sees nothing. */
   readonly leaves: boolean
 }
 
@@ -62,12 +62,12 @@ const anyRun: fc.Arbitrary<Run> = fc.record({
 })
 
 const CLIENT: Client = { startTurn: 0, turns: 0, leaves: false }
-/** Turns in which syncs fail as a run says: more than it takes on a disk that works. */
+/** Turns in which syncs fail as a run says. On a disk that works, a run takes fewer turns. */
 const FAULTY_TURNS = 60
 const WORKS = { turns: 0, fails: false }
 const FAILS = { turns: 0, fails: true }
 
-/** Lines that are records. What a torn sector damaged is left out, and a torn last line. */
+/** Lines that are records, without a torn last line and lines that a torn sector damaged. */
 function records(bytes: Buffer): Line[] {
   return bytes
     .toString()
@@ -98,7 +98,7 @@ async function isRecorded(trail: Trail, record: string): Promise<boolean> {
 
 const silent = { onFault: () => {}, onRecord: () => {} }
 
-/** Seals at each look at the clock. What it has sealed must be there. */
+/** Makes a sealer that seals at each look at the clock. The sealed lines must be there. */
 function sealerOf(trail: Trail, key: SealKey): Sealer {
   let nowMs = 0
   const { file } = trail

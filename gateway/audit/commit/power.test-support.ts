@@ -25,8 +25,8 @@ const PATCHED = [
 
 /**
  * A disk under `node:fs` that loses what no completed sync has covered. Files are real, and hold what the page cache
- * would; the disk keeps beside them what a power cut at each moment would leave. A failed sync drops what it was to
- * write, a later one does not write it either, and each descriptor that was open learns of it once, as Linux does.
+ * would; the disk keeps beside them what a power cut at each moment would leave. As on Linux, a failed sync drops what
+ * it was to write, no later sync writes that, and each open descriptor reports the failure once.
  */
 export class PowerDisk {
   readonly #seen: () => number
@@ -38,7 +38,7 @@ export class PowerDisk {
   readonly moments: Moment[] = []
   /** Inodes of what is open. */
   readonly #open = new Map<number, number>()
-  /** Descriptors that will report an error that another has seen. */
+  /** Descriptors that will report an error that another descriptor has reported. */
   readonly #failed = new Set<number>()
   readonly #system = Object.fromEntries(PATCHED.map((name) => [name, fs[name]])) as Pick<
     typeof fs,
@@ -162,7 +162,7 @@ export class PowerDisk {
     this.#rename(path, undefined)
   }
 
-  /** A directory keeps its inode, too. */
+  /** Moves a directory away, so that its inode is not used again. */
   #remove(path: string, options?: fs.RmOptions): void {
     const inode = fs.statSync(path, { throwIfNoEntry: false })?.ino ?? -1
     if (this.#directories.has(inode)) this.#system.renameSync(path, join(this.inodes, `${inode}.removed`))
@@ -174,7 +174,7 @@ export class PowerDisk {
     return this.#directories.get(fs.statSync(dirname(path), { throwIfNoEntry: false })?.ino ?? -1)
   }
 
-  /** @param inode undefined: it loses its name. @param before its name in the same directory. */
+  /** @param inode undefined: the name is removed. @param before an earlier name in the same directory. */
   #rename(path: string, inode: number | undefined, before = path): void {
     const states = this.#namesBeside(path)
     if (states === undefined) return

@@ -22,14 +22,14 @@ export type Names = ReadonlyMap<string, number>
 /** What a power cut at one moment can leave. */
 export interface Moment {
   readonly files: ReadonlyMap<number, Content>
-  /** By the inode of the directory: as of its last sync, and after each change since then. */
+  /** Names by the inode of their directory: as of its last sync, and after each change since then. */
   readonly directories: ReadonlyMap<number, readonly Names[]>
   readonly root: number
   /** How many answers clients had seen. */
   readonly seen: number
 }
 
-/** Decides what of the changes that no sync has covered survives: an integer from 0 to below the bound. */
+/** Decides which unsynced changes survive. Gives an integer from 0 to below the bound. */
 export type Chance = (bound: number) => number
 
 const SECTOR_BYTES = 512
@@ -92,7 +92,6 @@ function contentAfter({ durable, pending }: Content, chance: Chance): Buffer {
   return torn
 }
 
-/** The content after the change. */
 export function changed(content: Buffer, change: Change): Buffer {
   if (change.kind === 'cut') return content.subarray(0, change.length)
   const end = change.at + change.bytes.length

@@ -109,9 +109,8 @@ test('a file that others make longer, shorter, or replace is noticed within a se
   }
 })
 
-/** Leaves the size as it is. */
 function overwrite(file: string): void {
-  // A tick of the kernel, which is what files are stamped with.
+  // Waits for the next tick of the kernel's clock, which gives files their times.
   for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
   const fd = openSync(file, 'r+')
   writeSync(fd, 'X', 40)
@@ -142,7 +141,7 @@ for (const durability of ['written', 'synced'] as const) {
 test('a pause between two records is enough to notice what is overwritten after it', async (t) => {
   const { file, foreign, trail } = trailOf(t)
   await endOf(trail.append(requestLine('a')))
-  // Timers of one length end in the order in which they began: that of the gateway has ended before this one.
+  // Timers of one length end in the order in which they began, so the gateway's timer ends before this one.
   await afterMs(20)
   overwrite(file)
   await endOf(trail.append(requestLine('b')))
@@ -175,7 +174,7 @@ test('a backup, new rights, another name and times that are set back are no fore
   trail.close('end')
 })
 
-test('a trail that was renamed is a rotation for a minute, and then one that others took away', async (t) => {
+test('a renamed trail counts as rotated for a minute, and then as taken away by others', async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
   for (const puts of ['an empty file', 'nothing'] as const) {
     const { file, foreign, trail } = trailOf(t)
@@ -215,7 +214,7 @@ test('a link that others put in the place of the trail makes the gateway rename 
   trail.close('end')
 })
 
-test('who writes again and again makes one new file a minute, and glues nothing to a record', async (t) => {
+test('a stranger who writes again and again causes one new file a minute, and joins nothing to a record', async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
   const { file, foreign, asides, trail } = trailOf(t)
   for (let i = 0; i < 20; i++) {
@@ -253,7 +252,7 @@ test('rotations by others are no foreign writes: a rename and SIGHUP, with a new
   trail.close('end')
 })
 
-test('a rotation by others is no foreign write, however long ago the one before was', async (t) => {
+test('a rotation by others is no foreign write, however long ago the last rotation was', async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
   const { file, foreign, trail } = trailOf(t)
   for (const name of ['.1', '.2', '.3']) {
@@ -266,7 +265,7 @@ test('a rotation by others is no foreign write, however long ago the one before 
   trail.close('end')
 })
 
-test('what was appended behind an orderly end before a start is set aside, and makes no request that is open', async (t) => {
+test('a start sets aside what others appended behind an orderly end, and finds no open request in it', async (t) => {
   const { directory, file, foreign, asides, open, trail } = trailOf(t)
   const sealed = '{"type":"AUDIT_SEAL","size":2}\n'
   trail.close('end')

@@ -15,7 +15,7 @@ interface ForeignWritersOptions
   readonly now: () => number
 }
 
-/** Least time between new files: a frequent writer would cause one at each of our writes. */
+/** Least time between new files, because a frequent writer would cause one at each of our writes. */
 const BETWEEN_FILES_MS = 60_000
 const ROTATION_MS = 60_000
 
@@ -66,7 +66,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** While the file is empty or missing, others may be rotating ours: they have a minute for it. */
+  /** An empty or missing file may mean that others are rotating ours. They have a minute for that. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
@@ -117,14 +117,14 @@ function beginAnew(
   const isOwn = stats?.ino.toString() === own.inode
   let aside: string | undefined
   if (!isOwn && path !== own.path) {
-    // A link to a file that is not ours: only the link is renamed.
+    // The path is a link to a file that is not ours, so only the link is renamed.
     aside = `.${basename(file)}.link`
     renameSync(file, join(dirname(file), aside))
   } else if (isOwn || (stats?.size ?? 0n) > 0n) aside = setAside(path, nowMs)
   return { next: TrailSink.open(file), aside }
 }
 
-/** Renames as a rotation would. @returns the new name */
+/** Renames the file as a rotation would. @returns the new name */
 export function setAside(file: string, nowMs: number): string {
   const aside = freePath(realPathOf(file), nowMs)
   renameSync(realPathOf(file), aside)

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { temporaryDirectory } from '../trail.test-support.ts'
 import { candidatesIn, rotatedFile } from './rotated-file.ts'
 
-test('the file before is found under the name that it has now, when others have renamed it since the directory was listed', (t) => {
+test('the previous file is found when others have renamed it since the directory was listed', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   const [first, second] = [`${file}.1`, `${file}.2`]

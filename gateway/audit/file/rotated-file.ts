@@ -10,7 +10,7 @@ const HEAD_BYTES = 128 * 1024
 type Candidate = { readonly path: string; readonly mtimeNs: bigint }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
-/** Lists files of the directory. One with a lock beside it is the open file of a trail of its own. */
+/** Lists files of the directory by inode, except the open files of trails, which have a lock beside them. */
 export function candidatesIn(directory: string): Candidates {
   const names = new Set(readdirSync(directory))
   const files = [...names].flatMap((name) => {
@@ -23,8 +23,8 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * Finds the previous file of the trail: the one with the inode `continues`. Without it (the gateway was killed during a
- * rotation), finds the newest file whose name is that of `file` with a suffix.
+ * Finds the previous file of the trail: the one with the inode `continues`. If that is undefined (the gateway was
+ * killed during a rotation), finds the newest file whose name is that of `file` with a suffix.
  * @param visited files already read
  */
 export function rotatedFile(

@@ -20,7 +20,7 @@ export interface TrailSeals {
   begin(): void
   /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
-  /** Counts begins and ends of rewrites in place: odd during one. */
+  /** Counts begins and ends of rewrites in place. The count is odd during a rewrite. */
   mends(): number
   /** Later lines go into another, empty file. */
   moved(inode: string): void
@@ -28,7 +28,7 @@ export interface TrailSeals {
   finish(): Promise<readonly string[]>
 }
 
-/** What a failed write left is cut off. What is written between `startCommit` and `endCommit` can be rolled back. */
+/** Cuts off what a failed write left. Can roll back what was written between `startCommit` and `endCommit`. */
 export class TrailFile {
   sink: TrailSink
   #end: number
@@ -41,7 +41,7 @@ export class TrailFile {
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
   #seals: TrailSeals | undefined
-  /** Lines not yet told to the seals: they may be rolled back, or there are no seals yet. */
+  /** Lines not yet told to the seals, because they may be rolled back or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   #first: string[] = []
@@ -56,7 +56,7 @@ export class TrailFile {
   /** Called when first lines of the next file are written. */
   onFirst: (counts: RecordCounts) => void = () => {}
 
-  /** @param isFollowed `follow` will be called: lines are kept for it */
+  /** @param isFollowed `follow` will be called, so lines are kept for it */
   constructor(sink: TrailSink, isFollowed = false) {
     this.sink = sink
     this.#end = sink.stats.size
@@ -189,7 +189,7 @@ export class TrailFile {
     this.#tellUntold()
   }
 
-  /** Cuts off what came after `start`. If that fails, nothing more is written: the disk may have dropped a part. */
+  /** Cuts off what came after `start`. If it fails, nothing more is written, as the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.sink.cutOff(this.#end - start.end)) {

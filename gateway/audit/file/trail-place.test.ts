@@ -90,7 +90,7 @@ test('a place that others own is refused at the start, with who and what to do',
 })
 
 test(
-  'a link to a file that is still to be made counts as where it leads, at the first start too',
+  'a link to a file that is still to be made is judged by where it leads, also at the first start',
   ROOT_ALONE,
   (t) => {
     const directory = temporaryDirectory(t)

@@ -87,7 +87,7 @@ export class TrailSink {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }
 
-  /** @returns false when the bytes stay. Nothing is cut off standard output: others may write to it too */
+  /** @returns false when the bytes stay. Nothing is cut off standard output, because others may write to it too */
   cutOff(bytes: number): boolean {
     return bytes === 0 || (this.fd !== STANDARD_OUTPUT_FD && cutOff(this.fd, bytes))
   }

@@ -111,7 +111,7 @@ test('a torn line in a file that cannot be cut is ended and counted as damaged',
   assert.deepEqual(recovery, { records: [recoveredRecord(a)], cutBytes: 0, damagedLines: 1, unresolved: 0 })
 })
 
-test('a signed request gets the response of an unsigned one, and none when it has one', (t) => {
+test('an open signed request gets an unsigned response, and an answered one gets none', (t) => {
   const signature = { label: 'sig', value: 'AA==' }
   const signed = signedRecord(a, signature)
   const { recovery } = recovered(
@@ -163,7 +163,7 @@ test('damage in the middle is counted, left as it is, and hides no open request'
     assert.equal(recovered(directory, start(), line).recovery.damagedLines, 1, String(line))
 })
 
-test('a response with a torn sector in it is none, although its key and its end are whole', (t) => {
+test('a response with a torn sector in it does not count, although its key and its end are whole', (t) => {
   const torn = responseLine(a).replace('"statusCode":200', '\0'.repeat(40))
   const { recovery } = recovered(temporaryDirectory(t), start(), a, torn, b, responseLine(b))
   assert.deepEqual([recovery.records, recovery.damagedLines], [[recoveredRecord(a)], 1])
@@ -204,7 +204,7 @@ test('after a clean stop nothing before the last line is read', (t) => {
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
 })
 
-test('seals behind the last line, or anywhere, are read past', (t) => {
+test('recovery reads past seals, behind the last line or anywhere', (t) => {
   const seal = sealRecord('', 'o', { type: 'AUDIT_SEAL', size: 3, root: '' })
   const gap = sealRecord('', 'o', { type: 'AUDIT_SEAL_GAP', size: 3, found: undefined })
   const directory = temporaryDirectory(t)

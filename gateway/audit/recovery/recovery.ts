@@ -26,7 +26,7 @@ export interface Recovery {
 
 /**
  * Cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Reads backwards, also in rotated,
- * uncompressed files, until all open requests are found. Append the records before AUDIT_START: then even a killed
+ * uncompressed files, until all open requests are found. Append the records before AUDIT_START, so that even a killed
  * start loses nothing.
  * @throws Error that names the file
  */
@@ -60,7 +60,7 @@ export function foreignBefore(file: string): ForeignWrite | undefined {
   })
 }
 
-/** @param file name of the trail, also after a rename */
+/** @param file name of the trail, even if its present file was renamed */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   return naming(file, () => {

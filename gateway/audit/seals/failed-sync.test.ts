@@ -19,7 +19,7 @@ test('what a failed fdatasync may have dropped is on the disk before a checkpoin
   assert.deepEqual([seals, await sizeAfterCut()], [[2, 5], 5])
 })
 
-test('the same where nothing was sealed before, and where the disk fails more than once', async (t) => {
+test('a failed fdatasync is made good where nothing was sealed before, and where more than one fails', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { write, seal } = start()
   await write('a', 'b')
@@ -33,7 +33,7 @@ test('the same where nothing was sealed before, and where the disk fails more th
   assert.deepEqual([seals, await sizeAfterCut()], [[3], 3])
 })
 
-test('the same where the file was closed meanwhile', async (t) => {
+test('a failed fdatasync is made good where the file was closed meanwhile', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { file, trail, write, seal } = start()
   await write('a')
@@ -49,7 +49,7 @@ test('the same where the file was closed meanwhile', async (t) => {
   assert.deepEqual([seals.at(-1), await sizeAfterCut()], [5, 5])
 })
 
-test('the same where the process ends after the disk has failed, and another goes on', async (t) => {
+test('a failed fdatasync is made good where the process ends after it, and another process goes on', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const before = start()
   await before.write('a')
@@ -98,7 +98,7 @@ test('an AUDIT_STOP that the disk may have dropped is cut off again, before anyb
   assert.deepEqual([seals.at(-1), await sizeAfterCut()], [4, 4])
 })
 
-test('where it cannot be written again, because the file is append-only, that is a fault', async (t) => {
+test('lost bytes that cannot be written again, because the file is append-only, are a fault', async (t) => {
   const faults: string[] = []
   const { start, seals, fail } = sealedDisk(t, (message) => faults.push(message))
   const { file, write, seal } = start()

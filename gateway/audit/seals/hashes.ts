@@ -11,7 +11,7 @@ export const NODE_PREFIX = 1
 /** A hash as latin1 text. A buffer takes twice as long to make. */
 export type HashText = string
 
-/** Without a length, each call of `hash` checks whether the algorithm needs one, in a tenth of its time. */
+/** Without a length, each call of `hash` spends a tenth of its time on checking whether the algorithm needs one. */
 const AS_TEXT = { outputEncoding: 'latin1', outputLength: HASH_BYTES } as const
 
 export function sha256(bytes: Uint8Array): HashText {

@@ -60,7 +60,7 @@ test('tiles that a power cut has destroyed are made again from the trail, before
   assert.deepEqual([badTiles(log, 601), existsSync(join(log, 'unsynced-tiles'))], [[], false])
 })
 
-test('the same where their lines are in closed segments, one of them compressed', async (t) => {
+test('tiles are made again from lines in closed segments, one of them compressed', async (t) => {
   const { image, file, log, startIn } = await afterPowerCut(t)
   const lines = readFileSync(file, 'utf8').split(/(?<=\n)/)
   writeFileSync(`${file}.20260102T000000001Z.zst`, zstdCompressSync(lines.slice(0, 300).join('')))
@@ -73,7 +73,7 @@ test('the same where their lines are in closed segments, one of them compressed'
   assert.deepEqual(badTiles(log, 601), [])
 })
 
-test('tiles whose lines are gone or others are named, and the tree goes on', async (t) => {
+test('tiles whose lines are gone or changed are named, and the tree goes on', async (t) => {
   const faults: string[] = []
   const { image, file, log, startIn } = await afterPowerCut(t, faults)
   const lines = readFileSync(file, 'utf8').split(/(?<=\n)/)
@@ -88,7 +88,7 @@ test('tiles whose lines are gone or others are named, and the tree goes on', asy
   ])
 })
 
-test('lines are sealed once after a power cut that has destroyed the last tiles of a whole number of them', async (t) => {
+test('lines are sealed once after a power cut that has destroyed the last tiles, all of them full', async (t) => {
   for (const [first, second] of [
     [256, 0],
     [300, 212],
@@ -120,7 +120,7 @@ test('a trail that cannot be read is named, too', async (t) => {
   assert.match(String(faults), /^the disk has not kept tile\/0\/000, tile\/0\/001, .*1Z.zst cannot be read/)
 })
 
-test('after 40 seconds they are synced with the next checkpoint, and a power cut leaves them', async (t) => {
+test('after 40 seconds tiles are synced with the next checkpoint, and a power cut leaves them', async (t) => {
   const { start, cut, key } = sealedDisk(t)
   const { write, seal, pass, log } = start()
   await write(...ids(600))
@@ -149,7 +149,7 @@ test('the tiles of a whole burst are synced with one checkpoint', async (t) => {
   assert.ok(!existsSync(join(log, 'unsynced-tiles')))
 })
 
-test('tiles that the witnesses have not seen the end of are not pruned', async (t) => {
+test('tiles that end behind what the witnesses have seen are not pruned', async (t) => {
   const { start } = sealedDisk(t)
   const { write, seal, pass, log } = start()
   await write(...ids(256))
@@ -171,7 +171,7 @@ test('tiles that the witnesses have not seen the end of are not pruned', async (
   assert.equal(existsSync(join(log, 'tile/0/001')), false)
 })
 
-test('the end syncs all of them, however many', async (t) => {
+test('the end syncs all tiles, however many', async (t) => {
   const { start, cut } = sealedDisk(t)
   const { write, sealer, log } = start()
   await write(...ids(40 * TILE_WIDTH))
@@ -180,7 +180,7 @@ test('the end syncs all of them, however many', async (t) => {
   assert.deepEqual(badTiles(join(cut().image, 'audit-log'), 40 * TILE_WIDTH), [])
 })
 
-test('the next start syncs those that a killed process has left, however many', async (t) => {
+test('the next start syncs tiles that a killed process has left, however many', async (t) => {
   const { start, cut } = sealedDisk(t)
   const { write, seal, log } = start()
   await write(...ids(40 * TILE_WIDTH))
@@ -206,7 +206,7 @@ test('what a failed sync has dropped is written again', async (t) => {
   assert.deepEqual(badTiles(join(cut().image, 'audit-log'), 601), [])
 })
 
-test('a directory that is removed while they wait is begun again, marked', async (t) => {
+test('a directory that is removed while tiles wait is begun again, with the mark', async (t) => {
   const faults: string[] = []
   const { start } = sealedDisk(t, (fault) => faults.push(fault))
   const { write, seal, log, pass } = start()
@@ -222,7 +222,7 @@ test('a directory that is removed while they wait is begun again, marked', async
   assert.deepEqual([faults.length, readdirSync(join(log, 'tile/0'))], [1, ['002', '003.p']])
 })
 
-test('tiles that the disk may not have are not pruned, so that a crash finds none missing but those it has taken', async (t) => {
+test('tiles that the disk may not have are not pruned, so after a crash only lost tiles are missing', async (t) => {
   const { start } = sealedDisk(t)
   const { write, seal, pass, log } = start()
   await write(...ids(600))
@@ -237,7 +237,7 @@ test('tiles that the disk may not have are not pruned, so that a crash finds non
   assert.deepEqual([existsSync(join(log, 'unsynced-tiles')), pruneTiles(log, 512)], [false, 2])
 })
 
-test('a tile that is lost is made again also where those before it are gone with their lines', async (t) => {
+test('a lost tile is made again also where the tiles before it are gone with their lines', async (t) => {
   const faults: string[] = []
   const { start } = sealedDisk(t, (fault) => faults.push(fault))
   const { write, seal, log, trail, file } = start()

@@ -18,7 +18,7 @@ const LATE_MS = 40_000
 const MAX_SYNCS = 256
 /** Tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024
-/** Tiles before a lost one. Their leaves tell where in the trail it begins. */
+/** Tiles before a lost tile. Their leaves tell where in the trail the lost tile begins. */
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
@@ -26,7 +26,7 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
  * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A
- * power failure may destroy those of the last minute: the next start makes them again from the synced trail
+ * power failure may destroy tiles of the last minute. The next start makes these again from the synced trail
  * (`recover`). The file `unsynced-tiles`, which is synced first, names the first unsynced tile.
  */
 export class LateTiles {

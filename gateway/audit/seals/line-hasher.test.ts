@@ -52,7 +52,7 @@ test('each line is a leaf, byte for byte, however the bytes come', () => {
   )
 })
 
-test('a line that is too long for a log is told by its length and hash', () => {
+test('a line that is too long for a log becomes a leaf with its length and hash', () => {
   const line = Buffer.from(`${'y'.repeat(LEAF_MAX_BYTES)}\n`)
   const sha256 = createHash('sha256').update(line).digest('hex')
   assert.equal(

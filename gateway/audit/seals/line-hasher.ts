@@ -8,7 +8,7 @@ import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
 const NEWLINE = 10
-/** Holds an unfinished line (`LEAF_MAX_BYTES`) and as much behind it. */
+/** Holds an unfinished line (at most `LEAF_MAX_BYTES`) and the next bytes. */
 const BUFFER_BYTES = 256 * 1024
 
 /** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix, to hash both at once. */

@@ -277,7 +277,7 @@ test('hashes and proofs come from tiles as from the whole tree, and a damaged ti
   )
 })
 
-test('many tiles that are written let requests go first before each fourth', async (t) => {
+test('a writer of many tiles lets requests go first before each fourth tile', async (t) => {
   const directory = temporaryDirectory(t)
   mkdirSync(join(directory, 'tile'))
   const names = Array.from({ length: 40 }, (_, i) => `tile/${i}`)

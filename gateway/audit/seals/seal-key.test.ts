@@ -76,7 +76,7 @@ test('a key is there whole or not at all, also when the process is killed before
   assert.deepEqual(readdirSync(dirname(file)), ['audit-seal-key.pem'])
 })
 
-test('a key that cannot be written is no beginning: the file is named, and nothing of it is left', (t) => {
+test('a key that cannot be written is an error that names the file, and nothing of it is left', (t) => {
   const file = join(directoryOf(t), 'audit-seal-key.pem')
   const putBack = replaceWrite(t, () => {
     throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
@@ -102,7 +102,7 @@ function replaceWrite(t: TestContext, writeFileSync: typeof fs.writeFileSync): (
   return () => put(write)
 }
 
-test('an ML-DSA-44 key beside the other signs too, and changes nothing of what the other says', (t) => {
+test('an ML-DSA-44 key beside the Ed25519 key signs too, and leaves the Ed25519 signature as it is', (t) => {
   const file = join(directoryOf(t), 'key.pem')
   makeSealKey(file)
   const before = readSealKey(file)

@@ -30,7 +30,7 @@ export function sealProgress(shared?: SharedArrayBuffer): SealProgress {
     Object.defineProperty(progress, name, { get: () => floats[place], set })
   }
   if (shared === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY
-  // Makes `mends` even: a thread that has died rewrites nothing.
+  // Makes `mends` even, because a thread that has died rewrites nothing.
   progress.mends += progress.mends % 2
   return progress
 }

@@ -41,7 +41,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** Throws where there is a checkpoint: a new key cannot have signed it. */
+/** Throws where there is a checkpoint, because a new key cannot have signed it. */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
@@ -73,7 +73,7 @@ export class SealedLog {
   readonly #edgeTiles: EdgeTile[] = []
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
-  /** The last one tried: it may be on the disk even if the attempt failed. */
+  /** The checkpoint tried last. It may be on the disk even if the attempt failed. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {

@@ -221,7 +221,7 @@ test('a line is sealed after a second, or with 32,768 others, and a seal is no r
   assert.deepEqual(trail.faults, [])
 })
 
-test('while records keep coming the lag is no more than the second that a record waits, and the time between two reads', async (t) => {
+test('while records come, the lag is at most the second that a record waits plus the time between reads', async (t) => {
   const trail = sealedTrail(t)
   for (let reads = 0; reads < 300; reads++) {
     await trail.write(10)
@@ -335,7 +335,7 @@ test('a log goes on where it was left off, at whatever step the process died', a
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
 })
 
-test('what the process before has left is sealed as soon as it is read, however soon each process dies', async (t) => {
+test('what an earlier process has left is sealed as soon as it is read, however soon each process dies', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(1)
   await trail.pollLater()
@@ -348,7 +348,7 @@ test('what the process before has left is sealed as soon as it is read, however 
   await trail.check()
 })
 
-test('lines that the sealer was not handed are read back and told, in a new log too, but not those before it', async (t) => {
+test('lines that the sealer did not get are read back and told, also in a new log, but not older lines', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(3)
   await trail.poll()
@@ -419,7 +419,7 @@ test('a log that begins late or is behind reads closed segments, compressed or n
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
 })
 
-test('lines that were sealed and are gone are a gap, which the trail says, and sealing goes on behind it', async (t) => {
+test('sealed lines that are gone are a gap, which the trail records, and sealing goes on behind it', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(100)
   await trail.pollLater()
@@ -434,7 +434,7 @@ test('lines that were sealed and are gone are a gap, which the trail says, and s
   assert.deepEqual(typesOf(after), ['API_REQUEST', 'AUDIT_SEAL_GAP', 'AUDIT_SEAL', 'AUDIT_SEAL'])
   assert.deepEqual([after[2]?.size, after[3]?.size], [101, 103])
   assert.deepEqual([after[1]?.size, after[1]?.found], [100, 60])
-  // Nothing of it is left: the oldest segment is sealed from its beginning.
+  // No sealed line is left, so the oldest segment is sealed from its beginning.
   trail.stopSealer()
   fs.writeFileSync(trail.file, '')
   trail.restart()
@@ -518,7 +518,7 @@ test('while the disk is full nothing is sealed, little waits in memory, and then
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
 })
 
-test('a checkpoint of the same key in the place of the own one is named: another gateway may write the log', async (t) => {
+test('a checkpoint of our key in place of our own is named, as another gateway may write the log', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(10)
   await trail.pollLater()
@@ -622,7 +622,7 @@ test('whatever happens in whatever order, the lag is at least the age of the old
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), async (steps) => {
       const trail = sealedTrail(t)
-      /** When each line came, infinite for an AUDIT_SEAL. Those behind the first `sealedSize` are not sealed. */
+      /** When each line came, infinite for an AUDIT_SEAL. Lines behind the first `sealedSize` are not sealed. */
       const cameAtMs: number[] = []
       let length = 0
       const note = () => {

@@ -93,7 +93,7 @@ test('a process that takes its trail back goes on sealing', async (t) => {
   assert.equal((await check()).rest.length, 1)
 })
 
-test('what happens while the last seal is made is not written behind it, and is no write of others', async (t) => {
+test('a record that comes while the last seal is made is not written, so nothing stands behind the seal', async (t) => {
   const { options, seal, ends, faults } = sealedDirectory(t)
   const lost: string[] = []
   const trail = openTrail({ ...options, onFault: ({ message }) => lost.push(message) })
@@ -180,7 +180,7 @@ test('what is not sealed in time at the end is sealed at the next start', async 
   assert.ok(checkpoint.size >= 5)
 })
 
-test('where nothing can be sealed the trail is written all the same, and says at its end nothing that is not so', async (t) => {
+test('where nothing can be sealed, the trail is written all the same, and has no seal at its end', async (t) => {
   const { options, file, seal, ends, faults } = sealedDirectory(t)
   writeFileSync(logDirectory(file), 'no directory')
   const trail = openTrail(options)
@@ -192,7 +192,7 @@ test('where nothing can be sealed the trail is written all the same, and says at
   assert.match(String(faults[0]), /ENOTDIR/)
 })
 
-test('a pipe in the place of a file that the log is to write is a fault, and holds up no end', async (t) => {
+test('a pipe in the place of a file that the log is to write is a fault, and does not delay the end', async (t) => {
   const { options, seal, faults, check } = sealedDirectory(t)
   const trail = openTrail(options)
   mkdirSync(logDirectory(options.file))

@@ -15,7 +15,7 @@ export interface NoteSignature {
   readonly signature: Buffer
 }
 
-/** Fault of a note, checkpoint or key: a sentence without its subject. */
+/** Fault of a note, checkpoint or key. The message is a sentence without its subject. */
 export class NoteFault extends Error {}
 
 export interface NoteVerifier {

@@ -44,7 +44,7 @@ async function trailOfDays(
   const file = join(dir, 'audit.ndjson')
   const clock = { ms: BEGIN_MS }
   const now = () => clock.ms
-  // `keeperOf` appends records past this trail.
+  // `keeperOf` appends records without this trail.
   const trail = openTrail({ file, now, onFault: () => {}, onRecord: () => {} })
   t.after(() => trail.close('test'))
   const rotation = new Rotation({ file, trail, now, onFault: assert.fail })
@@ -138,7 +138,7 @@ test('a segment with a request that is still open is neither compressed nor remo
   assert.deepEqual(await namesOf(file), ['.20260102T000000000Z', ''])
 })
 
-test('who has open requests is asked once a round for all segments, and less often while one of them is long', async (t) => {
+test('open requests are looked for once a round for all segments, and rarely while a request is long', async (t) => {
   const { file } = await trailOfDays(t, { days: 4 })
   const steady = { ms: 0 }
   t.mock.method(performance, 'now', () => steady.ms)
@@ -151,7 +151,7 @@ test('who has open requests is asked once a round for all segments, and less oft
       return needed
     },
   })
-  // In two hours of rounds it looks at the beginning, after 2 s, 4 s and so on, in the end every five minutes.
+  // In two hours of rounds the keeper looks at once, after 2 s, 4 s and so on, in the end every five minutes.
   for (; steady.ms < 7_200_000; steady.ms += 5000) await round(COMPRESS)
   assert.deepEqual(told.splice(0), ['compress'])
   assert.ok(looks <= 32, String(looks))
@@ -171,7 +171,7 @@ test('a compression that was killed at any step is finished by the next, and a b
   fs.writeFileSync(`${first}.zst.tmp`, 'half')
   removeDrafts(file)
   assert.ok(!fs.existsSync(`${first}.zst.tmp`))
-  // One copy has other bytes, one cannot be read. Neither is ours, and another program may still write it.
+  // One copy has other bytes, one cannot be read. Neither is ours, and another program may still write them.
   for (const copy of [zstdCompressSync(`${text} `), zstdCompressSync(text).subarray(0, 40)]) {
     fs.writeFileSync(`${first}.zst`, copy)
     const { told, round } = keeperOf(file, () => BEGIN_MS)
@@ -290,7 +290,7 @@ test('segments are removed when their time is over, named in the trail before, a
       ],
     ],
   )
-  // The tiles of what is left are there, and none that ends before it.
+  // The tiles of the lines that are left are there, and no tile that ends before these lines.
   const tree = SealedTree.of(file)
   assert.equal(tree?.firstLeaf, Math.floor((one + two) / 256) * 256)
   const left = (await segmentsOfTrail(file)).at(0)
@@ -303,7 +303,7 @@ test('segments are removed when their time is over, named in the trail before, a
   assert.ok(fs.existsSync(join(logDirectory(file), 'tile/1/000.p')))
 })
 
-test('many segments at once have each tile read a few times, however many there are', async (t) => {
+test('each tile is read only a few times, however many segments are removed at once', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 12, pairs: 640 })
   const tiles = Math.ceil((await seal(file)) / 256)
   const { openSync } = fs
@@ -328,7 +328,7 @@ test('many segments at once have each tile read a few times, however many there 
   )
 })
 
-test('the record of a removal bears the time of the machine, whatever retention believes of it', async (t) => {
+test('the record of a removal has the time of the machine, even if retention does not believe that time', async (t) => {
   const { file } = await trailOfDays(t, { days: 1 })
   const believedMs = BEGIN_MS + 9 * DAY_MS
   const wallMs = believedMs + 700 * DAY_MS
@@ -389,7 +389,7 @@ for (const what of ['copied', 'renamed', 'linked']) {
   })
 }
 
-test('a trail without seals is removed only if the configuration says so, and not when it cannot say so in the trail', async (t) => {
+test('segments without seals are removed only if configuration allows it and the trail can record it', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 2 })
   clock.ms = BEGIN_MS + 400 * DAY_MS
   const full = new SegmentKeeper({
@@ -424,7 +424,7 @@ test('segments and drafts of a trail whose name begins like this one are left al
   assert.deepEqual([fs.existsSync(other), fs.existsSync(`${other}.zst.tmp`)], [true, true])
 })
 
-test('after seals were switched off, the log of before keeps nothing from being compressed and removed', async (t) => {
+test('after seals were switched off, the old log keeps no segment from being compressed and removed', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 4 })
   const [first = '', second = '', third = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
   const lines = linesOf(first).length
@@ -472,7 +472,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   }
   rotate('20200101T000000000Z')
   await endOf(trail.append(requestLine('later')))
-  // An earlier process has kept this time: so long after a rotation, the clock would not be believed without it.
+  // An earlier process has kept this time. Without it, the clock would not be believed so long after a rotation.
   keepKnownTime(file, Date.now())
   const round = async (isDone: () => boolean) => {
     while (!isDone()) {
@@ -496,7 +496,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   assert.equal(linesOf(file).at(-1)?.type, 'AUDIT_PRUNE')
 })
 
-test('what a killed process left, and cannot be removed, takes no guard away from the clock', async (t) => {
+test('a draft of a killed process that cannot be removed does not end the guard against a wrong clock', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const trail = openTrail({ file, onFault: assert.fail, onRecord: () => {} })
   t.after(() => trail.close('test'))
@@ -522,7 +522,7 @@ test('what a killed process left, and cannot be removed, takes no guard away fro
   assert.equal((await namesOf(file)).length, 2)
 })
 
-test('once nothing is to be shipped any more, nothing waits for it', async (t) => {
+test('after shipping was switched off, no segment waits for it', async (t) => {
   const { file, trail } = await trailOfDays(t, { days: 1 })
   const waiting: number[] = []
   const thread = new SegmentThread(trail, {

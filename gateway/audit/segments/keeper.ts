@@ -46,7 +46,7 @@ export class SegmentKeeper {
   #shipTo: AuditKeeping['ship']
   #shipper: Shipper | undefined
   #treeShippedMs = Number.NEGATIVE_INFINITY
-  /** Leaf behind the segment compressed last. */
+  /** First leaf behind the segment that was compressed last. */
   #nextLeaf: number | undefined
 
   constructor(parts: KeeperParts) {
@@ -62,7 +62,7 @@ export class SegmentKeeper {
     if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
-  /** Begins anew after an edit of the target: another target has nothing yet. */
+  /** Begins anew after an edit of the target, because another target has nothing yet. */
   #followEdit({ file, ship }: AuditKeeping): void {
     if (isDeepStrictEqual(ship, this.#shipTo)) return
     this.#shipTo = ship
@@ -71,7 +71,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** Reads back to the oldest open request. While a segment waits for one to end, calls become rare. */
+  /** Reads back to the oldest open request. While a segment waits for the end of a request, calls become rare. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true

@@ -36,7 +36,7 @@ interface Pruned {
 
 /**
  * Removes segments whose retention is over, oldest first, and their tiles. Before that it appends a line for each
- * (`record`): a gap without such a line is a fault.
+ * (`record`), because a gap without such a line is a fault.
  * @throws Error that names the file
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
@@ -67,7 +67,7 @@ async function dueSegments(
       if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }
       due.push({ segment, range, line: await recordOf(segment, range, wallMs) })
     } catch (error) {
-      // The segments before it can go. The next run throws the error.
+      // The segments before this one can go. The next run throws the error.
       if (due.length > 0) break
       throw error
     }
@@ -117,7 +117,7 @@ async function recordOf(
 async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): Promise<number> {
   const tree = SealedTree.of(auditFile)
   if (tree === undefined || oldestLeaf === undefined) return 0
-  // Segments that other programs closed may lie between ours: their tiles must stay.
+  // Between ours may lie segments that other programs closed. The tiles of such segments must stay.
   const paths = new Set(closedSegments(auditFile).map(({ path }) => path))
   const all = (await segmentsOfTrail(auditFile)).slice(0, -1)
   return all.every(({ path }) => paths.has(path)) ? pruneTiles(tree.directory, oldestLeaf) : 0
@@ -131,7 +131,7 @@ const IN_A_DIRECTORY = 1000
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)
-  // Unsynced tiles stay: a start after a crash looks for them.
+  // Unsynced tiles stay, because a start after a crash looks for them.
   const synced = unsynced === undefined ? Number.POSITIVE_INFINITY : unsynced * TILE_WIDTH
   const bound = Math.min(firstLeaf, witnessedSize(directory), synced)
   let removed = 0

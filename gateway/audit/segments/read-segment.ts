@@ -14,7 +14,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** A trail becomes 10 to 50 times smaller. A much higher ratio would only keep a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
-/** Above this ratio lines are counted: each line of a trail takes some compressed bytes. */
+/** Above this ratio lines are counted, because each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
 /** Usually holds the first block of zstd (128 KiB of plain text). */
@@ -61,7 +61,7 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
 
 /** The `timestamp` of a line. */
 export function timeOf(line: Buffer): number | undefined {
-  // No value can hold the key: its quotes are escaped.
+  // No value can hold this key, because quotes in values are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))
   const at = head.indexOf(TIMESTAMP_KEY)
   if (at === -1) return undefined

@@ -78,7 +78,7 @@ test('a file that is old enough is closed, by the time of its first record; a cl
   assert.equal((await namesOf(file)).length, 3)
 })
 
-test('without limits, of what somebody else has renamed, and while another process has the trail, nothing is renamed', async (t) => {
+test('nothing is renamed without limits, after a rename by others, or if another process has the trail', async (t) => {
   const { file, clock, trail, rotation } = rotatedTrail(t)
   clock.ms += HOUR_MS
   rotation.maintain(undefined)
@@ -95,7 +95,7 @@ test('without limits, of what somebody else has renamed, and while another proce
   assert.deepEqual(await namesOf(file), ['audit.ndjson'])
 })
 
-test('a file is closed, also without limits, when the clock was set back, and the next one says by how much', async (t) => {
+test('a file is closed, also without limits, when the clock was set back, and the next says by how much', async (t) => {
   const { file, clock, trail, faults, rotation, open } = rotatedTrail(t)
   const request = (id: string) => requestLine(id, new Date(clock.ms).toISOString())
   const starts = async () =>
@@ -128,7 +128,7 @@ test('a file is closed, also without limits, when the clock was set back, and th
   third.maintain(undefined)
   third.maintain(undefined)
   assert.deepEqual(await starts(), [undefined, HOUR_MS + 59_000, HOUR_MS])
-  // Later than the name before, though the clock is not.
+  // The name is later than the last one, although the clock is not.
   assert.deepEqual(await namesOf(file), [
     'audit.ndjson.20261122T155901000Z',
     'audit.ndjson.20261122T155901001Z',
@@ -137,7 +137,7 @@ test('a file is closed, also without limits, when the clock was set back, and th
   assert.deepEqual(faults, [])
 })
 
-test('a file that cannot be renamed when the clock was set back is named once', async (t) => {
+test('a file that cannot be renamed when the clock was set back is reported once', async (t) => {
   const { file, clock, trail, faults, rotation } = rotatedTrail(t)
   rotation.maintain(undefined)
   const { renameSync } = fs

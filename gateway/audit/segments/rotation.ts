@@ -100,7 +100,7 @@ export class Rotation {
   }
 }
 
-/** Near the end responses do not count: they have the time of their request. */
+/** Near the end responses do not count, because they have the time of their request. */
 function timesIn(file: string): {
   readonly firstMs?: number | undefined
   readonly latestMs?: number | undefined

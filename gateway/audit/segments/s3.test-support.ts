@@ -41,7 +41,7 @@ export async function startS3(): Promise<{ readonly endpoint: string; end(): voi
   const server = spawn('moto_server', ['-H', '127.0.0.1', '-p', '0'], { stdio: ['ignore', 'ignore', 'pipe'] })
   const endpoint = await new Promise<string>((resolve, reject) => {
     let said = ''
-    // Read to the end: what it says later must have a reader too.
+    // The output is read to the end: what the server says later must have a reader too.
     server.stderr?.on('data', (chunk: Buffer) => {
       said += chunk
       const port = /Running on http:\/\/127\.0\.0\.1:(\d+)\s/.exec(said)?.[1]

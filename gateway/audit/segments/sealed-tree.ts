@@ -8,7 +8,7 @@ import type { Segment } from './segment.ts'
 
 export type LeafRange = { readonly first: number; readonly last: number }
 
-/** Leaves of the log. No signature is verified: this tells what must be kept, and proves nothing. */
+/** Leaves of the log. They tell what must be kept. They prove nothing, because no signature is verified. */
 export class SealedTree {
   readonly #tiles: TileReader
 
@@ -44,7 +44,7 @@ export class SealedTree {
   /**
    * Finds the leaves of a segment; undefined when they are not contiguous.
    * @param from where the search begins: new segments are near the end
-   * @param likely the first leaf, if the segment follows one that was found @throws TileFault; Error as `blocksOf`
+   * @param likely the first leaf, if the segment follows a found segment @throws TileFault; Error as `blocksOf`
    */
   async rangeOf(
     segment: Segment,

@@ -10,11 +10,11 @@ export interface Segment {
   readonly sizeBytes: number
   /** AUDIT_START names it in `continues`. Compression changes it. */
   readonly inode: string
-  /** The file has another name too, or is reached by a link. */
+  /** Says that the file has another name too, or is reached by a link. */
   readonly remark?: string | undefined
 }
 
-/** Position in a family: a higher rank is later. */
+/** Position of a name in its family. A higher rank is later. */
 export type NamePlace = { readonly family: 'stamped' | 'dated' | 'numbered'; readonly rank: string }
 
 const COMPRESSIONS: ReadonlyMap<string | undefined, Compression> = new Map([
@@ -46,7 +46,7 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** Time at which the gateway closed this segment; undefined for names by others and in other trails. */
+/** Time at which the gateway closed this segment; undefined for a name by others or in another trail. */
 export function stampOf(auditFile: string, name: string): number | undefined {
   const plain = plainPath(name)
   const digits = STAMPED.exec(plain)?.[1]

@@ -103,7 +103,7 @@ test('blocks end with a line, however the bytes lie, and only a torn last line h
   }
 })
 
-test('a segment that was renamed or compressed since it was listed is read all the same, and not another in its place', async (t) => {
+test('a segment that was renamed or compressed since it was listed is read, and no file in its place', async (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   fs.writeFileSync(file, start(1))
@@ -126,7 +126,7 @@ test('a segment that was renamed or compressed since it was listed is read all t
   await assert.rejects(textOf(open), /audit.ndjson cannot be read: it is another file now/)
 })
 
-test('a name of many digits that is not of a rotation is told at once', () => {
+test('a name of many digits that no rotation gave is recognised at once', () => {
   assert.equal(placeOf(`audit.ndjson-${'0'.repeat(200)}x`), undefined)
   assert.equal(placeOf(`audit.ndjson-${'20261122-'.repeat(25)}`), undefined)
   assert.deepEqual(placeOf('audit.ndjson-20261122-15.gz'), { family: 'dated', rank: '20261122-15' })

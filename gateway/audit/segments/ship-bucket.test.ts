@@ -79,7 +79,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
       },
     )
 
-  test('is sent in parts with their checksums, and is taken for a copy by those, by later processes too', async (t) => {
+  test('is sent in parts with checksums, by which later processes too take it for a copy', async (t) => {
     const segment = largeSegment(t)
     const auditFile = segment.path.replace(/\.\w+$/, '')
     const shipper = new Shipper(auditFile, bucketAt(t, endpoint))
@@ -110,7 +110,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
     assert.ok(Math.abs(until - Date.now() - 400 * DAY_MS) < DAY_MS, String(until))
   })
 
-  test('of which a part does not arrive the first time has that part sent again', async (t) => {
+  test('has a part sent again that did not arrive the first time', async (t) => {
     const segment = largeSegment(t)
     const sent: string[] = []
     const flaky = await proxy(t, ({ url = '' }) => {
@@ -122,7 +122,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
     assert.deepEqual(sent, ['1', '2', '2', '2', '3'])
   })
 
-  test('of which a part never arrives is not shipped, and nothing of it stays', async (t) => {
+  test('is not shipped, and leaves nothing, when a part never arrives', async (t) => {
     const segment = largeSegment(t)
     const broken = await proxy(t, ({ url = '' }) => url.includes('partNumber=3'))
     const shipper = new Shipper(segment.path, bucketAt(t, broken, { prefix: 'broken/' }))
@@ -154,7 +154,7 @@ async function inContainer(t: TestContext, source: Parameters<typeof badServer>[
 
 const emptyDigest = () => digestOf({ bytes: Buffer.alloc(0) })
 
-test('without a file of keys they come from where the SDK finds them, such as the container', async (t) => {
+test('without a file of keys, the SDK finds keys itself, for example from the container', async (t) => {
   await inContainer(t, (_, response) => {
     const keys = { AccessKeyId: 'AKIACONTAINER', SecretAccessKey: 'x', Token: 'y' }
     response.end(JSON.stringify({ ...keys, Expiration: new Date(Date.now() + DAY_MS).toISOString() }))
@@ -183,7 +183,7 @@ test('keys that are replaced in their file are used from the next request on', a
   assert.deepEqual(asked, ['AKIAEXAMPLE', 'AKIANEW'])
 })
 
-test('a source of keys that never answers does not hold up the gateway for longer than a server', async (t) => {
+test('a source of keys that never answers delays the gateway no longer than a server that never answers', async (t) => {
   const waits = new AbortController()
   t.mock.method(AbortSignal, 'timeout', () => waits.signal)
   await inContainer(t, () => waits.abort(new DOMException('timeout', 'TimeoutError')))
@@ -224,7 +224,7 @@ test('a server that does not put the parts together, or says so falsely, has no 
   }
 })
 
-test('where the keys may not see whether it is there, the parts are put together only if it is not', async (t) => {
+test('where the keys may not see whether an object exists, parts are joined only if it does not', async (t) => {
   const segment = largeSegment(t, CUT.fromBytes)
   const asked: string[] = []
   const endpoint = await badServer(t, ({ method, url = '', headers }, response) => {

@@ -128,7 +128,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Locks an object sent in parts: some servers ignore the lock of such an upload. */
+  /** Locks an object sent in parts, because some servers ignore the lock of such an upload. */
   async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
     if (lock === undefined || parts === undefined) return

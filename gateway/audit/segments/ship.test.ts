@@ -140,14 +140,14 @@ test('nothing is removed before its copy is there, also when somebody removed th
   )
 })
 
-test('of an audit file that is a link the log is shipped too, under the name that its segments have', async (t) => {
+test('the log of an audit file that is a link is shipped too, under the name that its segments have', async (t) => {
   const { directory, file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
   const link = join(temporaryDirectory(t), 'audit.ndjson')
   fs.renameSync(file, join(directory, 'far.ndjson'))
   for (const path of paths) fs.renameSync(path, path.replace('audit.ndjson', 'far.ndjson'))
   fs.symlinkSync(join(directory, 'far.ndjson'), link)
-  // The gateway has the log beside the name that it was given.
+  // The gateway keeps the log beside the configured name.
   fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
   const ship = { directory: target, s3: undefined }
   const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
@@ -174,7 +174,7 @@ function closeAnother(file: string): string {
   return basename(path)
 }
 
-test('of a log that was begun anew nothing is mixed with the copy of the one before, and nothing is removed', async (t) => {
+test('a log that was begun anew is not mixed with the copy of the old log, and nothing is removed', async (t) => {
   const { directory, file } = closedTrail(t)
   const target = temporaryDirectory(t)
   const retention = { keep: '1d', unsealed: false }
@@ -206,7 +206,7 @@ test('of a log that was begun anew nothing is mixed with the copy of the one bef
   assert.deepEqual(own, copy)
 })
 
-test('a log that goes on is copied further, also from where a version before has left off', async (t) => {
+test('a log that goes on is copied further, also from where an older version stopped', async (t) => {
   const { directory, file, paths } = closedTrail(t, { segments: 1 })
   const target = temporaryDirectory(t)
   const ship = { directory: target, s3: undefined }
@@ -225,7 +225,7 @@ test('a log that goes on is copied further, also from where a version before has
   }
 })
 
-test('a segment that is compressed after it was copied is not copied again, and goes when its time is over', async (t) => {
+test('a segment that is compressed after it was copied is not copied again, and is removed in its time', async (t) => {
   const { file } = closedTrail(t)
   const target = temporaryDirectory(t)
   const ship = { directory: target, s3: undefined }
@@ -245,7 +245,7 @@ test('a segment that is compressed after it was copied is not copied again, and 
   assert.deepEqual(later.told, ['prune', 'prune'])
 })
 
-test('what is kept of the copies is written a few times, however many segments are copied', async (t) => {
+test('the list of copies is written only a few times, however many segments are copied', async (t) => {
   const { file } = closedTrail(t, { segments: 25, lines: 1 })
   const { renameSync } = fs
   let writes = 0
@@ -268,7 +268,7 @@ test('what is kept of the copies is written a few times, however many segments a
   assert.ok(writes <= 3 + seconds, `${writes} writes in ${seconds} s`)
 })
 
-test('where copies go is an edit away: nothing is removed that only the place before has', async (t) => {
+test('after an edit of the target, nothing is removed that only the old target has', async (t) => {
   const { file, paths } = closedTrail(t)
   const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]
   const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
@@ -289,7 +289,7 @@ test('where copies go is an edit away: nothing is removed that only the place be
   )
 })
 
-test('the age of what waits to be shipped is that of the oldest, also when a later one goes before it', async (t) => {
+test('the age of waiting segments is the age of the oldest, also when a later segment goes first', async (t) => {
   const { file, paths } = closedTrail(t)
   const [first = ''] = paths
   // The first has an open request, so it is not compressed, and only what is compressed is shipped.
@@ -497,7 +497,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
       ['audit-log/checkpoint', undefined],
     ],
   )
-  // Somebody has removed it there: the copy is made again before the segment may go.
+  // Somebody has removed the copy, so it is made again before the segment may go.
   objects.delete(segment)
   const keeping = { ship, retention: { keep: '1d', unsealed: false } }
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
@@ -509,7 +509,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   assert.deepEqual([last.told, fs.existsSync(paths[0] ?? '')], [['ship', 'prune'], false])
 })
 
-test('an edit of the lock is followed from the next object on', async (t) => {
+test('an edit of the lock applies from the next object on', async (t) => {
   const { file } = closedTrail(t, { segments: 1 })
   const { puts, s3 } = await unlistedBucket(t)
   const { told, round } = keeperOf(file)
@@ -539,7 +539,7 @@ test('an object that is there, and that the keys may not read, stays as it is', 
   await assert.rejects(put(new ShipBucket(s3), 'x', 'text'), /^Error: HEAD .*\/x: 403 Forbidden$/)
 })
 
-test('without keys it says where they are missing', async (t) => {
+test('without keys, the error says where they are missing', async (t) => {
   const credentialsFile = join(temporaryDirectory(t), 'keys')
   fs.writeFileSync(credentialsFile, 'aws_access_key_id = only\n')
   const target = new ShipBucket({ ...BUCKET, endpoint: 'http://127.0.0.1:1', credentialsFile })
@@ -557,7 +557,7 @@ test('a file of keys that is mostly blank lines is read in one pass', async (t) 
   await assert.rejects(put(target, 'x', 'text'), /keys has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY/)
 })
 
-test('a copy in a directory is on the disk and compared before it gets its name, and then its name is', async (t) => {
+test('a copy in a directory is on the disk and compared before it gets its name, which is then synced', async (t) => {
   const target = temporaryDirectory(t)
   const steps: string[] = []
   const { createReadStream, fsyncSync } = fs
@@ -607,6 +607,6 @@ test('what has changed since its digest was taken is not copied to a directory',
   assert.deepEqual(filesIn(target), [])
 })
 
-test('the name of a target tells a directory from another', () => {
+test('the targets of two directories have two names', () => {
   assert.notEqual(new ShipDirectory('/a').name, new ShipDirectory('/b').name)
 })

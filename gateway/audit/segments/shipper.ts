@@ -60,7 +60,7 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // This writes the whole state, so at most once a second. After a crash, copies missing in it are compared again.
+    // `keep` writes the whole state, so it runs rarely. After a crash, copies missing in the state are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
@@ -152,7 +152,7 @@ function readShipped(file: string, to: string): Shipped | undefined {
   try {
     const state: Shipped = JSON.parse(readRegularFile(file, MAX_STATE_BYTES).toString())
     if (state.to !== to) return undefined
-    // An older version wrote no `root`: tiles and checkpoint are then compared again.
+    // An older version wrote no `root`. Tiles and checkpoint are then compared again.
     return state.root === undefined ? { ...state, tree: 0 } : state
   } catch (error) {
     throw new Error(

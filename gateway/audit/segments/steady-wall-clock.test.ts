@@ -34,7 +34,7 @@ test('a clock that jumps forward by years does not end the retention of everythi
   assert.deepEqual([clock.now(), clock.doubtfulMs], [BEGIN_MS + HOUR_MS, 0])
 })
 
-test('a clock that is wrong when the process starts, and at each start after that, is believed no more', () => {
+test('a clock that is wrong when the process starts, and at each later start, is not believed either', () => {
   const { at, begin } = machine()
   at.offsetMs = YEAR_MS
   let knownMs = BEGIN_MS
@@ -69,7 +69,7 @@ test('a clock that jumps again and again is not believed', () => {
   assert.equal(clock.now(), BEGIN_MS + at.passedMs + HOUR_MS)
 })
 
-test('a clock that was set back is followed at once, and was right when it stays', () => {
+test('a clock that was set back is followed at once, and is believed when it stays so', () => {
   const { at, begin } = machine()
   const clock = begin()
   at.offsetMs = -YEAR_MS
@@ -80,7 +80,7 @@ test('a clock that was set back is followed at once, and was right when it stays
   assert.equal(clock.now(), BEGIN_MS + at.passedMs - YEAR_MS + HOUR_MS)
 })
 
-test('the time that is known is kept for the next process; without it, it is when a segment was closed last', (t) => {
+test('the known time is kept for the next process; without it, the time of the last closed segment counts', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   assert.equal(readKnownTime(file), undefined)
   fs.writeFileSync(`${file}.20260102T000000000Z`, '')

@@ -7,7 +7,7 @@ const MAX_AHEAD_MS = 3_600_000
 /** A clock that has jumped is believed after this time without another jump. */
 const BELIEVED_AFTER_MS = 86_400_000
 
-/** Time for irreversible actions. A jump forward moves it an hour at most until the clock has stayed so for a day. */
+/** Time for irreversible actions. A jump forward moves it an hour at most, until a day passes without another jump. */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
@@ -65,13 +65,13 @@ function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }
 
-/** Reads the time that an earlier process stored, or else that of the last closed segment. */
+/** Reads the time that an earlier process stored, or else the time of the last closed segment. */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
     const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())
     if (!Number.isNaN(ms)) return ms
   } catch {
-    // The time of the last closed segment is earlier, so it removes nothing too soon.
+    // The time of the last closed segment is earlier, so nothing is removed too soon.
   }
   return closedSegments(auditFile).at(-1)?.closedMs
 }

@@ -19,7 +19,7 @@ const MAX_TRIES = 9
 
 /**
  * Lists the segments of a trail, oldest first, the open one last: files named after the audit file, and those that an
- * AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
+ * AUDIT_START names by inode. A compressed copy beside its segment does not count, as it may not be whole.
  * @throws Error that names the file or directory
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
@@ -142,7 +142,7 @@ export interface ClosedSegment extends Segment {
   readonly closedMs: number
 }
 
-/** Oldest first, without copies. @throws Error that names the audit file */
+/** Lists closed segments, oldest first, without copies. @throws Error that names the audit file */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
   const paths = namesBeside(file).filter((name) => stampOf(file, name) !== undefined)

@@ -18,7 +18,7 @@ export interface AttestJob {
   readonly stamps: StampsSettings | undefined
 }
 
-/** Messages of the thread. The only one to it says how many milliseconds its last round may take. */
+/** Messages of the thread. The only message to the thread says how many milliseconds its last round may take. */
 export type AttestNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }

@@ -117,7 +117,7 @@ function kept(log: SealedLog, asked: readonly TestWitness[]) {
 describe('a log with witnesses', () => {
   after(() => witnesses.forEach(close))
 
-  it('has its last checkpoint signed at the end before its time, and waits no longer than it may for who stalls', async () => {
+  it('has its last checkpoint signed early at the end, and does not wait long for a witness that stalls', async () => {
     const log = newLog()
     const quick = await start(log, 'w.example/quick')
     const stalling = await start(log, 'w.example/stalling', { lie: () => 'stall' })

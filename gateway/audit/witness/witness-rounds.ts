@@ -90,7 +90,7 @@ export class WitnessRounds extends PacedRounds {
       if (signal.aborted && signal === this.aborted.signal) return
       const failure = error instanceof WitnessFault ? error.failure : 'internal'
       const isOvertaken = error instanceof Overtaken
-      // A full tile may have replaced a partial one: the next try takes the newest checkpoint.
+      // A full tile may have replaced a partial one, so the next try takes the newest checkpoint.
       if ((failure === 'unprovable' || isOvertaken) && this.#round === round) this.#round = undefined
       if (isOvertaken) return
       reports.fault(name, failure, (error as Error).message)

@@ -102,7 +102,7 @@ describe('a time stamp', { skip: skipWithout('openssl') }, () => {
     )
   })
 
-  it('is refused whatever single byte of it is changed, but for what is not of the stamp', () => {
+  it('is refused whatever single byte is changed, except bytes that do not belong to the stamp', () => {
     let accepted = 0
     for (let at = 0; at < response.length; at++) {
       const changed = Buffer.from(response)
@@ -115,7 +115,7 @@ describe('a time stamp', { skip: skipWithout('openssl') }, () => {
         assert.ok(error instanceof Error)
       }
     }
-    // Accepted are changes of versions, of the identifier of the signer beside its hash, and of the list of digests.
+    // Changes of versions, of the signer's identifier beside its hash, and of the list of digests are accepted.
     assert.ok(accepted < 120, `${accepted} of ${response.length}`)
   })
 
