@@ -39,7 +39,7 @@ function provenLog({ directory }: SealedLog): ProvenLog {
   return { checkpoint, provenRootAt: (size) => tiles.provenRootAt(size) }
 }
 
-describe('a log for which others stand', { skip: skipWithout('openssl') }, () => {
+describe('a log that others attest', { skip: skipWithout('openssl') }, () => {
   const log = makeSealedLog(join(home, 'log'))
   const seen = join(home, 'seen.checkpoint')
   let authority: StampAuthority
@@ -76,7 +76,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
   }
   const keys = (...at: number[]) => at.map((index) => witnesses[index]?.vkey ?? '')
 
-  it('goes on from what they have seen', () => {
+  it('continues the checkpoints that they have seen', () => {
     log.grow(500)
     const witnessed = openWitnessed(seen, trustedWitnesses(keys(0, 1, 2), 2))
     assert.match(witnessed.says, /^signed by w\.example\/a at 20\S+Z, w\.example\/b at 20\S+Z$/)
@@ -88,7 +88,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
     }
   })
 
-  it('that was put back with everything is named, though its own seals are in order', () => {
+  it('that was put back as a whole is named, although its own seals are in order', () => {
     const kept = openWitnessed(seen, trustedWitnesses(keys(0)))
     const cut = makeSealedLog(join(home, 'cut'), log.key)
     cut.grow(299)
@@ -142,7 +142,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
     assert.match(shown(kept, provenLog(forged)), /older than what is left of the log$/)
   })
 
-  it('has only the signatures counted that the auditor trusts', () => {
+  it('has only signatures of witnesses counted that the auditor trusts', () => {
     assert.throws(
       () => openWitnessed(seen, trustedWitnesses(keys(0, 2))),
       /signed by 1 of the 2 witnesses that must: w.example\/a at/,
@@ -160,7 +160,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
     assert.throws(() => openWitnessed(changed, trustedWitnesses(keys(0))), /wrong signature of w.example\/a/)
   })
 
-  it('has only the time that a witness has signed, whatever lines are added in its name', () => {
+  it('has only the time that a witness has signed, whatever lines others add in the name of the witness', () => {
     const trusted = trustedWitnesses(keys(0, 1))
     const { says } = openWitnessed(seen, trusted)
     const bytes = readFileSync(seen, 'utf8')
@@ -176,7 +176,7 @@ describe('a log for which others stand', { skip: skipWithout('openssl') }, () =>
     assert.throws(() => openWitnessed(home, trusted), /is no regular file/)
   })
 
-  it('has no stamp of another checkpoint or another authority', () => {
+  it('is not attested by a stamp of another checkpoint or another authority', () => {
     const directory = join(home, 'stamps')
     cpSync(stampsDirectory(log.directory), directory, { recursive: true })
     const authorities = readAuthorities(authority.caFile)

@@ -109,7 +109,7 @@ export interface ProvenLog {
   provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
-/** Tells whether the log continues a kept checkpoint. `isKnown` is false when tiles under it are missing. */
+/** Tells whether the log continues a kept checkpoint. `isKnown` is false if tiles under the checkpoint are missing. */
 export function compareKept(
   { file, bytes, says }: KeptCheckpoint,
   key: TrustedKey,
@@ -117,7 +117,7 @@ export function compareKept(
 ): Finding | { readonly isKnown: boolean; readonly text: string } {
   let kept: Checkpoint
   try {
-    // The second key may be newer than the checkpoint.
+    // The ML-DSA key may be newer than the checkpoint.
     kept = openCheckpoint(bytes, { ...key, least: 'one' })
   } catch (error) {
     if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }

@@ -19,7 +19,7 @@ test('lines of several tiles, one of them twice, have their own proofs in the or
   )
 })
 
-test('a record that is not in the log is said to be missing from it, beside records that are', async (t) => {
+test('a record that is not in the log is an error, also beside records that are in the log', async (t) => {
   const trail = await trailOf(t, 1)
   const lines = [`${trail.lines[1]}`, `${trail.lines[1]}`.replace('GET', 'PUT')].map((line) =>
     Buffer.from(line),

@@ -27,7 +27,7 @@ export class SealedTrail {
   readonly lines: string[] = []
   /** Closed segments, oldest first, and where each begins. */
   readonly closed: { path: string; readonly first: number }[] = []
-  /** Checkpoints as they were, by size. */
+  /** All checkpoints, oldest first. */
   readonly checkpoints: Buffer[] = []
   readonly #log: SealedLog
   #first = 0
@@ -80,7 +80,7 @@ export class SealedTrail {
     this.write(...Array.from({ length: count }, () => this.#exchange(200)).flat())
   }
 
-  /** @returns its line. */
+  /** @returns the line of the request */
   request(): string {
     const request = this.#request()
     this.write(request)
@@ -146,7 +146,7 @@ export class SealedTrail {
     this.start()
   }
 
-  /** Removes the oldest closed segment, once that is sealed, and the tiles that only it needs. */
+  /** Seals an AUDIT_PRUNE, then removes the oldest closed segment and the tiles that only it needs. */
   async prune(): Promise<void> {
     const oldest = this.closed.shift()
     if (oldest === undefined) return

@@ -68,7 +68,7 @@ function faultOf(
   return borne.fault ?? signatureFault({ request, response: undefined }, borne.signature, { facts, key })
 }
 
-test('a message that bears the recorded signature is proven, over HTTP/2 without a length too', () => {
+test('a message that bears the recorded signature is proven, also over HTTP/2 without a length', () => {
   assert.equal(faultOf(MESSAGE), undefined)
   assert.equal(faultOf(messageOf([...HEAD, ...FIELDS, `Content-Length: ${BODY.length}`])), undefined)
   assert.equal(
@@ -77,7 +77,7 @@ test('a message that bears the recorded signature is proven, over HTTP/2 without
   )
 })
 
-test('a message that is no request as it was sent says what is wrong with it', () => {
+test('a message that is not a request as it was sent is a fault that says why', () => {
   for (const [message, says] of [
     [
       Buffer.from(MESSAGE.toString().replaceAll('\r\n', '\n')),
@@ -113,14 +113,14 @@ test('a field that is there twice is not the field that was signed', () => {
     assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS, extra]))), /must be a dictionary/)
 })
 
-test('a body that was added, changed or left out is none of the recorded digest', () => {
+test('a body that was added, changed or left out does not have the recorded digest', () => {
   for (const body of [`${BODY} `, BODY.replace('1', '9'), ''])
     assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS], body))), /sha-256 is not that of the body/)
   const bodiless = { ...FACTS, digest: undefined }
   assert.match(String(faultOf(MESSAGE, bodiless)), /^it has a body, but the signed message had none$/)
 })
 
-test('only a JWK that has the recorded thumbprint by itself is the key', () => {
+test('only a JWK whose computed thumbprint is the recorded one is the key', () => {
   const other = freshKey('bank-1')
   assert.equal(faultOf(MESSAGE, FACTS, { ...RECORD, thumbprint, jwk: other.jwk }), 'no key')
   assert.equal(faultOf(MESSAGE, FACTS, { ...RECORD, type: 'CONFIG_CHANGE' }), 'no key')
@@ -130,13 +130,13 @@ test('only a JWK that has the recorded thumbprint by itself is the key', () => {
     assert.match(String(faultOf(MESSAGE, { ...FACTS, algorithm })), /or another key signed them/)
 })
 
-test('a signature of another record, or another label, is not that of the record', () => {
+test('a signature of another record, or another label, is not the signature of the record', () => {
   for (const facts of [{ value: 'AAAA' }, { label: 'other' }, { input: `${FACTS.input};x` }])
     assert.match(String(faultOf(MESSAGE, { ...FACTS, ...facts })), /does not bear the signature/)
   assert.match(String(faultOf(messageOf(HEAD))), /does not bear/)
 })
 
-test('a record whose signature lacks a member has none', () => {
+test('a record whose signature lacks a member has no signature', () => {
   assert.deepEqual(signatureIn({ signature: FACTS }), FACTS)
   for (const name of Object.keys(FACTS))
     assert.equal(signatureIn({ signature: { ...FACTS, [name]: 1 } }), undefined, name)
@@ -276,7 +276,7 @@ test('a response is proven with the request that it responds to, and not with an
     )
 })
 
-test('a response is not proven with a body of the request that its signature does not cover', () => {
+test("a response is not proven with a request body that the response's signature does not cover", () => {
   const forged = messageOf([...HEAD, ...FIELDS], BODY.replace('12.50', '99999'))
   assert.match(String(responseFault(RESPONSE, ANSWER, forged)), /^the digest sha-256 is not/)
   const signed = signedResponse(COMPONENTS.slice(0, 4))

@@ -32,7 +32,7 @@ async function dataDirectory(t: TestContext): Promise<SealedTrail & { readonly d
 const namesOf = async (dir: string) =>
   (await trailsOf([dir])).map(({ auditFile, segments }) => [auditFile.slice(dir.length + 1), segments.length])
 
-test('of a data directory only the files with records are trails', async (t) => {
+test('in a data directory only the files with records are trails', async (t) => {
   const { dir } = await dataDirectory(t)
   assert.deepEqual(await namesOf(dir), [['audit.ndjson', 2]])
   fs.writeFileSync(join(dir, 'second.ndjson'), '{"type":"AUDIT_START"}\n')
@@ -42,7 +42,7 @@ test('of a data directory only the files with records are trails', async (t) => 
   ])
 })
 
-test('a file with two names, by a link of either kind, is read once, and the other name is told', async (t) => {
+test('a file with two names, by a link of either kind, is read once, and the other name is reported', async (t) => {
   const { dir, file, closed } = await dataDirectory(t)
   const whole = (await trailsOf([file]))[0]?.segments
   const alias = `${file}.20200101T000000000Z`

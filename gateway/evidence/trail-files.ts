@@ -13,7 +13,7 @@ export interface TrailFiles {
   readonly segments: readonly Segment[]
   /** True when the audit file was named. */
   readonly isWhole: boolean
-  /** True when every segment was named: the first line must then be that of the trail. */
+  /** True when every segment was named: the first line must then be the first of the trail. */
   readonly beginsWhole: boolean
 }
 

@@ -104,7 +104,7 @@ async function reportOf(name: string, lines: readonly string[], dayMs = DAY) {
   return reportDay(files!.segments, dayMs)
 }
 
-it('counts calls of gRPC by what they came to', async () => {
+it('counts calls of gRPC by their status', async () => {
   const lines = [0, 14, 14, 2].flatMap((grpcStatus) => {
     const [request = ''] = pair(at('15:00:00.000'), 100)
     return [request, responseTo(request, 200, 100, grpcStatus)]
@@ -113,7 +113,7 @@ it('counts calls of gRPC by what they came to', async () => {
   assert.deepEqual([byStatus, byGrpcStatus], [{ 200: 5 }, { 0: 1, 2: 1, 14: 2 }])
 })
 
-it('lets no line wait for its seal while nothing was written', async () => {
+it('counts no wait for a seal while nothing was written', async () => {
   const seal = (time: string) => event('AUDIT_SEAL', at(time), { size: 1 })
   const report = await reportOf('idle', [
     startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
@@ -123,7 +123,7 @@ it('lets no line wait for its seal while nothing was written', async () => {
     // This request was refused after a long wait for its body, at whose end both lines were written.
     ...pair(at('16:00:00.000'), 90_000),
     seal('16:01:31.000'),
-    // Its response comes later.
+    // The response to this request comes later.
     pair(at('17:00:00.000'), 0)[0] ?? '',
     seal('17:00:01.000'),
   ])
@@ -136,7 +136,7 @@ it('lets no line wait for its seal while nothing was written', async () => {
   assert.equal(crash.gaps[0]?.from, at('15:00:00.000'))
 })
 
-it('says that sealing has stopped, on the day and on those after it', async () => {
+it('says that sealing has stopped, on the day and on later days', async () => {
   const seal = (timestamp: string) => event('AUDIT_SEAL', timestamp, { size: 1 })
   const lines = [
     startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
@@ -154,7 +154,7 @@ it('says that sealing has stopped, on the day and on those after it', async () =
   assert.deepEqual([next.seals, next.attention], [0, ['lines waited 79200 s for their seal']])
 })
 
-it('names a store that was degraded before the day, where it is not read, and ends that at a restart but not at a rotation', async () => {
+it('names a store that was degraded before the day, and ends this at a restart but not at a rotation', async () => {
   const yesterday = '2026-11-19T20:00:00.000Z'
   const degraded = (timestamp: string, store: string, since?: string) =>
     event('STORE_DEGRADED', timestamp, { store, cause: 'ENOSPC', since })
@@ -173,7 +173,7 @@ it('names a store that was degraded before the day, where it is not read, and en
     { from: yesterday, until: at('00:10:00.000'), reason: 'webhooks: cannot be written' },
     { from: yesterday, until: at('03:00:01.000'), reason: 'limits: ENOSPC' },
   ])
-  // Each thread says it for itself.
+  // Each thread records STORE_RESTORED for itself.
   const shared = await reportOf('shared', [
     restored(at('05:00:00.000'), 'shared', yesterday),
     restored(at('05:00:00.001'), 'shared', yesterday),
@@ -181,7 +181,7 @@ it('names a store that was degraded before the day, where it is not read, and en
   assert.equal(shared.degraded.length, 1)
 })
 
-it('takes a start of the same process in a new file for no crash, after which stores may still be degraded', async () => {
+it('takes a new file of the same process for no crash, and a degraded store for still degraded', async () => {
   const moved = (time: string, more: object) =>
     startRecord({ timestamp: at(time), pid: 1, open: 0, continues: '7', ...more })
   const { gaps, degraded, attention } = await reportOf('same-process', [
@@ -227,7 +227,7 @@ it('names a day without a record, and says when the trail begins', async () => {
   assert.deepEqual(odd.attention, [`there is no record of 2026-11-19: ${begins}`])
 })
 
-it('takes a day that a request lasted into for one with records', async () => {
+it('takes a day that a request lasted into for a day with records', async () => {
   const lines = pair('2026-11-19T23:59:00.000Z', 120_000)
   assert.deepEqual((await reportOf('into', lines)).attention, [])
 })

@@ -119,7 +119,7 @@ class DayCount {
     if (this.#found.recovered > 0)
       attention.push(`${plural(this.#found.recovered, 'request was', 'requests were')} cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
-    // The last lines may still wait: sealing may have stopped.
+    // The last lines may still wait, because sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)
     if (this.#isSealed && longest !== undefined && longest > SEALED_WITHIN_MS) {
       attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
@@ -182,7 +182,7 @@ class DayCount {
     const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
-    // The process goes on, after an outage or in a new file: its stores may still be degraded.
+    // The process goes on, after an outage or in a new file, so its stores may still be degraded.
     const goesOn = (record.refused ?? record.continues) !== undefined && record.recovered === undefined
     if (!goesOn) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {

@@ -137,7 +137,7 @@ describe('finding records', () => {
     }
   })
 
-  it('reads only what is near the time of an id, and everything for an id of a client that looks like one', async () => {
+  it('reads only lines near the time of an id, and all lines when none of these has the id', async () => {
     const late = lines.findLast((line) => line.includes('"API_REQUEST"') && !line.includes('client-'))!
     const { requestId } = JSON.parse(late)
     assert.equal((await find({ filter: { request: requestId } })).length, 2)
@@ -170,7 +170,7 @@ describe('finding records', () => {
     assert.ok(bytesRead() - before < 20e6)
   })
 
-  it('takes quotes in a filter for themselves, and names of other members for nothing', async () => {
+  it('takes quotes in a filter literally, and ignores the values of other members', async () => {
     assert.equal((await find({ filter: { user: 'user-1","ip":"192.0.2.1' } })).length, 0)
     assert.equal(concerns({ user: 'x' }, { requestId: 'x', clientId: 'x' }), false)
   })
@@ -286,7 +286,7 @@ describe('a clock that is set back and forward while files are written', () => {
     return [file]
   }
 
-  /** Requests begun before the first set-back end after the second: their responses tell a time ahead by both. */
+  /** Requests begun before the first set-back end after the second, so their responses are ahead by both. */
   const SET_BACK_TWICE: [{ minute: number; hours: number }[], [number, number][], boolean] = [
     [
       { minute: 16, hours: -5 },
@@ -300,7 +300,7 @@ describe('a clock that is set back and forward while files are written', () => {
     false,
   ]
 
-  it('hides no record from a period, by the files that a rotation then begins', async () => {
+  it('hides no record from a period, because a rotation then begins a new file', async () => {
     let runs = 0
     const jump = fc.record({ minute: fc.nat(MINUTES), hours: fc.integer({ min: -5, max: 5 }) })
     const jumps = fc.array(jump, { minLength: 1, maxLength: 3 })
@@ -345,7 +345,7 @@ describe('a clock that is set back and forward while files are written', () => {
 })
 
 describe('the files of a trail', () => {
-  it('are told by names of many digits too', async () => {
+  it('are recognised by names of many digits too', async () => {
     const path = join(dir, `other.ndjson-${'0'.repeat(200)}x.gz`)
     writeFileSync(path, gzipSync('{}\n'))
     assert.deepEqual(

@@ -40,7 +40,7 @@ export function matches(filter: RecordFilter, record: AuditLine): boolean {
   )
 }
 
-/** Bytes that every matching record has: other lines need not be parsed. */
+/** Bytes that every matching record has, so other lines need not be parsed. */
 function needleOf({ request, user, client, path, thumbprint }: RecordFilter): string | undefined {
   if (request !== undefined) return JSON.stringify(request)
   if (user !== undefined) return `"userId":${JSON.stringify(user)}`
@@ -82,7 +82,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in order. If the id tells its time, reads only lines near that time; or all, if none of them fits. */
+/** Finds records in order. If the id tells its time, reads only lines near that time; or all, if none matches. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

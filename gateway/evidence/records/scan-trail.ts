@@ -16,7 +16,7 @@ export type OnRead = (readBytes: number, totalBytes: number) => void
 interface Scan {
   /** Records of requests that began in it are wanted; undefined: all of the trail. */
   readonly period?: Period | undefined
-  /** True while a wanted request has no response: reading goes on. */
+  /** True while a wanted request has no response, so reading goes on. */
   readonly hasOpen?: () => boolean
   readonly onRead?: OnRead | undefined
 }
@@ -37,8 +37,8 @@ interface Head {
 
 /**
  * Reads blocks of whole lines that may hold records of requests that began in the period. Reading ends
- * `RECORDED_WITHIN_MS` after it, if no wanted request is open and the clock was not set back at a later segment. All
- * segments are read if they are not in the order of time.
+ * `RECORDED_WITHIN_MS` after the period, if no wanted request is open and the clock was not set back at a later
+ * segment. All segments are read if they are not in the order of time.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],

@@ -12,7 +12,7 @@ import type { ReadLines } from './read-lines.ts'
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/** Compares lines with a sealed tree while they are read. Their own root proves them; tiles show where they differ. */
+/** Compares lines with a sealed tree while they are read. The root of the lines proves them; tiles show differences. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines

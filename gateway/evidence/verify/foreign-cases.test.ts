@@ -153,7 +153,7 @@ class Run {
     await this.take()
   }
 
-  /** Does nothing for a moment: the gateway looks at its file, and a tick of the kernel passes. */
+  /** Waits until the gateway has looked at its file, and the next tick of the kernel's clock. */
   pause(): void {
     this.trail.maintain()
     for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
@@ -199,7 +199,7 @@ const linesIn = (file: string) => readFileSync(file, 'latin1').split(/(?<=\n)/)
 /** Rewrites a file in its place, as an editor does that keeps the inode. */
 const rewrite = (file: string, lines: readonly string[]) => writeFileSync(file, lines.join(''), 'latin1')
 
-/** What others do to a file. The gateway notices each; one that keeps the size, only after a pause. */
+/** What others do to a file. The gateway notices each deed; a deed that keeps the size, only after a pause. */
 const DEEDS: Readonly<Record<string, (file: string, random: Random, end: number) => void>> = {
   'appends a note': (file, random) => fs.appendFileSync(file, random.of(['note\n', 'no end of line'])),
   'appends a torn record': (file) => fs.appendFileSync(file, '{"type":"API_REQ'),
@@ -275,7 +275,7 @@ const MOMENTS: Readonly<
     run.start('locked')
     return goOn(run)
   },
-  // Behind the last seal, only lines that no gateway writes can then be told from its own.
+  // Behind the last seal, verify can then name only lines that no gateway writes.
   'after a crash': async (run, deed) => {
     const { size = 0 } = (await run.verify()).checkpoint ?? {}
     run.crash()
@@ -328,7 +328,7 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
   assert.deepEqual(missed, [])
 })
 
-it('a note that an operator appends costs no seal: what stands behind it is proven', async (t) => {
+it('a note that an operator appends costs no seal, and the lines behind it are proven', async (t) => {
   withoutSyncs(t)
   const run = await begun(randomFrom(SEED))
   fs.appendFileSync(run.file, 'note\n')
@@ -342,7 +342,7 @@ it('a note that an operator appends costs no seal: what stands behind it is prov
   assert.deepEqual([tail, provenLines], ['sealed to the end', lines - 2])
 })
 
-it('who writes before each record costs no record and no seal, and each of his lines is named', async (t) => {
+it('a stranger who writes before each record costs no record or seal, and each foreign line is named', async (t) => {
   withoutSyncs(t)
   const run = await begun(randomFrom(SEED))
   for (let i = 0; i < 20; i++) {
@@ -353,7 +353,7 @@ it('who writes before each record costs no record and no seal, and each of his l
   await run.end()
   const { findings, lines, provenLines, pairs } = await run.verify()
   assert.ok(pairs > 20)
-  // A note makes two lines: the gateway begins a new one behind it. The first was set aside. The last seal is unsealed.
+  // A note makes two lines, as the gateway ends it again. The first was set aside. The last seal is unsealed.
   assert.equal(provenLines, lines - 29 - 1)
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })

@@ -1,7 +1,7 @@
 import type { HashText } from '../../audit/seals/hashes.ts'
 import type { Place } from './finding.ts'
 
-/** Lines kept before the last compared one: a difference is found only at the end of its tile. */
+/** Lines kept before the last compared one, because a difference is found only at the end of its tile. */
 const KEPT_LINES = 512
 const FORGOTTEN_LINES = 2048
 const MARKED_LINES = 256
@@ -39,7 +39,7 @@ export class ReadLines {
     this.#bytes.push(byte)
   }
 
-  /** Lines from this one on are only counted: an outage of seals leaves millions unsealed. */
+  /** Lines from `line` on are only counted, because an outage of seals leaves millions unsealed. */
   keepTo(line: number): void {
     this.#keptEnd = line
   }
@@ -57,7 +57,7 @@ export class ReadLines {
     this.#first += count
   }
 
-  /** The place of a line, or of a known one shortly before. */
+  /** The place of a line, or of a known line shortly before it. */
   place(line: number): Place | undefined {
     const file = this.#files.findLast(({ first }) => first <= line)
     if (file === undefined || line >= this.count) return undefined

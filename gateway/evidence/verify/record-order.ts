@@ -14,7 +14,7 @@ const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
 /** Bounds memory: no gateway leaves so many requests open. */
 const OPEN_MAX = 1_000_000
 
-/** Tells whether the gateway wrote what it should: seals prove only that nobody changed it. */
+/** Tells whether the gateway wrote what it should. Seals prove only that nobody changed the lines. */
 export class RecordOrder {
   readonly #warnings: Warnings
   readonly #open = new Map<string, number>()

@@ -22,7 +22,7 @@ interface UnsealedLines {
 
 /**
  * Judges the lines behind the last sealed one. A gateway leaves only records there, for a short time; behind an orderly
- * end, none.
+ * end, only the AUDIT_SEAL.
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
   const { segments, isAllowed, nowMs } = unsealed

@@ -14,7 +14,7 @@ import { verifyTrail } from './verify-trail.ts'
 const EXCHANGES = 20_000 * Math.min(LONGER, 10)
 const ROUNDS = 5
 
-/** CPU time in milliseconds, of all threads: the machine may be busy with other things. */
+/** CPU time in milliseconds, of all threads, because the machine may be busy with other things. */
 async function cpuMs(run: () => unknown): Promise<number> {
   const before = process.cpuUsage()
   await run()

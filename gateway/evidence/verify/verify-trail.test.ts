@@ -74,12 +74,12 @@ describe('verifying a trail', () => {
     lines.keepTo(1000)
     for (let line = 0; line < 5000; line++) lines.push(sha256(Buffer.from(String(line))), line * 2)
     assert.deepEqual([lines.count, lines.hash(999) !== undefined, lines.hash(1000)], [5000, true, undefined])
-    // These places are as exact as is known.
+    // Line 4999 was not kept, so its place is the last mark before it.
     assert.deepEqual(lines.place(4999), { file: 'a', line: 4865, byte: 9728 })
     assert.deepEqual(lines.place(999), { file: 'a', line: 1000, byte: 1998 })
   })
 
-  it('names what stands behind an orderly end, whatever time it tells, and without the seal there too', async () => {
+  it('names lines behind an orderly end, whatever time they tell, with and without the last seal', async () => {
     const far = Date.parse('2100-01-01T00:00:00Z')
     for (const [ms, hasSeal] of [
       [far, true],
@@ -102,7 +102,7 @@ describe('verifying a trail', () => {
     }
   })
 
-  it('does not take for a roll-back what a gateway seals meanwhile', async () => {
+  it('does not take seals that a gateway makes meanwhile for a roll-back', async () => {
     const trail = await newTrail()
     const folder = join(home, String(trails))
     const watched = join(home, 'watched')
@@ -177,7 +177,7 @@ describe('verifying a trail', () => {
     assert.deepEqual([findings, firstLeaf > 0], [[], true])
   })
 
-  it('finds nothing wrong with the response to a request that was pruned, but with one whose request is nowhere', async () => {
+  it('accepts the response to a request that was pruned, and names a response whose request is nowhere', async () => {
     const trail = await newTrail()
     const request = trail.request()
     await trail.rotate()
@@ -193,7 +193,7 @@ describe('verifying a trail', () => {
     assert.match((await judge(whole)).warnings.join(), /, line 43, byte \d+: a response without its request$/)
   })
 
-  it('names an AUDIT_SEAL whose size is that of no tree, in a trail of any length', async () => {
+  it('names an AUDIT_SEAL with a size that no tree has, in a trail of any length', async () => {
     const trail = await newTrail(6000)
     trail.exchange()
     await trail.end()
@@ -203,7 +203,7 @@ describe('verifying a trail', () => {
       writeFileSync(trail.file, trail.lines.with(at, line).join(''))
       const [first] = (await judge(trail)).findings
       assert.equal(first?.place?.line, at + 1, line)
-      // Behind the checkpoint, only its content shows that it is wrong.
+      // Behind the checkpoint, only the content of the seal shows that the seal is wrong.
       writeFileSync(trail.file, [...trail.lines, line].join(''))
       const [behind] = (await judge(trail)).findings
       assert.equal(behind?.place?.line, trail.lines.length + 1, line)
@@ -270,7 +270,7 @@ describe('verifying a trail', () => {
     assert.notEqual(first?.place, undefined)
   })
 
-  it('proves a part of a trail by itself, and says what the end is', async () => {
+  it('proves a part of a trail by itself, and says how the part ends', async () => {
     const trail = await newTrail(200)
     await trail.rotate('gzip')
     trail.exchange()
@@ -335,7 +335,7 @@ describe('verifying a trail', () => {
     assert.equal(formatVerifierKey(trail.key.verifier).includes(publicKey.toString('base64')), false)
   })
 
-  it('asks for the signatures of all keys that are given, but of an older checkpoint only for that of one', async () => {
+  it('asks for the signatures of all given keys, but on an older checkpoint for only one signature', async () => {
     const trail = await newTrail()
     const file = checkpointFile(trail.directory)
     const before = readFileSync(file)

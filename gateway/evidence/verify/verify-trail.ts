@@ -19,7 +19,7 @@ import { openLog, type TrustedKey } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
 
 export interface Evidence {
-  /** Oldest first. A function is called once the checkpoint is read, so that it lists all segments that this covers. */
+  /** Oldest first. A function is called after the checkpoint is read, so it lists all segments with sealed lines. */
   readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
   /** True when the log may begin before the lines. */
   readonly isPart: boolean
@@ -325,7 +325,7 @@ class Verification {
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
-    // Changed lines make the root wrong: a finding that names them says enough.
+    // Changed lines make the root wrong, so a finding that names them says enough.
     const seal = found[0]?.place === undefined ? this.#sealFinding : undefined
     if (found.length > 0) return seal === undefined ? found : [seal, ...found]
     const beginning = this.#beginning()
