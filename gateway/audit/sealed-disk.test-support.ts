@@ -10,8 +10,6 @@ import { checkSeal, newSealKey, sealsFor } from './seals/sealed-trail.test-suppo
 import { Sealer } from './seals/sealer.ts'
 import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-support.ts'
 
-/** For tests only. */
-
 /**
  * A trail with a sealer, on a disk whose power can be cut. At each look, the clock of the sealer is a second later;
  * `pass` moves it further.

@@ -8,8 +8,6 @@ import { Commit } from './commit/commit.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
 
-/** For tests only. */
-
 /** One line of a trail, parsed. */
 export type Line = Record<string, unknown> & { readonly type: string }
 

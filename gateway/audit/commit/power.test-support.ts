@@ -4,8 +4,6 @@ import { basename, dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { type Change, type Content, changed, type Moment, type Names } from './survivors.test-support.ts'
 
-/** For tests only. */
-
 const PATCHED = [
   'openSync',
   'closeSync',

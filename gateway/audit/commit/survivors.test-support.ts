@@ -1,8 +1,6 @@
 import { linkSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** For tests only. */
-
 /** What was written to a file, or cut off it. */
 export type Change =
   | { readonly kind: 'write'; readonly at: number; readonly bytes: Buffer }

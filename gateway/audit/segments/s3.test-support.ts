@@ -8,8 +8,6 @@ import type { TestContext } from 'node:test'
 import type { AuditBucket } from '../../config/settings.ts'
 import { temporaryDirectory } from '../trail.test-support.ts'
 
-/** For tests only. */
-
 /** Why tests that need the server are skipped; false: it is there. */
 export const NO_S3 =
   // Asking it for its help would cost a second of CPU.

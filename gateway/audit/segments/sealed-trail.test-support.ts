@@ -7,7 +7,7 @@ import { formatNote } from '../seals/signed-note.ts'
 import { checkpointFile, logDirectory, TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { TreeEdge } from '../seals/tree-edge.ts'
 
-/** For tests only. Writes the log of a trail: its tiles, and a checkpoint that nobody has signed. @returns its size */
+/** Writes the log of a trail: its tiles, and a checkpoint that nobody has signed. @returns its size */
 export function sealTrail(auditFile: string, paths: readonly string[]): number {
   const levels: HashText[][] = []
   const edge = new TreeEdge((level, hash) => {
