@@ -213,7 +213,7 @@ test('close reports records that still cannot be written', async (t) => {
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(requestLine('a'))))
   trail.close('SIGTERM')
-  // The response, the AUDIT_STOP of the pause and that of the end.
+  // The response, the AUDIT_STOP of the pause and the AUDIT_STOP of the end.
   assert.match(String(faults.at(-1)), /3 audit records could not be written before the end/)
 })
 

@@ -227,7 +227,7 @@ export class Trail {
 
   /**
    * Stops writing, and gives up the lock. Until `goOn` or `leaveTo`, requests are refused and responses stay pending.
-   * @returns an error when it failed: the trail then continues
+   * @returns an error when this failed. The trail then continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
     const error = await this.#stop(reason)

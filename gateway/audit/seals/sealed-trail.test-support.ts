@@ -30,7 +30,7 @@ export async function wholeTrail(file: string): Promise<Buffer[]> {
 }
 
 /**
- * Asserts that the checkpoint beside a trail is signed by this key, and that its tree is that of the first lines.
+ * Asserts that this key has signed the checkpoint beside a trail, and that the first lines give its root.
  * @returns the checkpoint, and the lines that it does not cover.
  */
 export async function checkSeal(

@@ -458,7 +458,7 @@ test('a file that others cut, or rewrite before it is sealed, costs no seal: the
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
   const [cut = ''] = fs.readdirSync(trail.directory).filter((name) => name.startsWith('audit.ndjson.'))
   assert.equal(fs.statSync(join(trail.directory, cut)).size, 0)
-  // With the lines as they were written the tree is that of the files.
+  // With the lines as they were written, the files have the root of the tree.
   fs.writeFileSync(join(trail.directory, cut), written)
   const { checkpoint, rest } = await trail.check()
   assert.ok(checkpoint.size >= 21 + 1 + 2 + 3)
@@ -561,7 +561,7 @@ test('a log that is removed under the gateway goes on with the same tree', async
 for (const isCompressed of [false, true]) {
   test(`a line like the last sealed one is not taken for it${isCompressed ? ', compressed' : ''}`, async (t) => {
     const trail = sealedTrail(t)
-    // The clock stands still, so this segment is an AUDIT_STOP and the next one ends with the same.
+    // The clock stands still, so this segment is an AUDIT_STOP, and the next segment ends with an equal line.
     trail.rotate('.20260101T000000000Z')
     await turn()
     await trail.poll()

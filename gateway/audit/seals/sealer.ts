@@ -271,7 +271,7 @@ export class Sealer {
       throw error
     }
     const checkpoint = await this.#log.seal(nowMs, (what) =>
-      onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
+      onFault(`while the gateway ran, ${what}; the tree goes on, but older tiles may be missing`),
     )
     this.#unsealed = 0
     if (this.#reading === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY

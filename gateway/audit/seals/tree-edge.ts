@@ -3,7 +3,7 @@ import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 }
 /** Depth of a tree of 2^53 leaves, and one more hash while two are joined. */
 const MAX_HASHES = 55
 
-/** Called for each hash that tiles hold. `level` is that of the tile. */
+/** Called for each hash that tiles hold. `level` is the level of the tile. */
 type OnTileHash = (level: number, hash: HashText) => void
 
 /** The right edge of a growing tree: the roots of its complete subtrees, the largest first. */
@@ -23,7 +23,7 @@ export class TreeEdge {
   static from(size: number, hashes: readonly Uint8Array[], onTileHash?: OnTileHash): TreeEdge {
     const edge = new TreeEdge(onTileHash)
     edge.#heights.push(...subtreeHeights(size))
-    if (edge.#heights.length !== hashes.length) throw new RangeError('the hashes are not those of the size')
+    if (edge.#heights.length !== hashes.length) throw new RangeError('the hashes do not fit the size')
     for (const [i, bytes] of hashes.entries()) edge.#stack.set(bytes, 1 + i * HASH_BYTES)
     edge.size = size
     return edge

@@ -20,7 +20,7 @@ const LEVEL = 6
 /**
  * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call
  * can be repeated. A copy of another program is never removed.
- * @throws Error that names the file; the segment or a copy of it is then still there
+ * @throws Error that names the file; the segment or a copy of the segment is then still there
  */
 export async function compressSegment(path: string): Promise<void> {
   const copy = `${path}.zst`

@@ -75,7 +75,7 @@ export class Shipper {
     return false
   }
 
-  /** @throws Error when this is not the log that was copied: the target would hold parts of both */
+  /** @throws Error when this is not the log that was copied: the target would hold parts of two logs */
   checkLog(): void {
     const tree = SealedTree.of(this.#auditFile)
     if (tree === undefined || this.#isOf(tree)) return

@@ -62,7 +62,7 @@ export abstract class PacedRounds {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress
     this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
-    // A restored backup has a smaller tree: a witness then answers that it has seen a larger one.
+    // A restored backup has a smaller tree. A witness then answers that it has seen a larger tree.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
       this.#isWanted = true

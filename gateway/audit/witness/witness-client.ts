@@ -10,7 +10,7 @@ import {
 } from '../seals/signed-note.ts'
 import { checkpointFile, TileReader } from '../seals/tiles.ts'
 
-/** `unprovable`: a tile is missing. `conflict`: the witness has seen a tree that this one does not continue. */
+/** `unprovable`: a tile is missing. `conflict`: the witness has seen a tree that our tree does not continue. */
 export type WitnessFailure = 'unreachable' | 'refused' | 'invalid' | 'unprovable' | 'conflict'
 
 export class WitnessFault extends Error {
@@ -22,7 +22,7 @@ export class WitnessFault extends Error {
   }
 }
 
-/** The witness has cosigned a newer checkpoint: during a restart the other process asks too. */
+/** The witness has cosigned a newer checkpoint, because during a restart the other process asks too. */
 export class Overtaken extends Error {}
 
 export interface Submission {
