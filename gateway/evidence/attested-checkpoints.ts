@@ -60,7 +60,7 @@ export function openWitnessed(
     const { least, members } = witnesses.quorum
     const must = members.every((one) => typeof one === 'string')
       ? `by ${signers.length} of the ${least} witnesses that must`
-      : 'not by those that must'
+      : 'by too few of the witnesses that must'
     throw new AttestationFault(`${file} is signed ${must}: ${found}`)
   } catch (error) {
     if (error instanceof NoteFault) throw new AttestationFault(`${file} ${error.message}`)

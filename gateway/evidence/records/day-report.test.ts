@@ -190,7 +190,7 @@ it('takes a new file of the same process for no crash, and a degraded store for 
     moved('10:20:00.000', {}),
     event('AUDIT_FOREIGN', at('10:20:00.000'), { file: 'audit.ndjson.1', inode: '7', at: 5, found: 9 }),
     ...pair(at('10:30:00.000'), 0),
-    // Its AUDIT_STOP is in the file that was removed.
+    // The AUDIT_STOP before this start is in the file that was removed.
     moved('10:40:00.000', { refused: 0, removed: true }),
   ])
   assert.deepEqual(gaps, [{ from: at('10:30:00.000'), until: at('10:40:00.000'), reason: 'removed' }])

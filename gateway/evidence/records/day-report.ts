@@ -204,7 +204,7 @@ class DayCount {
     this.#found.gaps.push(gap)
     if (reason === 'a crash') this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
     else if (reason.startsWith('write failed'))
-      this.#attention.push(`no trail could be written from ${gap.from}: ${reason}`)
+      this.#attention.push(`the trail could not be written from ${gap.from}: ${reason}`)
   }
 
   #readSeal(record: AuditLine, isToday: boolean): void {

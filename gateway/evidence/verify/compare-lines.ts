@@ -216,7 +216,7 @@ export class LineComparison {
       return { what: 'removed', place, text: `${plural(missing, 'line')} stood ${here}` }
     }
     if (added > 0) {
-      const text = `${plural(added, 'line from here on was', 'lines from here on were')} not there when it was sealed`
+      const text = `${plural(added, 'line from here on was', 'lines from here on were')} not there when the trail was sealed`
       return { what: 'added', place, addedLines: added, text }
     }
     const same = tree.findIndex((hash, k) => hash === read[k])
