@@ -200,7 +200,7 @@ test('lines that wait at the close are written before AUDIT_STOP, and their call
   assert.deepEqual([linesOf(file).length, faults], [4, []])
 })
 
-test('a caller that is told at the close of an unwritten line finds the trail closed', async (t) => {
+test('a caller that learns at the close that its line was not written finds the trail closed', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const commit = trail.append(requestLine('a'))

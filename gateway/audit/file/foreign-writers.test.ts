@@ -286,7 +286,7 @@ test('a start sets aside what others appended behind an orderly end, and finds n
   next.close('end')
 })
 
-test('what others have written is told at each start, until the file that began with it is rotated', async (t) => {
+test('each start reports what others have written, until the file that was begun then is rotated', async (t) => {
   const { file, foreign, open, trail } = trailOf(t)
   await endOf(trail.append(requestLine('a')))
   appendFileSync(file, 'note to self\n')

@@ -267,7 +267,7 @@ test('a torn last line longer than one read is cut', (t) => {
   assert.equal(text.toString(), start() + a)
 })
 
-test('a tail of NUL bytes longer than one read is cut, but not one with another byte in it', (t) => {
+test('a tail of NUL bytes longer than one read is cut, but not a tail with another byte in it', (t) => {
   const directory = temporaryDirectory(t)
   const zeros = Buffer.alloc(600_000)
   assert.equal(recovered(directory, a, zeros).recovery.cutBytes, 600_000)
@@ -328,7 +328,7 @@ test('a request is found through two rotations, also after a later outage', (t) 
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(c)])
 })
 
-test('lines before the first AUDIT_START of a new file do not hide the file before it', (t) => {
+test('lines before the first AUDIT_START of a new file do not hide the previous file', (t) => {
   const directory = temporaryDirectory(t)
   const rotated = join(directory, 'named-by-the-operator')
   fs.writeFileSync(rotated, start() + a + b)

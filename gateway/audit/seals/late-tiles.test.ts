@@ -291,7 +291,7 @@ test('wherever the power is cut and whatever of the tiles survives, the next sta
   )
 })
 
-test('a tile that cannot be looked up stays unsynced; one that was pruned is done', (t) => {
+test('a tile that cannot be looked up stays unsynced; a pruned tile needs no sync', (t) => {
   const log = temporaryDirectory(t)
   const late = new LateTiles(new TileFiles(log))
   const bytes = Buffer.alloc(TILE_WIDTH * 32)

@@ -559,7 +559,7 @@ test('a log that is removed under the gateway goes on with the same tree', async
 })
 
 for (const isCompressed of [false, true]) {
-  test(`a line like the last sealed one is not taken for it${isCompressed ? ', compressed' : ''}`, async (t) => {
+  test(`a line equal to the last sealed line is not taken for that line${isCompressed ? ', compressed' : ''}`, async (t) => {
     const trail = sealedTrail(t)
     // The clock stands still, so this segment is an AUDIT_STOP, and the next segment ends with an equal line.
     trail.rotate('.20260101T000000000Z')

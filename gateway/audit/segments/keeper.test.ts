@@ -259,7 +259,7 @@ test('the disk has the compressed copy before the segment is removed, whoever ha
   ])
 })
 
-test('segments are removed when their time is over, named in the trail before, and the tree stays whole', async (t) => {
+test('when their time is over, segments are named in the trail and then removed, and the tree stays whole', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 4, pairs: 300 })
   const before = await segmentsOfTrail(file)
   const lines = before.map(({ path }) => linesOf(path).length)

@@ -54,7 +54,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards a little only delays that', async (t) => {
+test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards a little only delays the closing', async (t) => {
   const { file, clock, trail, rotation, open } = rotatedTrail(t)
   rotation.maintain(HOURLY)
   clock.ms += HOUR_MS - 1

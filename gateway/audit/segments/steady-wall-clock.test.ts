@@ -47,7 +47,7 @@ test('a clock that is wrong when the process starts, and at each later start, is
   assert.equal(knownMs, BEGIN_MS + at.passedMs)
 })
 
-test('a clock that stays where it went to for a day is believed: it was set right, or the process was down for long', () => {
+test('a clock that stays ahead for a day is believed: it was set right, or the process was down for long', () => {
   const { at, begin } = machine()
   at.offsetMs = YEAR_MS
   for (const knownMs of [BEGIN_MS, 0]) {
