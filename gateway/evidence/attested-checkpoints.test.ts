@@ -142,7 +142,7 @@ describe('a log that others attest', { skip: skipWithout('openssl') }, () => {
     assert.match(shown(kept, provenLog(forged)), /older than what is left of the log$/)
   })
 
-  it('has only signatures of witnesses counted that the auditor trusts', () => {
+  it('is attested only by witnesses that the auditor trusts', () => {
     assert.throws(
       () => openWitnessed(seen, trustedWitnesses(keys(0, 2))),
       /signed by 1 of the 2 witnesses that must: w.example\/a at/,

@@ -154,7 +154,7 @@ it('says that sealing has stopped, on the day and on later days', async () => {
   assert.deepEqual([next.seals, next.attention], [0, ['lines waited 79200 s for their seal']])
 })
 
-it('names a store that was degraded before the day, and ends this at a restart but not at a rotation', async () => {
+it('names a store that was degraded before the day, until a restart but not until a rotation', async () => {
   const yesterday = '2026-11-19T20:00:00.000Z'
   const degraded = (timestamp: string, store: string, since?: string) =>
     event('STORE_DEGRADED', timestamp, { store, cause: 'ENOSPC', since })

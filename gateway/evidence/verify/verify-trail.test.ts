@@ -163,7 +163,7 @@ describe('verifying a trail', () => {
     assert.match(findings[0]?.text ?? '', /no AUDIT_PRUNE that is sealed says/)
   })
 
-  it('accuses nobody when a gateway prunes, and seals that, while the trail is read', async () => {
+  it('accuses nobody when a gateway prunes and seals while the trail is read', async () => {
     const trail = await newTrail()
     await trail.rotate()
     trail.exchange()
