@@ -88,7 +88,10 @@ async function trailsIn(directory: string): Promise<NamedFile[]> {
   const families = Map.groupBy(
     names
       .map((name) => join(directory, name))
-      .filter((path) => auditFileOf(path).endsWith('.ndjson') && isFile(path)),
+      .filter(
+        (path) =>
+          auditFileOf(path).endsWith('.ndjson') && statSync(path, { throwIfNoEntry: false })?.isFile(),
+      ),
     auditFileOf,
   )
   // A log without files tells of a trail whose files are gone.
@@ -106,10 +109,6 @@ async function trailsIn(directory: string): Promise<NamedFile[]> {
   if (found.length === 0)
     throw new Error(`${directory} holds no audit trail: no file named *.ndjson, rotated or not, with records`)
   return found
-}
-
-function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
 /** True also if a file cannot be read: the reader then names it. */

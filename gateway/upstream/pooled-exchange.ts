@@ -19,7 +19,7 @@ import type {
 
 export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
-export const NEVER = Number.POSITIVE_INFINITY
+const NEVER = Number.POSITIVE_INFINITY
 const NONE_TRIED: readonly never[] = []
 
 export interface ClientState<OwnPool> {

@@ -32,7 +32,7 @@ type Kind = keyof typeof KINDS
 const ORIGIN_DIGITS = 16
 
 /** Default name of a log. @param publicKey its 32 bytes */
-export function originOf(publicKey: Uint8Array): string {
+function originOf(publicKey: Uint8Array): string {
   return `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
 }
 

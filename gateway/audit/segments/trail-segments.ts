@@ -94,7 +94,7 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
       inode,
       place: placeOf(path),
       timeMs: (line && timeOf(line)) ?? Number.MAX_SAFE_INTEGER,
-      continues: text && continuesIn(text),
+      continues: text && /,"continues":"(\d+)"/.exec(text)?.[1],
       isTrail: text === undefined || text.startsWith(RECORD_HEAD),
       isLink: lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true,
       file: `${stats.dev}:${inode}`,
@@ -115,10 +115,6 @@ function withoutAliases(segments: readonly Headed[]): Headed[] {
       }
     return own.isLink ? { ...own, remark: 'is a symbolic link' } : own
   })
-}
-
-function continuesIn(line: string): string | undefined {
-  return /,"continues":"(\d+)"/.exec(line)?.[1]
 }
 
 function withoutCopies(paths: ReadonlySet<string>): string[] {

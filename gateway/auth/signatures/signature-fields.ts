@@ -36,7 +36,7 @@ const PARAMETERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The name of a component with its parameters, sorted because their order has no meaning (RFC 9421 section 2). */
-export function identifierOf({ item, parameters }: FieldItem): string {
+function identifierOf({ item, parameters }: FieldItem): string {
   if (parameters.size === 0) return item.text
   return item.text + serializeParameters([...parameters].sort(([one], [other]) => (one < other ? -1 : 1)))
 }

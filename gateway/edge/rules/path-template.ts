@@ -107,7 +107,7 @@ export class TemplateTree<Entry> {
   add(path: string, entry: Entry): void {
     let at = this.#root
     for (const segment of segmentsOf(path))
-      at = isTemplate(segment) ? varyingOf(at, segment) : fixedOf(at, segment)
+      at = isTemplate(segment) ? varyingOf(at, segment) : at.fixed.getOrInsertComputed(segment, node<Entry>)
     at.entry = entry
   }
 
@@ -118,10 +118,6 @@ export class TemplateTree<Entry> {
 
 function node<Entry>(): Node<Entry> {
   return { fixed: new Map(), varying: [], entry: undefined }
-}
-
-function fixedOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
-  return at.fixed.getOrInsertComputed(segment, node<Entry>)
 }
 
 function varyingOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {

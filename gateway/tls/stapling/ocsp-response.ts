@@ -19,7 +19,7 @@ export class Revoked extends Error {
 /** The authority calls the certificate neither good nor revoked. */
 export class Unknown extends Error {}
 /** A longer response would slow every handshake. */
-export const MAX_RESPONSE_BYTES = 64 * 1024
+const MAX_RESPONSE_BYTES = 64 * 1024
 /** How far the authority's clock may be ahead. */
 const MAX_SKEW_MS = 300_000
 const MAX_CERTIFICATES = 10
