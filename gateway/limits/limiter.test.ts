@@ -443,6 +443,20 @@ describe('the limiter', () => {
     gateway.close()
   })
 
+  test('counts on after a start with a clock that was set back behind the edit of a window', () => {
+    const gateway = new Gateway()
+    const [short, long] = [row({ limit: 2 }), row({ limit: 2, windowMs: HOUR })]
+    gateway.limiter.replace([short])
+    gateway.limiter.replace([long])
+    gateway.limiter.take(long, 'a')
+    gateway.now -= HOUR
+    gateway.restart()
+    gateway.limiter.replace([long])
+    const allowed = ['a', 'a', 'b', 'b', 'b'].map((key) => gateway.limiter.take(long, key).allowed)
+    assert.deepEqual(allowed, [true, false, true, true, false])
+    gateway.close()
+  })
+
   test('makes the hits of a short window safe from a crash when an edit makes it an hour', () => {
     const gateway = new Gateway()
     const short = row({ limit: 2 })

@@ -196,7 +196,11 @@ export class Limiter {
     const byId = new Map<number, Counters>()
     this.#journal?.load(nowMs, {
       rows: (records) => {
-        for (const record of records) byId.set(record.id, new Counters(record, this.#budget))
+        for (const record of records) {
+          // When the clock was set back behind the horizon, nothing would count until then.
+          const horizonMs = (record.horizonMs ?? nowMs) < nowMs ? record.horizonMs : null
+          byId.set(record.id, new Counters({ ...record, horizonMs }, this.#budget))
+        }
       },
       hit: ({ id, atMs, key, count }) => byId.get(id)?.restore(key, [atMs, count], nowMs),
     })
