@@ -240,7 +240,7 @@ export class KeyJournal {
       this.#isSyncing = false
       if (error !== null) this.#doubt(segment, error)
       callBack(group, error ?? undefined)
-      if (this.#isRotationDue) this.#rotate()
+      if (this.#isRotationDue && !this.#isSuspended) this.#rotate()
       if (this.#waiting.length > 0 && !this.#isSyncing) this.#beginSync()
     })
   }

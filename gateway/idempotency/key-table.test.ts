@@ -739,6 +739,18 @@ describe('a table that another process takes over', () => {
     assert.equal(next.outcome('b'), 'unknown')
   })
 
+  it('gets no file after the hand-over, even when one is due and a sync ends late', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, endSync } = slowTable(directory)
+    table.rekey([...secretsOf(['another secret of at least 32 characters']), ...SECRETS])
+    const files = readdirSync(directory)
+    table.suspend()
+    endSync()
+    assert.deepEqual(readdirSync(directory), files)
+    table.resume()
+    assert.equal(readdirSync(directory).length, files.length + 1)
+  })
+
   it('goes on with its files when the other process does not serve', (t) => {
     const { directory, old, held, next } = handedOver(t, ['a'])
     let isDurable = false
