@@ -104,7 +104,8 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     process.exit(UNUSABLE)
   }
   const serveWith = async () => {
-    const sockets = inheritance?.listeners ?? socketsFromSystemd(process.env, process.pid)
+    const own = { pid: process.pid, hasTls: startup.settings.tls !== undefined }
+    const sockets = inheritance?.listeners ?? socketsFromSystemd(process.env, own)
     return { serving: serve(startup, { inheritance, sockets }), adminSocket: sockets.admin }
   }
   const { serving, adminSocket } = await serveWith().catch(exit)

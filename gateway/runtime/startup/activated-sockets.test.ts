@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { socketsFromSystemd } from './activated-sockets.ts'
 
-const sockets = (env: Record<string, string>) => socketsFromSystemd(env, 7)
+const sockets = (env: Record<string, string>, hasTls = true) => socketsFromSystemd(env, { pid: 7, hasTls })
 
 test('sockets of systemd are known by their names, and a single one is for HTTP', () => {
   assert.deepEqual(sockets({}), {})
@@ -36,4 +36,10 @@ test('a socket of systemd and a port that the gateway shares exclude each other,
     () => sockets({ ...env, LISTEN_FDNAMES: 'https' }),
     /systemd passes the socket https, .* GATEWAY_REUSE_PORT/,
   )
+})
+
+test('a socket of systemd for HTTPS stops the start of a gateway without TLS, which would leave its clients waiting', () => {
+  const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'https' }
+  assert.deepEqual(sockets(env), { https: { fd: 3 } })
+  assert.throws(() => sockets(env, false), /systemd passes the socket https, .* no HTTPS listener: set "tls"/)
 })

@@ -6,9 +6,12 @@ const FIRST_FD = 3
 
 /**
  * The sockets of systemd, by `FileDescriptorName=`. A single socket needs no name: it is `http`. @throws Error when a name is
- * unknown or comes twice, or when the gateway opens the socket itself (`GATEWAY_REUSE_PORT`)
+ * unknown or comes twice, or when the gateway has no such listener, or opens its socket itself (`GATEWAY_REUSE_PORT`)
  */
-export function socketsFromSystemd(env: Environment, pid: number): ListeningSockets {
+export function socketsFromSystemd(
+  env: Environment,
+  { pid, hasTls }: { readonly pid: number; readonly hasTls: boolean },
+): ListeningSockets {
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0
   const given = env.LISTEN_FDNAMES?.split(':') ?? []
   const names = count === 1 && !isListener(given[0]) ? ['http'] : given
@@ -22,6 +25,11 @@ export function socketsFromSystemd(env: Environment, pid: number): ListeningSock
     if (reusesPort(env) && name !== 'admin')
       throw new Error(
         `systemd passes the socket ${name}, and GATEWAY_REUSE_PORT has the gateway open it: stop the socket unit, or unset the variable and set ReusePort=yes in the unit`,
+      )
+    // Otherwise its clients would wait for ever.
+    if (name === 'https' && !hasTls)
+      throw new Error(
+        'systemd passes the socket https, and the gateway has no HTTPS listener: set "tls" of gateway.json, or stop the socket unit',
       )
     sockets[name] = { fd: FIRST_FD + at }
   }
