@@ -63,6 +63,8 @@ export interface StreamCarrier<E> extends Origin {
   readonly settings: ClientSettings
   /** How many bytes of DATA the client takes on all streams together. */
   sendWindow: number
+  /** When DATA was last sent, on any stream. */
+  dataSentMs: number
   readonly unsentBytes: number
   /** True while nothing more should be written. Afterwards `pump` of every response is called. */
   readonly isCongested: boolean
@@ -349,8 +351,10 @@ class StreamResponse implements OutgoingResponse {
     for (const listener of this.#closeListeners) listener()
   }
 
+  /** While the window of the stream is open, data of other streams counts too: this response waits for its turn. */
   isStalled(nowMs: number, usualIdleMs: number): boolean {
-    return nowMs >= this.#stalledSinceMs + (this.idleMs ?? usualIdleMs)
+    const waitedMs = this.window > 0 ? nowMs - this.#carrier.dataSentMs : NEVER
+    return Math.min(nowMs - this.#stalledSinceMs, waitedMs) >= (this.idleMs ?? usualIdleMs)
   }
 
   pump(): void {
@@ -394,6 +398,7 @@ class StreamResponse implements OutgoingResponse {
       carrier.guard.dataPassed(part.length, isWhole)
       sent += part.length
     }
+    if (sent > 0) carrier.dataSentMs = carrier.terms.steadyClock()
     if (this.#queue.length === 0) this.#stalledSinceMs = NEVER
     else if (sent > 0 || before === 0 || this.#stalledSinceMs === NEVER)
       this.#stalledSinceMs = carrier.terms.steadyClock()

@@ -19,6 +19,7 @@ import {
   DATA,
   END_HEADERS,
   END_STREAM,
+  ENHANCE_YOUR_CALM,
   FLOW_CONTROL_ERROR,
   GOAWAY,
   HEADERS,
@@ -432,6 +433,30 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
     await until(() => sizes(client, 1) + sizes(client, 3) === 165_535)
     await until(() => drained === 1)
     assert.equal(sizes(client, 3), writableHighWaterMark)
+  })
+
+  it('is not broken off while the client takes others, but once it takes nothing at all', async () => {
+    const { seen, time, connect } = serveFrames({ begun: () => {} }, { timeouts: { idleMs: 3000 } })
+    const [client, still] = [connect(), connect()]
+    for (const one of [client, still]) one.frame(SETTINGS, 0, 0, WIDE)
+    for (const id of [1, 3, 5]) client.request(id)
+    still.request(1)
+    await until(() => seen.length === 4)
+    for (const { res } of seen) {
+      res.writeHead(head)
+      res.write(Buffer.alloc(100_000))
+    }
+    await until(() => sizes(client, 1) === 65_535)
+    for (time.nowMs = 2000; time.nowMs <= 4000; time.nowMs += 2000) {
+      client.frame(WINDOW_UPDATE, 0, 0, numbers(1000))
+      await client.settled()
+    }
+    assert.equal(await still.reset(1), ENHANCE_YOUR_CALM)
+    const late = 'response_timeout'
+    const faults = () => seen.map(({ fault }) => fault)
+    assert.deepEqual(faults(), [undefined, undefined, undefined, late])
+    time.nowMs = 7000
+    await until(() => faults().every((fault) => fault === late))
   })
 
   it('has its turn when the window is too small for all', async () => {

@@ -60,6 +60,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   readonly settings = new ClientSettings()
   readonly guard: ConnectionGuard
   sendWindow = DEFAULT_WINDOW
+  dataSentMs = 0
   readonly head: HeadBounds
   readonly #frames = new ConnectionFrames(this)
   readonly #reader = new FrameReader(this.#frames)
