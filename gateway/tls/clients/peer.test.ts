@@ -334,6 +334,19 @@ describe('an open connection', () => {
     another.socket.destroy()
   })
 
+  it('is refused for good if its handshake refused it, and after a reload another connection may pass', async (t) => {
+    const stranger = await makeAuthority({ subject: 'CN=Stranger' })
+    const certificate = await client({ issuer: stranger })
+    const server = await TestServer.start(t, await materialWith())
+    const one = await TestClient.connect(server, shown(certificate))
+    assert.deepEqual([(await one.ask()).authorized, (await one.ask()).mayPassAnew], [false, undefined])
+    const lists = (await makeRevocationList(ca)) + (await makeRevocationList(stranger))
+    server.swap(await materialWith(lists, ca.certPem + stranger.certPem))
+    assert.deepEqual([(await one.ask()).authorized, (await one.ask()).mayPassAnew], [false, true])
+    assert.equal((await verdictOn(server, ca, { certificate })).authorized, true)
+    one.socket.destroy()
+  })
+
   it('is refused once the list of the authority above its issuer has expired', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
     const certificate = await client({ issuer: between })

@@ -78,7 +78,9 @@ export function peerOf(
   if (cached === undefined) return firstVerdict(socket, trust, nowMs)
   if (cached === null) return undefined
   if (cached.trust === trust && nowMs <= cached.goodUntilMs) return cached.peer
-  return verdict(socket, { ...cached, trust }, nowMs)
+  // What the handshake refused, another handshake may accept after a reload.
+  const base = cached.base.authorized ? cached.base : { ...cached.base, mayPassAnew: true as const }
+  return verdict(socket, { ...cached, base, trust }, nowMs)
 }
 
 function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
