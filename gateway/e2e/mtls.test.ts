@@ -586,11 +586,25 @@ describe('mutual TLS', () => {
       const named = clients().map(({ mtls, ...client }) => ({ ...client, mtls: { ...mtls, issuer } }))
       writeFileSync(gateway.clientsFile, JSON.stringify({ clients: named }))
       await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
-      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const keepAlive = () => new Agent({ keepAlive: true, maxSockets: 1 })
+      const [agent, newAgent, bareAgent] = [keepAlive(), keepAlive(), keepAlive()]
+      const early = await ask('/machine/x', newcomer, { agent: newAgent })
+      // Many clients show a certificate only if its authority is among those that the server names.
+      const bare = await ask('/machine/x', undefined, { agent: bareAgent })
+      for (const { status, headers } of [early, bare])
+        assert.deepEqual([status, headers.connection], [401, 'keep-alive'])
       const [list, nextList] = [await makeRevocationList(tls.ca), await makeRevocationList(nextCa)]
       tls.write('ca.pem', tls.ca.certPem + nextCa.certPem)
       tls.write('crl.pem', list + nextList)
       await comesTo(newcomer, 200)
+      for (const [certificate, itsAgent] of [
+        [newcomer, newAgent],
+        [undefined, bareAgent],
+      ] as const) {
+        const { status, headers } = await ask('/machine/x', certificate, { agent: itsAgent })
+        assert.deepEqual([status, headers.connection], [401, 'close'])
+        itsAgent.destroy()
+      }
       assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
       tls.write('ca.pem', nextCa.certPem)
       tls.write('crl.pem', nextList)

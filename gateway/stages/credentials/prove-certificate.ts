@@ -8,14 +8,14 @@ import type { Principal } from '../../principal.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { organizationIdentifierOf, subjectOf } from '../../tls/clients/certificate-names.ts'
 import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
-import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
+import { mayPassAnew, type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
 import { psd2RolesOf } from '../../tls/clients/psd2-roles.ts'
 import { countCredential } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
-export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boolean {
-  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock()) !== undefined
+export function presentsCertificate(gateway: Gateway, exchange: Exchange): boolean {
+  return certificateOf(gateway, exchange) !== undefined
 }
 
 /** The response does not tell which check failed. */
@@ -123,7 +123,8 @@ export function verdictOn({ tls, clock }: Gateway, secure: TLSSocket): PeerCerti
 
 /** Retires the connection when only a new one can prove the client. */
 export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
-  const peer = secure && verdictOn(gateway, secure)
-  if (peer?.mayPassAnew === true) res.retireConnection()
+  if (secure === undefined) return undefined
+  const peer = verdictOn(gateway, secure)
+  if (mayPassAnew(secure, gateway.tls.trust)) res.retireConnection()
   return peer
 }

@@ -61,8 +61,18 @@ interface CachedPeer {
   readonly trust: ClientTrust
 }
 
-/** Verdicts by connection. Null: the client sent no certificate, and none can come later. */
-const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
+/** Verdicts by connection. No `peer`: the client sent no certificate, and none can come later. */
+const CACHE = new WeakMap<
+  TLSSocket,
+  CachedPeer | (Pick<CachedPeer, 'trust'> & { readonly peer: undefined })
+>()
+
+/** True when the client may be proved by a new connection only. Without a certificate: once there are other authorities. */
+export function mayPassAnew(socket: TLSSocket, trust: ClientTrust | undefined): boolean {
+  const cached = CACHE.get(socket)
+  if (cached === undefined) return false
+  return cached.peer === undefined ? cached.trust !== trust : cached.peer.mayPassAnew === true
+}
 
 /**
  * The verdict on a client certificate is renewed after a reload of authorities or lists, or when a certificate or list
@@ -76,7 +86,7 @@ export function peerOf(
   if (trust === undefined) return undefined
   const cached = CACHE.get(socket)
   if (cached === undefined) return firstVerdict(socket, trust, nowMs)
-  if (cached === null) return undefined
+  if (cached.peer === undefined) return undefined
   if (cached.trust === trust && nowMs <= cached.goodUntilMs) return cached.peer
   // What the handshake refused, another handshake may accept after a reload.
   const base = cached.base.authorized ? cached.base : { ...cached.base, mayPassAnew: true as const }
@@ -86,7 +96,7 @@ export function peerOf(
 function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
   const leaf = socket.getPeerX509Certificate()
   if (leaf === undefined) {
-    CACHE.set(socket, null)
+    CACHE.set(socket, { peer: undefined, trust })
     return undefined
   }
   const code = socket.authorized === true ? undefined : String(socket.authorizationError)
