@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { closeSync, existsSync, openSync } from 'node:fs'
 import { describe, it } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
 
@@ -20,6 +21,19 @@ describe('the log of the backend', () => {
     const { level, service, msg, port } = JSON.parse(stderr)
     assert.deepEqual([level, service, port], [40, 'backend', 3000])
     assert.match(msg, /^waits /)
+  })
+
+  it('does not end the backend when the disk is full', {
+    skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
+  }, () => {
+    const full = openSync('/dev/full', 'w')
+    const ends = `${PROGRAM}; setTimeout(() => process.stdout.write('still there'))`
+    const { stdout } = spawnSync(process.execPath, [...ARGS, ends], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', full],
+    })
+    closeSync(full)
+    assert.equal(stdout, 'still there')
   })
 
   it('has lines for people in a terminal, and escapes control characters in them', {

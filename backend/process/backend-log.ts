@@ -17,6 +17,8 @@ const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\
 /** Logs to standard error: lines for people in a terminal, else JSON. */
 export function backendLog(): Logger {
   const stderr = pino.destination({ dest: 2, sync: true })
+  // A full disk or a closed terminal must not stop the backend.
+  stderr.on('error', () => {})
   const options = { base: { service: 'backend' } }
   return isatty(2)
     ? pino(options, { write: (json) => void stderr.write(lineForPeople(json)) })
