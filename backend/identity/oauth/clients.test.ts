@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { linkSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -52,6 +52,15 @@ describe('loadClients', () => {
     const broken = loadClients({ file: undefined, demo: true, dataDirectory, database })
     await assert.rejects(broken, /bank-portal\.private\.jwk\.json is no key/)
     rmSync(path)
+  })
+
+  it('loads the demo clients in backends that start together in one directory', async () => {
+    const shared = mkdtempSync(join(tmpdir(), 'clients-'))
+    const load = () => loadClients({ file: undefined, demo: true, dataDirectory: shared, database })
+    const [first, ...others] = await Promise.all([load(), load(), load()])
+    for (const other of others) assert.deepEqual(other, first)
+    assert.deepEqual(readdirSync(shared), ['bank-portal.private.jwk.json'])
+    rmSync(shared, { recursive: true })
   })
 
   it('gives all backends on one database the same key of bank-portal, each in its own directory', async () => {

@@ -1,4 +1,4 @@
-import { generateKeyPairSync, type webcrypto } from 'node:crypto'
+import { generateKeyPairSync, randomUUID, type webcrypto } from 'node:crypto'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ClientMetadata } from 'oidc-provider'
@@ -84,9 +84,10 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   const key = String(await sharedSecret(database, 'portal_key', candidate))
   if (own !== key) {
     await mkdir(dirname(file), { recursive: true })
-    // A killed process leaves no empty file.
-    await writeFile(`${file}.tmp`, `${key}\n`, { mode: 0o600, flush: true })
-    await rename(`${file}.tmp`, file)
+    // A killed process leaves no empty file. Backends may share the directory.
+    const written = `${file}.${randomUUID()}.tmp`
+    await writeFile(written, `${key}\n`, { mode: 0o600, flush: true })
+    await rename(written, file)
   }
   const { kty = 'EC', crv = '', x = '', y = '' } = JSON.parse(key) as webcrypto.JsonWebKey
   return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
