@@ -147,18 +147,16 @@ function hashed(id: string): string {
   return hash('sha256', id, 'hex')
 }
 
-/** Ends a grant of this user and its artifacts. Returns false when there was none. */
+/** Ends a grant of this user and its artifacts. */
 export async function revokeGrant(
   database: Queryable,
   grant: { readonly id: string; readonly userId: string },
-): Promise<boolean> {
-  const deleted = await database.query(
+): Promise<void> {
+  await database.query(
     `DELETE FROM oauth_artifacts WHERE grant_id = $1 AND EXISTS
-       (SELECT 1 FROM oauth_artifacts WHERE model = 'Grant' AND grant_id = $1 AND account_id = $2)
-     RETURNING 1 AS deleted`,
+       (SELECT 1 FROM oauth_artifacts WHERE model = 'Grant' AND grant_id = $1 AND account_id = $2)`,
     [grant.id, grant.userId],
   )
-  return deleted.length > 0
 }
 
 /** Records that an access token is about to be issued. Throws `invalid_grant` when the grant has ended meanwhile. */
