@@ -111,6 +111,18 @@ test('an operation that one row rewrites and another leaves as it came is a faul
   assert.deepEqual(parse([rows[0], { path: '/v1/users/{id}', rawPath: false }]).faults, undefined)
 })
 
+test('an operation that one row deprecates and another ends before that is a fault', () => {
+  const rows = [
+    { path: '/v1/*', deprecated: '2027-06-01' },
+    { path: '/v1/users/{id}', sunset: '2027-01-01' },
+  ]
+  assert.match(
+    faultOf(rows),
+    /^\$\.openapi\.rows\[1\]\.sunset: must not be before "deprecated" \(2027-06-01\), but is "2027-01-01"/,
+  )
+  assert.deepEqual(parse([rows[0], { ...rows[1], deprecated: '2026-01-01' }]).faults, undefined)
+})
+
 test('requests of an operation are not validated where a row says so', () => {
   const { value } = parse([{ path: '/v1/users', validateRequests: false }], [], { validateRequests: true })
   const validated = value!.routes.map(({ path, operations }) => [path, operations !== undefined])

@@ -6,6 +6,7 @@ import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import { foldedPattern, type OperationRow, operationRows } from '../rules/row-rules.ts'
+import { sunsetFault } from '../rules/sending-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
@@ -159,7 +160,7 @@ type Operation = Pick<ApiOperation, 'path' | 'method'>
 
 function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
   const used = new Set<OperationRow>()
-  const rawAndRewritten = new Set<number>()
+  const clashes = new Map<string, UnfitKey>()
   // More specific rows come last, so their keys replace others.
   const ordered = rows.toSorted((one, other) => rankOf(one.path) - rankOf(other.path))
   return {
@@ -172,21 +173,23 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       )
       const keys: Keys = Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
       const laidAt = Object.fromEntries(places)
-      if (keys.rawPath && keys.rewrite) rawAndRewritten.add(laidAt.rawPath as number)
+      const clash = (key: 'rawPath' | 'sunset', reason: string | undefined) => {
+        const at = `[${laidAt[key]}].${key}`
+        if (reason !== undefined) clashes.set(at, { at, reason })
+      }
+      clash('rawPath', keys.rawPath && keys.rewrite ? RAW_AND_REWRITTEN : undefined)
+      clash('sunset', sunsetFault(keys))
       return { keys, laidAt }
     },
     /** Rows that fit no operation whose keys were asked for, masked names that fit none, and keys that exclude others. */
     unfit: (): UnfitKey[] => {
       let hints = 0
-      return [...rows.entries()].flatMap(([index, row]) => {
-        if (!used.has(row))
-          return [{ at: `[${index}].path`, reason: whyUnfit(row, operations, ++hints <= MAX_HINTS) }]
-        const raw = rawAndRewritten.has(index) ? [{ at: '.rawPath', reason: RAW_AND_REWRITTEN }] : []
-        return [...raw, ...unfitMask(row, operations)].map(({ at, reason }) => ({
-          at: `[${index}]${at}`,
-          reason,
-        }))
-      })
+      const unfit = [...rows.entries()].flatMap(([index, row]) =>
+        used.has(row)
+          ? unfitMask(row, operations).map(({ at, reason }) => ({ at: `[${index}]${at}`, reason }))
+          : [{ at: `[${index}].path`, reason: whyUnfit(row, operations, ++hints <= MAX_HINTS) }],
+      )
+      return [...unfit, ...clashes.values()]
     },
   }
 }

@@ -55,11 +55,7 @@ export function checkSending(json: JsonFile<unknown>, at: string, route: Written
       : undefined,
   )
   for (const key of ['deprecated', 'sunset'] as const) json.check(`${at}.${key}`, route[key], dateFault)
-  json.check(`${at}.sunset`, route, ({ deprecated, sunset }) =>
-    deprecated !== undefined && sunset !== undefined && Date.parse(sunset) < Date.parse(deprecated)
-      ? `must not be before "deprecated" (${deprecated}), but is "${sunset}" (RFC 9745 section 4)`
-      : undefined,
-  )
+  json.check(`${at}.sunset`, route, sunsetFault)
   const { allow = [], set = {}, remove = [] } = headers ?? {}
   if (!json.sound(`${at}.requestHeaders`)) return
   const names = [...allow, ...Object.keys(set), ...remove].map((name) => foldedName(name.toLowerCase()))
@@ -73,6 +69,15 @@ export function checkSending(json: JsonFile<unknown>, at: string, route: Written
   json.checkEach(`${at}.requestHeaders.remove`, remove, (name) => changeFault(name) ?? again(name))
   for (const name of Object.keys(set))
     json.check(childPath(`${at}.requestHeaders.set`, name), name, (it) => changeFault(it) ?? again(it))
+}
+
+export function sunsetFault({
+  deprecated,
+  sunset,
+}: Pick<Written, 'deprecated' | 'sunset'>): string | undefined {
+  return deprecated !== undefined && sunset !== undefined && Date.parse(sunset) < Date.parse(deprecated)
+    ? `must not be before "deprecated" (${deprecated}), but is "${sunset}" (RFC 9745 section 4)`
+    : undefined
 }
 
 function rewriteFault({ prefix, path }: NonNullable<Written['rewrite']>, own: string): string | undefined {
