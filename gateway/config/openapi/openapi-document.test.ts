@@ -160,6 +160,18 @@ test('the servers of an operation come before those of its path, and those befor
     { servers: [{ url: 'https://{region}.example/{base}', variables }] },
   )
   assert.equal(read(varying).routes?.[0], '/v9/a GET,HEAD none ')
+  for (const url of [
+    'https://host:{port}/v9',
+    '{scheme}://{host}/v9',
+    'https://host:<port>/v9',
+    '//{host}/v9',
+  ])
+    assert.equal(
+      read(api({ '/a': { get: OPEN } }, { servers: [{ url, variables: { port: { default: 8443 } } }] }))
+        .routes?.[0],
+      '/v9/a GET,HEAD none ',
+      url,
+    )
   const own = [{ path: '/v3/a', methods: ['POST'], auth: ['bearer'] }]
   assert.equal(read(document, {}, own).settings?.routes.length, 3)
 })
@@ -278,6 +290,7 @@ test('what the gateway cannot do is a fault that names its place', () => {
       api({ '/a': { get: { ...OPEN, servers: [{ url: '/{x}' }] } } }),
       /\.get\.servers\[0\]\.url: has no path that can be read: set openapi\.basePath/,
     ],
+    [api({ '/a': { get: OPEN } }, { servers: [{ url: '{site}' }] }), /url: has no path that can be read/],
     [api({ '/a': { $ref: 'other.json' } }), /refers to "other\.json", and only what is in this document/],
     [api({ '/a': { $ref: '#/components/none' } }), /is not in this document/],
     [api({ '/a/{x}': { get: OPEN }, '/A/{y}': { get: OPEN } }), /may be taken for "\/a\/\{x\}"/],

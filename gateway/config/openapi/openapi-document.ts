@@ -143,8 +143,10 @@ class Reading {
       const value = Object.hasOwn(Object(variables), name) ? Object(variables[name]).default : undefined
       return typeof value === 'string' ? value : found
     })
-    const { pathname } = URL.parse(url, 'http://service/') ?? { pathname: undefined }
-    if (pathname !== undefined && !url.includes('{')) return pathname
+    // What precedes the path need not be known: a port may be any number, and a host anything.
+    const path = url.replace(/^(?:[^/?#]*:)?\/\/[^/?#]*/, '')
+    const { pathname } = URL.parse(path, 'http://service/') ?? { pathname: undefined }
+    if (pathname !== undefined && !path.includes('{')) return pathname
     this.#refuse(`${pointer}/servers/0/url`, 'has no path that can be read: set openapi.basePath')
     return undefined
   }
