@@ -5,8 +5,9 @@ import { OperationRules } from './compiled-operations.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 
 /** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
-function checker(schema: object, components: object = {}) {
+function checker(schema: object, components: object = {}, openapi = '3.1.0') {
   const document = {
+    openapi,
     paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
     components,
   }
@@ -73,6 +74,28 @@ test('what may be null is so beside other schemas for the value too', () => {
   assert.equal(check({ all: null, ref: null, bare: null, not: 1 }), undefined)
   assert.equal(check({ all: 'a', ref: 'b', bare: {} }), undefined)
   for (const member of ['all', 'ref']) assert.match(check({ [member]: 1 }) ?? '', new RegExp(`^/${member}`))
+})
+
+test('beside a reference, OpenAPI 3.0 ignores all but what authors mean there, and 3.1 nothing', () => {
+  const schemas = {
+    Country: { type: 'string', maxLength: 2 },
+    Body: {
+      type: 'object',
+      required: ['country', 'id'],
+      properties: {
+        country: { $ref: '#/components/schemas/Country', nullable: true, type: 'object', maxLength: 1 },
+        id: { $ref: '#/components/schemas/Country', readOnly: true },
+        $ref: { type: 'string' },
+      },
+    },
+  }
+  const body = { $ref: '#/components/schemas/Body' }
+  const check = checker(body, { schemas }, '3.0.3')
+  assert.equal(check({ country: 'DE' }), undefined)
+  assert.equal(check({ country: null }), undefined)
+  assert.equal(check({ country: 'DEU' }), '/country must NOT have more than 2 characters')
+  assert.equal(check({ country: null, $ref: 1 }), '/$ref must be string')
+  assert.match(checker(body, { schemas })({ country: 'DE' }) ?? '', /^\/country must/)
 })
 
 test('long lists of values and branches are counted, and no body makes the check compare millions', () => {

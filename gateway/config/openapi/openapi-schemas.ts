@@ -16,6 +16,8 @@ const APPLIED_STEPS = 40
 /** Longest `enum` that costs no steps: its values are compared one by one. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
+/** What authors mean beside `$ref`, although OpenAPI 3.0 ignores all that stands there. */
+const BESIDE_REF: ReadonlySet<string> = new Set(['$ref', 'nullable', 'readOnly'])
 /** Beside these keywords the library does not let `nullable` allow null. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
 /** The depth to which schemas of one value are followed. */
@@ -42,6 +44,8 @@ function converted(document: object, value: unknown, areNames: boolean): unknown
 }
 
 function schemaFixed(document: object, schema: Record<string, unknown>): Record<string, unknown> {
+  if (typeof schema.$ref === 'string' && String(Object(document).openapi).startsWith('3.0'))
+    for (const key of Object.keys(schema)) if (!BESIDE_REF.has(key)) delete schema[key]
   requireOfRequests(document, schema)
   if (schema.nullable === true) allowNull(schema)
   // The library refuses `nullable` without a type.
