@@ -109,6 +109,8 @@ test('long lists of values and branches are counted, and no body makes the check
     items: { oneOf: codes.slice(0, 50).map((code) => ({ const: code })) },
   })
   assert.equal(branches(Array.from({ length: 50_000 }, () => 'code 49')), ' is too complex to be checked')
+  // The operation that is compiled next does not pay for it.
+  assert.equal(checker({ required: ['a'] })({}), '/a is missing')
 })
 
 test('references are followed within the document, recursive ones too, and members of Object.prototype are not there', () => {

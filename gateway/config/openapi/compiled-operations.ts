@@ -1,11 +1,19 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { type ParameterPlace, parametersOf } from '../../edge/rules/path-template.ts'
+import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
 import { FORMATS, replaceKeywords } from './keywords.ts'
 import { DocumentPatterns } from './linear-pattern.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
-import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
+import {
+  appliesItselfEndlessly,
+  beginSteps,
+  type EachFits,
+  eachFitsBy,
+  type Fits,
+  fitsBy,
+} from './schema-fits.ts'
 
 export interface RequestParameter {
   readonly in: 'path' | 'query' | 'header'
@@ -92,16 +100,16 @@ export class OperationRules {
   }
 
   check(): Unusable[] {
-    const faults: Unusable[] = []
+    const faults = new Map<string, Unusable>()
     for (const place of this.#places.values()) {
       try {
         this.get(place)
       } catch (error) {
         if (!(error instanceof Unusable)) throw error
-        faults.push(error)
+        faults.getOrInsert(error.pointer, error)
       }
     }
-    return faults
+    return [...faults.values()]
   }
 }
 
@@ -116,6 +124,8 @@ let ofSchemas: Ajv2020 | undefined
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
+  /** The places that each checked schema refers to. */
+  readonly #references = new Map<string, readonly string[]>()
   readonly patterns: DocumentPatterns
 
   constructor(document: object, skipsPatterns: boolean) {
@@ -266,15 +276,37 @@ class Compiler {
 
   #validatorOf(pointer: string): ValidateFunction {
     const fragment = pointer.split('/').map(encodeURIComponent).join('/')
-    const schema = at(this.#document, pointer) as object
-    const validator = ofSchemas as Ajv2020
-    if (asUnusable(pointer, () => validator.validateSchema(schema)) === false) {
-      throw new Unusable(pointer, `is not a valid schema: ${validator.errorsText(validator.errors)}`)
+    const reached = new Set([pointer])
+    for (const place of reached) {
+      const below = this.#references.getOrInsertComputed(place, () => this.#checkedReferences(place))
+      for (const one of below) reached.add(one)
     }
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
     if (appliesItselfEndlessly(validate))
       throw new Unusable(pointer, 'applies itself to the same value without end')
     return validate
+  }
+
+  /** Checks a schema by the schema of schemas. @returns the places that it refers to @throws Unusable */
+  #checkedReferences(pointer: string): string[] {
+    const written = at(this.#document, pointer)
+    if (written === undefined) return []
+    // Definitions are checked where they are referred to.
+    const { $defs: _, definitions: __, ...own } = Object(written)
+    const schema = typeof written !== 'object' || Array.isArray(written) ? written : own
+    const validator = ofSchemas as Ajv2020
+    // `uniqueItems` takes steps, and a request before may have used them up.
+    beginSteps()
+    if (asUnusable(pointer, () => validator.validateSchema(schema as object)) === false) {
+      throw new Unusable(pointer, `is not a valid schema: ${validator.errorsText(validator.errors)}`)
+    }
+    const places: string[] = []
+    JSON.stringify(schema, (key, part) => {
+      if (key === '$ref' && typeof part === 'string' && part.startsWith('#/'))
+        places.push(percentDecoded(part.slice(1)) ?? '')
+      return part
+    })
+    return places
   }
 }
 

@@ -428,6 +428,34 @@ test('each operation with a schema that cannot be used is named', () => {
   assert.deepEqual(blamed(broken), ['/a'])
 })
 
+test('a component that is no schema is a fault at its own place, told once', () => {
+  const post = (name: string) => {
+    const content = { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } }
+    return { post: { requestBody: { content } } }
+  }
+  const faults = (schema: object) => {
+    const schemas = {
+      List: { type: 'array', items: { $ref: '#/components/schemas/Of%20it' } },
+      Tree: { type: 'object', properties: { of: { $ref: '#/components/schemas/Tree' } } },
+      'Of it': { anyOf: [{ $ref: '#/components/schemas/Bad' }, { $ref: '#/components/schemas/List' }] },
+      Bad: schema,
+    }
+    const paths = { '/a': post('List'), '/b': post('List'), '/c': post('Tree') }
+    return read(api(paths, { components: { schemas } }), { validateRequests: true }).faults
+  }
+  for (const [schema, reason] of [
+    [{ required: [{ name: 'id' }] }, 'data/required/0 must be string'],
+    [{ required: [{ toString: null }] }, 'data/required/0 must be string'],
+    [[], 'data must be object,boolean'],
+    [{ properties: { a: { minLength: -1 } } }, 'data/properties/a/minLength must be >= 0'],
+  ] as const)
+    assert.deepEqual(faults(schema), [`api.json: $.components.schemas.Bad: is not a valid schema: ${reason}`])
+  assert.deepEqual(
+    faults({ title: 1, description: null, deprecated: 'soon', definitions: { a: { type: 'b' } } }),
+    [],
+  )
+})
+
 test('an example may have the names that its serializer gave it, and a component may be called example', () => {
   const example = { one: { $id: '1', text: 'a' }, other: { $id: '1', number: 2 } }
   const content = {

@@ -1,11 +1,11 @@
 import { followed } from './references.ts'
 
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
-/** An `$id` in an example would be taken for the name of a schema. */
-const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
+/** An `$id` in an example would be taken for the name of a schema, and annotations that are no texts for its fault. */
+const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples', 'title', 'description', 'deprecated'])
 /** Keywords whose value has names as its keys; a name may be `example`. */
 const NAMES =
-  /^(?:properties|patternProperties|dependentSchemas|dependentRequired|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
+  /^(?:properties|patternProperties|dependentSchemas|dependentRequired|mapping|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
 /** Keywords that apply further schemas. */
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
