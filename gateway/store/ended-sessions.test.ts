@@ -89,7 +89,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     return member
   }
 
-  it('have ended at the others at once, and nothing else has', async () => {
+  it('have ended at the other gateways at once, and other sessions have not', async () => {
     const [one, other] = [await join(), await join()]
     one.end('https://issuer#s-1')
     await until(() => other.ended.has('https://issuer#s-1'), 'the end of the session')
@@ -97,7 +97,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     assert.deepEqual([one.heard, other.heard.length], [[], 1])
   })
 
-  it('are known at the others within 100 ms, most times on a busy machine', async () => {
+  it('are known at the other gateways within 100 ms, on a busy machine most times', async () => {
     const [one, other] = [await join(), await join()]
     const tookMs: number[] = []
     for (let i = 0; i < 200; i++) {
@@ -110,14 +110,14 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     assert.ok((tookMs[100] ?? 0) < 100, `median ${tookMs[100]} ms`)
   })
 
-  it('are complete before a gateway that comes later is, also those of an earlier run', async () => {
+  it('are all known at a later gateway before it is complete, also sessions of an earlier run', async () => {
     const one = await join(Array.from({ length: 2500 }, (_, i) => `old-${i}`))
     await until(() => one.ended.unsent === 0, 'what was sent')
     const late = await join()
     for (const i of [0, 999, 1000, 2499]) assert.ok(late.ended.has(`old-${i}`), `old-${i}`)
   })
 
-  it('are forgotten by all when their tokens have expired, whenever a gateway learnt of them', async () => {
+  it('are forgotten by all gateways when their tokens have expired, whenever a gateway learnt of them', async () => {
     const HOUR_MS = 3_600_000
     const set = `${streamKey(new StoreKeys('test', 'k'))}:ended`
     await server.command('ZADD', set, `${Date.now() - 23 * HOUR_MS}`, 'hash-of-another')
@@ -135,7 +135,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     assert.equal(await server.command('ZCARD', set), 0)
   })
 
-  it('that end again are remembered for the tokens that were issued in between, by all', async () => {
+  it('that end again are remembered by all gateways, for tokens issued in between', async () => {
     const HOUR_MS = 3_600_000
     const [hashKey, set] = ['k'.repeat(32), `${streamKey(new StoreKeys('test', 'k'.repeat(32)))}:ended`]
     let aheadMs = 0
@@ -154,7 +154,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     assert.ok(other.ended.has('s-1'), 'at the other gateway')
   })
 
-  it('as a store that lost its data got them back are as old as they are', async () => {
+  it('keep their age when a store that lost its data gets them back', async () => {
     const HOUR_MS = 3_600_000
     let aheadMs = 0
     const [one, other] = [await join(), await join([], undefined, () => Date.now() + aheadMs)]
@@ -200,7 +200,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     }, 'both in the store')
   })
 
-  it('are sent once more by nobody when they are known', async () => {
+  it('are not sent again when they are known', async () => {
     const own = ['s-1', 's-2']
     const one = await join([...own])
     await until(() => one.ended.unsent === 0, 'what was sent')
@@ -223,7 +223,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     ended.maintain()
   }
 
-  it('come back into a store that lost its data while all stayed connected', async () => {
+  it('come back into a store that lost its data while all gateways stayed connected', async () => {
     const key = 'k'.repeat(32)
     const [one, other] = [await join([], key), await join([], key)]
     one.end('s-1')

@@ -9,14 +9,14 @@ import type { StoreKeys } from './store-keys.ts'
 
 const MAX_HASHES = 20_000
 const PAGE = 1000
-/** One command holds up the store for about 2 ms. */
+/** A full batch holds up the store for about 2 ms. */
 const MAX_BATCH = 250
-/** Replaced hash keys that are kept: sessions that ended elsewhere may be hashed with them. */
+/** Replaced hash keys that are kept, because sessions that ended elsewhere may be hashed with them. */
 const MAX_RETIRED = 3
 
 /**
- * Adds sessions by the clock of the server, tells gateways of new and renewed ends, drops old ones. KEYS: set, stream. ARGV:
- * origin; lifetime in milliseconds; for each session milliseconds since its end, and its hash.
+ * Adds sessions by the clock of the server, tells gateways of new and renewed ends, drops old sessions. KEYS: set,
+ * stream. ARGV: origin; lifetime in milliseconds; for each session milliseconds since its end, and its hash.
  */
 const END_SCRIPT = `
 local time = redis.call('TIME')
@@ -39,7 +39,7 @@ interface EndedSessionsOptions {
   readonly own: () => Iterable<readonly [sid: string, atMs: number]>
 }
 
-/** Sessions that ended at any gateway: hashes in a set of the store, and a stream of new ones. What cannot be sent waits. */
+/** Sessions that ended at any gateway. The store has a set of their hashes, and a stream of new ends. */
 export class EndedSessions {
   readonly #options: EndedSessionsOptions
   readonly #ended: RememberedKeys
@@ -92,7 +92,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Reads the set, and sends what it lacks after a loss of data. @throws (rejects) when it cannot be read */
+  /** Reads the set, and sends what it lacks after a loss of data. @throws (rejects) when the set cannot be read */
   async readAll(send: Send): Promise<void> {
     const present = await this.#readSet(send)
     let done = 0
@@ -104,7 +104,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Keeps the age of the store's sessions: if each reading reset it, none would ever be forgotten. */
+  /** Keeps the age of each session. If a reading reset the age, no session would ever be forgotten. */
   async #readSet(send: Send): Promise<ReadonlySet<string>> {
     const { clock } = this.#options
     const key = this.#setKey
@@ -132,7 +132,7 @@ export class EndedSessions {
     return `${streamKey(this.#options.keys)}:ended`
   }
 
-  /** Sends one batch. All at once would be too much for a connection, and hold up the store. */
+  /** Sends one batch. All sessions at once would be too much for a connection, and hold up the store. */
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options

@@ -7,11 +7,11 @@ export interface Script {
 }
 
 /**
- * KEYS: a key, and the sorted set of its caller's keys with their expiry times. ARGV: the id of the key, a token of the request,
- * then the arguments of each script. A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`. The state
- * `again` means begun after `unknown`. The lease ends in epoch milliseconds of the server. The token is that of the request that
- * began the key. The check names the secret. The rest is sealed: the request's id, and with `done` its response. Older versions
- * left it empty.
+ * KEYS: a key, and the sorted set of its caller's keys with their expiry times. ARGV: the id of the key, a token of the
+ * request, then the arguments of each script. A key is `<state> <end of the lease> <token> <check> <fingerprint>
+ * <rest>`. The state `again` means begun after `unknown`. The end of the lease is in epoch milliseconds of the server.
+ * The token names the request that began the key, the check names the secret. The rest is the sealed id of the request,
+ * and with `done` its response. Older versions left the rest empty.
  */
 const COMMON = `
 local call = redis.call
@@ -32,10 +32,10 @@ end
 `
 
 /**
- * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, most keys of the caller, `1` if an unknown key may be
- * begun again, rest. Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign` and the check of
- * another secret or version. A key becomes unknown only when it is asked for after its lease: until then its request may finish
- * it.
+ * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, most keys of the caller, `1` if an unknown
+ * key may be begun again, rest. Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign`
+ * and the check of another secret or version. A key becomes unknown only when it is asked for after its lease. Until
+ * then its request may finish it.
  */
 export const BEGIN_SCRIPT: Script = script(`
 ${COMMON}
@@ -60,9 +60,9 @@ return { 'begun' }
 `)
 
 /**
- * Ends a key, or renews its lease (`begun`). May run again. Writes a key that the store has lost. ARGV: `begun`, `free`,
- * `unknown` or `done`; lease and keep in milliseconds; check, fingerprint, rest. Reply: 1, or 0 when another request has the key,
- * or was told that it is unknown.
+ * Ends a key, or renews its lease (`begun`). May run again. Writes a key that the store has lost. ARGV: `begun`,
+ * `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint, rest. Reply: 1, or 0 when another
+ * request has the key, or was told that the key is unknown.
  */
 export const FINISH_SCRIPT: Script = script(`
 ${COMMON}

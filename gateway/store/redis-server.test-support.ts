@@ -32,7 +32,7 @@ export interface RedisServer {
   cpuUs(): Promise<number>
 }
 
-/** How long a test's gateway waits for the store where the wait is not tested: a busy machine delays replies. */
+/** How long a test's gateway waits for the store, if the wait is not tested. A busy machine delays replies. */
 export const PATIENT_MS = 30_000
 
 /** On Linux the server ends with the test, even when the test is killed. */
@@ -115,7 +115,7 @@ export function storeAt(
   }
 }
 
-/** A master with a replica, watched by one Sentinel; service `bank`. @param downAfterMs wait of the Sentinel before it gives the master up */
+/** A master with a replica, watched by one Sentinel. @param downAfterMs before the Sentinel gives the master up */
 export async function startSentinel(downAfterMs = 1000) {
   // Otherwise a master waits 5 s for further replicas.
   const master = await startRedis(['--repl-diskless-sync-delay', '0'])
@@ -191,7 +191,7 @@ async function busPortOf(server: RedisServer): Promise<number> {
   return Number(config[1])
 }
 
-/** An address that leads to a server, as a name or a load balancer does, and later to another. */
+/** An address that leads to one server and later to another, like a name or a load balancer. */
 export async function startAddress(first: Pick<RedisServer, 'port'>) {
   let target = first
   const sockets: Socket[] = []
@@ -239,7 +239,7 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
   }
 }
 
-/** Never connects, only duplicates: `createClient` would make a class of 500 methods (33 ms) for each new address. */
+/** Only duplicated, see `PARENT` of store-link.ts. */
 const PARENT = createClient({ RESP: 2 })
 
 async function commandOn(port: number, words: readonly string[]): Promise<unknown> {

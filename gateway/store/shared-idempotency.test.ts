@@ -33,7 +33,7 @@ import { newStoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK } from './take-script.ts'
 
-/** SHA of each script with the clock of the test, by its own SHA. */
+/** SHA of each script with the clock of the test, by the SHA of the original. */
 const CLOCKED = new Map<string, string>()
 const LEASE_MS = 30_000
 const KEEP_MS = 3 * 3_600_000
@@ -84,7 +84,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
 
   let gateways = 0
 
-  /** A gateway on a line to the store that may lose commands or replies, or carry commands out late. */
+  /** A gateway whose line to the store may lose commands or replies, or deliver commands late. */
   function open(more: { secrets?: KeySecrets; local?: KeyTable } = {}) {
     const late: (() => Promise<unknown>)[] = []
     const faults: string[] = []
@@ -124,7 +124,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
         assert.equal(begun.outcome, 'begun')
         return (begun as { held: Held }).held
       },
-      /** @returns what `finish` calls back with; `waits` while it does not */
+      /** @returns what `finish` calls back with; `waits` until then */
       finish: async (held: Held, finish: Finish): Promise<Error | undefined | 'waits'> => {
         let told: Error | undefined | 'waits' = 'waits'
         keeper.finish(held as never, finish, (error) => {
@@ -195,7 +195,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await other.outcome('a'), 'unknown', 'it was sent before')
   })
 
-  it('are unknown when a gateway is silent for longer than its lease, and stay so once somebody was told', async () => {
+  it('are unknown when a gateway is silent for longer than its lease, and stay unknown once a client was told', async () => {
     const [one, other] = [open(), open()]
     const [a, b] = [await one.held('a'), await one.held('b')]
     time.nowMs += LEASE_MS - 1
@@ -266,7 +266,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('are refused at a gateway with another secret, and where the store was written by others', async () => {
+  it('are refused at a gateway with another secret, and when others have changed the store', async () => {
     const [one, other] = [open(), open({ secrets: secretsOf(['another secret of 32 characters.']) })]
     await one.finish(await one.held('a'), RESPONSE)
     assert.equal(await other.outcome('a'), 'unavailable')
@@ -286,7 +286,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await one.outcome('b'), 'unavailable')
   })
 
-  it('are found under an older secret, and answered with 503 where it is gone', async () => {
+  it('are found under an older secret, and answered with 503 when that secret is gone', async () => {
     const [old] = SECRETS
     const [changed] = secretsOf(['another secret of 32 characters.'])
     const [one, other, late] = [open(), open({ secrets: [changed, old] }), open({ secrets: [changed] })]
@@ -341,7 +341,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       time.nowMs = Date.now()
     })
 
-    it('say what gateways say, and nothing changes', async () => {
+    it('have the states that gateways see, and do not change', async () => {
       const [one, other] = [open(), open()]
       time.nowMs -= 60 * SECOND
       await one.held('dead')
@@ -378,7 +378,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       assert.equal((await find()).get('dead')?.requestId, 'id-of-dead', 'told, and still named')
     })
 
-    it('are told from those of another secret, older ones, and what is damaged', async () => {
+    it('are read under an older secret, and name a secret that is missing', async () => {
       const [old] = SECRETS
       const [next] = secretsOf(['another secret of 32 characters.'])
       const [one, other] = [open(), open({ secrets: [next, old] })]
@@ -403,7 +403,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       ])
     })
 
-    it('are damaged where nothing can be read, and no response is of another key', async () => {
+    it('are damaged when nothing can be read, and never have the response of another key', async () => {
       const one = open()
       await one.finish(await one.held('other'), { ...RESPONSE, status: 200 })
       const [other = ''] = await names()
@@ -423,7 +423,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       }
     })
 
-    it('need the key of the store, and no right that a gateway does not have', async () => {
+    it('need the key of the store, and only the rights of a gateway', async () => {
       const one = open()
       await one.finish(await one.held('done'), RESPONSE)
       const state = async (more: Partial<StoreSettings>) => (await find(SECRETS, more)).get('done')?.state
@@ -444,7 +444,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     })
   })
 
-  it('are refused while the store is away, or asked of this gateway alone where the row says so', async () => {
+  it('are refused while the store is away, or kept by this gateway alone if the row says so', async () => {
     const asked: string[] = []
     const local = {
       begin: ({ key }: KeyedRequest, run: (begun: Begun) => void) => {
@@ -511,7 +511,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.deepEqual([await other.outcome('a'), told.length], ['done', 2], 'its client asks again')
   })
 
-  it('come back to a store that lost a begun key, with its response', async () => {
+  it('come back with their response to a store that lost a begun key', async () => {
     const [one, other] = [open(), open()]
     const held = await one.held('a')
     await client.sendCommand(['FLUSHALL'])
@@ -561,7 +561,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   })
 
   interface Known {
-    /** True when it may have reached the service. */
+    /** True when the request may have reached the service. */
     isSent: boolean
     isUnknown: boolean
     isAcknowledged: boolean
@@ -584,7 +584,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     { maxLength: 60, size: 'max' },
   )
 
-  it('are sent once, and never get a response of another, in any order of requests, kills and outages', async () => {
+  it('send a request once, and never give the response of another, in any order of requests, kills and outages', async () => {
     await fc.assert(
       fc.asyncProperty(commands, async (steps) => {
         await clear()

@@ -27,7 +27,7 @@ interface SharedIdempotencyOptions {
   readonly secrets: KeySecrets
   /** Unique among gateways. */
   readonly id: string
-  /** False: other gateways find nothing that this one writes. */
+  /** False if other gateways find nothing that this one writes. */
   readonly isShared: () => boolean
   /** Table for rows that go on without the store. */
   readonly local: () => KeyTable | undefined
@@ -44,9 +44,9 @@ interface SharedKey {
   readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string
-  /** Told to the store next: `begun` renews the lease, the others are outcomes. */
+  /** What the store is told next. `begun` renews the lease, the other kinds are outcomes. */
   kind: 'begun' | 'free' | 'unknown' | 'done'
-  /** Sealed: the request's id, and with `done` its response. */
+  /** Sealed id of the request, and with `done` its response. */
   rest: string
   /** Time of the last renewal, or of the outcome. */
   sinceMs: number
@@ -60,14 +60,14 @@ const TICK_MS = 1000
 const MAX_BATCH = 1000
 /** Longest wait of a caller for the store to take an outcome. */
 const MAX_LATE_MS = 5000
-/** Beyond this, a begin without a reply is not taken back: its key may stay begun until its lease ends. */
+/** With more open keys, a begin without a reply is not taken back. Its key may stay begun until its lease ends. */
 const MAX_UNSURE = 10_000
 const NO_RESPONSE = statusOf({ status: 0 })
 /** See `idempotency-scripts.ts`. */
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
-/** Keys that a store keeps for several gateways. It knows `begun` and `done` before `begin` and `finish` call back. */
+/** Keys that a store keeps for gateways. The store knows `begun` and `done` before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
   #secrets: KeySecrets
@@ -81,7 +81,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#secrets = options.secrets
   }
 
-  /** See KeyTable.rekey. A key under a removed secret gets 503. */
+  /** See KeyTable.rekey. A request with a key under a removed secret gets 503. */
   rekey(secrets: KeySecrets): void {
     this.#secrets = secrets
   }
@@ -216,7 +216,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#cancelTick ??= this.#options.timers.after(TICK_MS, this.#tick)
   }
 
-  /** Renews leases, and repeats outcomes that the store has not taken. After a restart, the old process does so for its keys. */
+  /** Renews leases, and repeats outcomes that the store has not taken. An old process does so too after a restart. */
   readonly #tick = (): void => {
     this.#cancelTick = undefined
     const { breaker, timers } = this.#options
@@ -230,7 +230,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       if (left <= 0 || (held.kind === 'begun' && nowMs - held.sinceMs < RENEW_MS)) continue
       left--
       if (held.kind === 'begun') held.sinceMs = nowMs
-      // Moves it behind those that wait.
+      // Moves this key to the end of the queue.
       this.#open.delete(held)
       this.#open.add(held)
       this.#tell(held)
@@ -290,7 +290,7 @@ async function findSharedKey(
   const [value, time, leftMs] = await Promise.all([
     send(['GET', key], key),
     send(['TIME'], key),
-    // Gateways need no right to PTTL.
+    // The store's user may have no right to PTTL, which gateways do not need.
     send(['PTTL', key], key).catch(() => undefined),
   ])
   if (value === null) return undefined

@@ -13,7 +13,7 @@ const ROW = makeRow({
   purpose: 'x',
 })
 
-test('a fault of the counts here is thrown to the request alone, not to others that wait for the same reply', () => {
+test('a fault of the local counts is thrown to its request alone, not to others that wait for the same reply', () => {
   const table = new LimitTable([ROW])
   const dones: TakeDone[] = []
   const limits = new SharedLimits(
@@ -46,7 +46,7 @@ test('a row that is given another name goes on counting in the same place', () =
   assert.notEqual(narrowed, first)
 })
 
-test('what the store let through is counted here in each window with room, and what it refused in none', () => {
+test('a hit that the store let through is counted here in each window with room, a refused hit in none', () => {
   const row = rowWith([
     [1, 1000],
     [5, 60_000],

@@ -19,7 +19,7 @@ export class SharedLimits {
     return this.#local.find(path, method, plan)
   }
 
-  /** `take` is known at once while the store is away. @param caller as in `Limiter.take` */
+  /** Asks the store. While the store is away, the take is decided at once. @param caller as in `Limiter.take` */
   ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
     const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))
@@ -31,7 +31,7 @@ export class SharedLimits {
     this.#local.close()
   }
 
-  /** Never throws: other requests wait for the same reply. @param take undefined: the store is away */
+  /** Never throws, because other requests wait for the same reply. @param take undefined while the store is away */
   #decide(row: LimitRow, key: string, caller: Caller | undefined, take: Take | undefined): Take | Error {
     try {
       if (take === undefined && isDenied(row)) return UNRECORDED

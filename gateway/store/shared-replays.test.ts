@@ -13,7 +13,7 @@ const NOW_MS = 1_800_000_000_000
 function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
   const sent: StoreCall[] = []
   const local: { fault: ReplayFault | undefined } = { fault: undefined }
-  /** Messages that the gateway's own memory was asked for. */
+  /** Messages about which the gateway's own memory was asked. */
   const asked: string[] = []
   const remembered: [digest: string, atMs: number][] = []
   const replays = new SharedReplays({
@@ -38,7 +38,7 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
 }
 
 describe('messages that may have been left in the store', () => {
-  it('are taken back by the value of every attempt, before the next one', async () => {
+  it('are taken back by the value of every attempt, before the next attempt', async () => {
     const { replays, sent, values } = guarded()
     const first = replays.take('m', 'sender')
     sent[0]?.done(undefined)
@@ -104,7 +104,7 @@ describe('messages that may have been left in the store', () => {
 })
 
 describe('messages that the store has not seen', () => {
-  it('are still refused when this gateway has accepted them, as after the store has lost its data', async () => {
+  it('are still refused when this gateway has accepted them, for example after the store lost its data', async () => {
     for (const [fault, told] of [
       [undefined, undefined],
       ['replayed', 'replayed'],
@@ -128,7 +128,7 @@ describe('messages that this gateway has accepted', () => {
   const SECOND_MS = 1000
   const turn = () => new Promise((resolve) => setImmediate(resolve))
 
-  it('are written back into a store that lacks them, but for those whose time is over', async () => {
+  it('are written back into a store that lacks them, unless they have expired', async () => {
     const { replays, sent, remembered } = guarded()
     const taken = replays.take('m', 'sender')
     const key = sent.shift()?.args[1]
@@ -146,7 +146,7 @@ describe('messages that this gateway has accepted', () => {
     void taken
   })
 
-  it('are written back in the place of what a refused attempt left, which is taken back, also by another gateway', async () => {
+  it('are written back over what a refused attempt left at another gateway, which takes back only its own value', async () => {
     const [one, other] = [guarded('local'), guarded('local')]
     other.local.fault = 'unwritable'
     const refused = other.replays.take('m', 'sender')
@@ -162,7 +162,7 @@ describe('messages that this gateway has accepted', () => {
     assert.notEqual(value, left?.args[2])
   })
 
-  it('are written back some at a time, and again from the first where the store goes away meanwhile', async () => {
+  it('are written back some at a time, and again from the first if the store goes away meanwhile', async () => {
     const { replays, sent, remembered } = guarded()
     for (let i = 0; i < 450; i++) remembered.push([digestOf(`${i}`, 's'), NOW_MS])
     replays.writeBack(Number.NEGATIVE_INFINITY)
@@ -180,7 +180,7 @@ describe('messages that this gateway has accepted', () => {
     assert.deepEqual(batches, [200, 200, 0, 200, 200, 50, 0])
   })
 
-  it('are written back from the time the store went away, when it comes back', async () => {
+  it('are written back when the store comes back, from the time it went away', async () => {
     const { replays, sent, remembered } = guarded('local')
     for (let s = 50; s >= 0; s -= 10) remembered.push([digestOf(`${s}`, 's'), NOW_MS - s * SECOND_MS])
     replays.writeBack(NOW_MS - 25 * SECOND_MS)
@@ -193,7 +193,7 @@ describe('messages that this gateway has accepted', () => {
   })
 })
 
-it('a message that waits while the store goes away is decided by what is configured then', async () => {
+it('that wait while the store goes away are decided by the configuration of that time', async () => {
   const { replays, sent } = guarded('deny')
   const first = replays.take('a', 'sender')
   replays.change('local')
@@ -205,7 +205,7 @@ it('a message that waits while the store goes away is decided by what is configu
   assert.equal(await second, 'away')
 })
 
-describe('a message that is under way until the service has taken it or not', () => {
+describe('a message under way to the service', () => {
   const TWO = ['content', 'id']
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   async function begun(one: ReturnType<typeof guarded>, ...replies: (string | null | undefined)[]) {
@@ -218,7 +218,7 @@ describe('a message that is under way until the service has taken it or not', ()
   }
   const names = ({ sent }: ReturnType<typeof guarded>) => sent.map(({ args: [name] }) => name)
 
-  it('is taken in the store by one key after the other, and refused while that is away', async () => {
+  it('is taken in the store one key after the other, and refused while the store is away', async () => {
     for (const [replies, fault] of [
       [['OK', 'OK'], undefined],
       [[null], 'replayed'],
@@ -259,7 +259,7 @@ describe('a message that is under way until the service has taken it or not', ()
     assert.deepEqual(one.sent, [])
   })
 
-  it('is given back where the service did not take it, later when the store is away', async () => {
+  it('is given back when the service did not take it, later if the store is away', async () => {
     const one = guarded()
     await begun(one, 'OK', null)
     one.replays.end(TWO, 'sender', false)
@@ -271,7 +271,7 @@ describe('a message that is under way until the service has taken it or not', ()
     assert.deepEqual(one.sent[3]?.args, one.sent[2]?.args)
   })
 
-  it('is kept here and there, and written back when the store did not get it', async () => {
+  it('is kept here and in the store, and written back when the store did not get it', async () => {
     const one = guarded()
     await begun(one, 'OK', 'OK')
     one.replays.end(['content'], 'sender', true)
@@ -344,7 +344,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('are under way at one gateway, until that gives them back or its lease is over', async () => {
+  it('are under way at one gateway, until it gives them back or its lease ends', async () => {
     const server = await startRedis()
     const members: StoreMember[] = []
     const open = async (gatewayId: string) => {
@@ -404,7 +404,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
     const takeAll = (replays: SharedReplays, prefix: string) =>
       Promise.all(messages(prefix).map((message) => replays.take(message, 'sender')))
     const all = (fault: ReplayFault | undefined) => messages('').map(() => fault)
-    /** How many messages are in the store, once every gateway knows that it is there. */
+    /** How many messages are in the store, once every gateway knows that the store is there. */
     const stored = async () => {
       for (const member of members) member.maintain()
       const names = (await server.command('KEYS', '*').catch(() => [])) as string[]

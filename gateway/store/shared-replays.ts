@@ -21,14 +21,14 @@ interface SharedReplaysOptions {
   readonly id: string
 }
 
-/** Further refused messages stay taken until they expire. */
+/** Refused messages beyond this number stay taken until they expire. */
 const MAX_UNSURE = 10_000
 /** More commands at once than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** Done one second apart, because a command of a lost connection may run after those of the next. */
+/** A message is taken back so often, once a second, because a command of a lost connection may run late. */
 export const TAKEN_BACK_TIMES = 3
 
-/** What a dead gateway had under way is in progress for this time. */
+/** A message that a dead gateway had under way stays in progress for this time. */
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 
@@ -43,7 +43,7 @@ end
 return 0
 `
 
-/** ARGV: our value, its milliseconds. Also for a store that has lost its data, or was away. */
+/** ARGV: our value, its milliseconds. Writes the value again if the store has lost it. */
 const RENEW_SCRIPT = `
 local value = redis.call('GET', KEYS[1])
 if not value or value == ARGV[1] then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
@@ -81,26 +81,26 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#onStoreFailure = onStoreFailure
   }
 
-  /** See ReplayMemory.take. `away`: the message is refused. */
+  /** See ReplayMemory.take. */
   async take(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { lifetimeMs, memory } = this.#options
     const storeKey = this.#keyOf(key, sender)
     const value = this.#nextValue()
     const reply = await this.#claim(storeKey, value, lifetimeMs)
-    // Other faults of the memory do not matter: the store has the message.
+    // Other faults of the memory do not matter, because the store keeps the message.
     if (reply !== undefined)
       return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
     const fault = this.#onStoreFailure === 'local' ? memory.take(key, sender) : 'away'
-    // A refused message may come again. A replay was taken by another command.
+    // A refused message may come again, so it must not stay taken. A replay was taken by another command.
     if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault
   }
 
-  /** Takes a message under a lease. Call `end` after a fault too. `away`: the message is refused. */
+  /** Takes a message under a lease. Call `end` after a fault too. */
   async begin(keys: readonly string[], sender: string): Promise<ReplayFault | undefined> {
     const here = this.#options.memory.begin(keys, sender)
     if (here === 'replayed') return here
-    // One after the other: of two gateways with a copy, one must get all keys.
+    // Takes one key after the other, so that one of two gateways with a copy gets all keys.
     for (const key of keys) {
       const storeKey = this.#keyOf(key, sender)
       const value = this.#nextValue()
@@ -114,7 +114,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return undefined
   }
 
-  /** Keeps a message that was taken, and frees another. What the store does not get is written later. */
+  /** Keeps a message if `isTaken`, and frees it if not. What the store does not get is written later. */
   end(keys: readonly string[], sender: string, isTaken: boolean): void {
     const { memory, clock } = this.#options
     const atMs = clock()
@@ -147,12 +147,12 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
 
   /** @returns null when the store has the message already, undefined when the store is away */
   #claim(key: string, value: string, ms: number): Promise<StoreReply | undefined> {
-    // First: what the sender's last attempt left must not refuse this one.
+    // Done first, because what the sender's last attempt left must not refuse this attempt.
     this.#takeBack(key)
     return this.#ask(['SET', key, value, 'NX', 'PX', `${ms}`], key, (text) => text === 'OK' || text === null)
   }
 
-  /** @returns undefined: the store is away */
+  /** @returns undefined while the store is away */
   #ask(
     args: readonly string[],
     key: string,
@@ -188,7 +188,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     let left = MAX_BATCH
     for (const [key, unsure] of [...this.#unsure]) {
       if (left-- === 0) return
-      // Moves it behind those that wait.
+      // Moves this message to the end of the queue.
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
       this.#takeBack(key)

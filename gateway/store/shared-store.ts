@@ -15,7 +15,7 @@ interface SharedStoreObserver extends BreakerObserver {
 
 const AGREE_AGAIN_MS = 200
 
-/** Reads the key on which gateways have agreed. @throws (rejects) when they have not, or the store fails */
+/** Reads the key on which gateways have agreed. @throws (rejects) when they have not agreed, or the store fails */
 export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send): Promise<StoreKeys> {
   const keys = new StoreKeys(prefix, hashKey ?? '')
   const get = (name: string) => send(['GET', keys.common(name)], keys.common(name))
@@ -36,7 +36,7 @@ export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send)
   return keys
 }
 
-/** To be imported by `import()` when a store is set: its client takes 170 ms and 30 MB to load. */
+/** Must be imported by `import()` when a store is set, because its client takes 170 ms and 30 MB to load. */
 export class SharedStore {
   readonly connection: StoreConnection
   readonly breaker: StoreBreaker
@@ -51,7 +51,7 @@ export class SharedStore {
   #isShared = true
   /** New after each loss of the store's data. */
   #mark: string | undefined
-  /** Mark of gateways with a GATEWAY_STORE_KEY_FILE, where this one has none. */
+  /** Mark of gateways with a GATEWAY_STORE_KEY_FILE, if this gateway has none. */
   #givenMark: StoreReply = null
 
   /** Connects in the background. @param deadlineMs for each reply */
@@ -85,7 +85,7 @@ export class SharedStore {
     return this.breaker.wasReached && this.#hasAgreed
   }
 
-  /** False when gateways have, or had, different hash keys: none finds what another has written. */
+  /** False when gateways have, or had, different hash keys. Then none finds what another has written. */
   get isShared(): boolean {
     return this.#isShared
   }
@@ -115,7 +115,7 @@ export class SharedStore {
     this.connection.close()
   }
 
-  /** Takes over the key of the store, or leaves ours there. Done at each connection: the store may have lost it. */
+  /** Takes over the key of the store, or leaves ours there. Done at each connection, as the key may be lost. */
   #agree(agreement: number): void {
     const { connection, keys } = this
     const key = keys.common('hash-key')
@@ -132,7 +132,7 @@ export class SharedStore {
         if (agreement !== this.#agreement) return
         this.#givenMark = givenMark
         if (typeof mark === 'string' && typeof hashKey === 'string') this.#takeOver(mark, hashKey)
-        // A full server or a replica takes no key.
+        // A full server or a replica stores no key.
         else setTimeout(again, AGREE_AGAIN_MS).unref()
       },
       // The server may still be loading its data.

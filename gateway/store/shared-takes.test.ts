@@ -107,7 +107,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     )
   })
 
-  it('of rows beside each other do not count for those in shadow mode what the others refuse, in one command', async () => {
+  it('of rows beside each other go in one command, and rows in shadow mode do not count what the others refuse', async () => {
     const store = await open()
     const rows = [
       makeRow({ path: '/beside', limit: 1 }),
@@ -154,7 +154,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     assert.equal(store.counts.roundTrips - before, 2)
   })
 
-  it('that gathered are not sent once the store is known to be away, and told at the same time', async () => {
+  it('that gathered are not sent once the store is known to be away, and end at the same time', async () => {
     const store = await open(undefined, DEADLINE_MS)
     const row = { identity: 'gathered', rule: '100 60000 1' }
     server.signal('SIGSTOP')
@@ -191,7 +191,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     assert.ok(keys.some((key) => /^test:\{[A-Za-z0-9_-]{22}\}$/.test(key)))
   })
 
-  it('hash with the key that the first gateway left, and with the one that is there after a loss of data', async () => {
+  it('hash with the key that the first gateway left, and after a loss of data with the new key', async () => {
     const [one, other] = [await open(), await open()]
     assert.equal(one.keys.hashKey, other.keys.hashKey)
     await server.kill()
@@ -202,7 +202,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
   })
 
   for (const limit of [7, 1200]) {
-    it(`admit ${limit} of many clients in a window, and never more in one of any position`, async () => {
+    it(`admit ${limit} hits of many clients in a window, and never more in any window`, async () => {
       const clients = await Promise.all([open(), open(), open()])
       for (let seed = 0; seed < SEEDS; seed++) {
         const windowMs = 300
@@ -256,7 +256,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('are told apart from those of gateways with another key, and that is reported', async () => {
+  it('are kept apart from takes of gateways with another key, which is reported', async () => {
     await open('a'.repeat(32))
     const faults: string[] = []
     const silent = () => undefined
@@ -269,7 +269,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     assert.match(faults[0] ?? '', /different GATEWAY_STORE_KEY_FILE/)
   })
 
-  it('are told apart from those of gateways that were given a key, by one that was not, until theirs is gone', async () => {
+  it('of a gateway without a given key are kept apart from gateways with one, until that key is gone', async () => {
     const fresh = await startRedis()
     const faults: string[] = []
     const silent = () => undefined
@@ -364,7 +364,7 @@ test('a row keeps its place in the store when its name, limit or window is edite
   assert.deepEqual(edited, { identity: sharedRowOf(ROW).identity, rule: '2000 1000 1' })
 })
 
-test('of several windows the longest has the place of a row with one, and each other one a place of its length', () => {
+test('the longest of several windows has the place of a single window, each other window a place by its length', () => {
   const hour = { identity: sharedRowOf(makeRow()).identity, rule: '9 3600000 1' }
   const minute = { ...hour, rule: '2 60000 1', suffix: ':60000' }
   const bounds = [[2, 60_000] as const, [9, 3_600_000] as const]
@@ -379,7 +379,7 @@ test('the cost of a row belongs to each of its windows', () => {
   assert.deepEqual([shared.rule, shared.next?.rule], ['-9 60000 7', '90 3600000 7'])
 })
 
-test('a row of overall has a place of its own, and one in shadow mode follows those that are enforced', () => {
+test('a row of "overall" has a place of its own, and a row in shadow mode follows the enforced rows', () => {
   const rows = [makeRow(), makeRow({ name: 'o', isOverall: true, per: 'address' })]
   const list = (mode: 'enforce' | 'shadow') =>
     sharedRowOf(
@@ -398,7 +398,7 @@ test('a row of overall has a place of its own, and one in shadow mode follows th
   assert.deepEqual([rule, beside?.per, beside?.rule], ['3 60000 1', 'caller', '3 60000 -1'])
 })
 
-test('the order of methods makes no difference, and other paths and methods are other places', () => {
+test('the order of methods makes no difference, but other paths and methods have other places', () => {
   const identities = [
     sharedRowOf(ROW),
     sharedRowOf({ ...ROW, path: '/api/login/*' }),

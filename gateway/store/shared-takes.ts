@@ -8,7 +8,7 @@ import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
-/** Must not throw. @param take undefined: the store is away and has perhaps counted the hit */
+/** Must not throw. @param take undefined when the store is away; it may have counted the hit */
 export type TakeDone = (take: Take | undefined) => void
 
 interface SharedTakesOptions {
@@ -23,7 +23,7 @@ interface SharedTakesOptions {
 /** Each window takes about 5 µs, for which the script holds up other gateways. */
 const MAX_BATCH = 128
 
-/** Sends in one command the takes of a turn of the event loop, or the takes that came during the command before. */
+/** Sends the takes of a turn of the event loop in one command, and the takes that come during a command in the next. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined
@@ -34,8 +34,8 @@ export class SharedTakes {
   }
 
   /**
-   * Counts a request in all windows of the enforced rows, or in none. Calls `done` once; at once when the store is known to be
-   * away. @param key, caller as in `Limiter.take`
+   * Counts a request in all windows of the enforced rows, or in none. Calls `done` once. When the store is known to be
+   * away, calls it at once. @param key, caller as in `Limiter.take`
    */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, isCluster, timers } = this.#options
@@ -66,7 +66,7 @@ export class SharedTakes {
     else timers.soon(this.#flushIfFree)
   }
 
-  /** A full batch has gone out early, so there may be none to send. */
+  /** Does nothing while a full batch, which goes out early, is under way. */
   readonly #flushIfFree = (): void => {
     if (this.#underWay === 0) this.#flush()
   }
@@ -168,10 +168,10 @@ class TakeBatch implements StoreCall {
 
 /** A limit that all gateways count together. */
 export interface SharedRow {
-  /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
+  /** All gateways have the same, also after an edit that keeps the counts. Holds no NUL. */
   readonly identity: string
   readonly rule: string
-  /** End of the key in the store. The longest window has none, and so keeps its counts when others come or go. */
+  /** End of the key in the store. The longest window has none, so it keeps its counts when other windows come or go. */
   readonly suffix?: string
   readonly next?: SharedRow
   readonly beside?: SharedRow
@@ -180,8 +180,8 @@ export interface SharedRow {
 }
 
 /**
- * Identifies a limit by path and methods alone, so that gateways that start later count in the same place. An edit of these
- * begins new counts.
+ * Identifies a limit by path and methods alone, so that gateways that start later count in the same place. An edit of
+ * the path or methods begins new counts.
  *
  * @param first row of the list
  */
@@ -191,7 +191,7 @@ export function sharedRowOf(row: LimitRow, first = row): SharedRow {
   const identity = `limit ${JSON.stringify([withoutNames(countedPath(row)), sorted])}`
   const windows = windowsOf(row)
   const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
-  // Enforced rows count together. A row in shadow mode counts only what they let pass.
+  // Enforced rows count together. A row in shadow mode counts only what the enforced rows let pass.
   const isJoined = mode === 'enforce' && beside?.mode === 'enforce'
   const isFollower = mode === 'shadow' && first.mode === 'enforce'
   const shared = windows.reduceRight<SharedRow | undefined>(

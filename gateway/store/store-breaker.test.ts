@@ -107,7 +107,7 @@ async function reached() {
   return parts
 }
 
-test('a breaker begins open, and the first probe closes it without a word', async () => {
+test('a breaker begins open, and the first probe closes it without a report', async () => {
   const { breaker, ready, time, sent, replies, call, events } = setUp()
   breaker.send(call('a'))
   assert.deepEqual(replies, [undefined])
@@ -120,7 +120,7 @@ test('a breaker begins open, and the first probe closes it without a word', asyn
   assert.deepEqual([breaker.isOpen, breaker.wasReached, events], [false, true, []])
 })
 
-test('all commands share one timer, and none is left when all have replies', async () => {
+test('all commands share one timer, and no timer is left when all have replies', async () => {
   const { breaker, time, sent, replies, call, counts } = await reached()
   for (let i = 0; i < 100; i++) breaker.send(call(`${i}`))
   assert.equal(time.armed, 1)
@@ -135,7 +135,7 @@ test('all commands share one timer, and none is left when all have replies', asy
   assert.equal(counts.latency[5], 100, 'up to 10 ms')
 })
 
-test('25 ms after a command without a reply, all learn that the store is away, and later ones at once', async () => {
+test('25 ms after a command without a reply, all commands learn that the store is away, later ones at once', async () => {
   const { breaker, time, replies, call, events } = await reached()
   breaker.send(call('a'))
   await time.pass(20)
@@ -150,7 +150,7 @@ test('25 ms after a command without a reply, all learn that the store is away, a
   assert.equal(breaker.pending, 0)
 })
 
-test('the deadline is that of the oldest command, whatever was replied to in between', async () => {
+test('the deadline is that of the oldest command, whichever replies came in between', async () => {
   const { breaker, time, sent, call, events } = await reached()
   breaker.send(call('a'))
   await time.pass(10)
@@ -197,7 +197,7 @@ test('late replies are ignored', async () => {
   assert.equal(counts.roundTrips, 0)
 })
 
-test('an error opens it at once, but not the one that names a missing script', async () => {
+test('an error opens the breaker at once, except the error that names a missing script', async () => {
   const { breaker, time, sent, replies, call, events } = await reached()
   let missing = 0
   breaker.send({ ...call('a'), scriptMissing: () => missing++ })
@@ -212,7 +212,7 @@ test('an error opens it at once, but not the one that names a missing script', a
   assert.deepEqual(replies, [undefined, undefined])
 })
 
-test('it probes the server that failed, ever more rarely, until a reply comes in time', async () => {
+test('the breaker probes the server that failed, ever more rarely, until a reply comes in time', async () => {
   const { breaker, time, sent, call, events } = await reached()
   breaker.send(call('{tag}'))
   sent[0]?.fail(new Error('gone'))
@@ -255,7 +255,7 @@ test('a frozen store gets one probe at a time, and after half a second a new con
   assert.equal(breaker.isOpen, false)
 })
 
-test('a probe whose reply comes late does not close it', async () => {
+test('a probe whose reply comes late does not close the breaker', async () => {
   const { breaker, time, sent, call } = await reached()
   breaker.send(call('a'))
   await time.pass(25)
@@ -288,7 +288,7 @@ test('a store that comes and goes is probed ever more rarely until it stays', as
   assert.deepEqual(waits, [100, 200, 100, 200])
 })
 
-test('a deadline that is changed is that of the next command', async () => {
+test('a changed deadline holds for the next command', async () => {
   const { breaker, time, sent, replies, events, call } = await reached()
   breaker.changeDeadline(100)
   breaker.send(call('a'))
@@ -302,7 +302,7 @@ test('a deadline that is changed is that of the next command', async () => {
   assert.deepEqual([replies, events], [['late', undefined], ['away: no reply within 10 ms']])
 })
 
-test('at the end all that wait learn that the store is away, and no timer is left', async () => {
+test('at the end all waiting commands learn that the store is away, and no timer is left', async () => {
   const { breaker, time, replies, call } = await reached()
   breaker.send(call('a'))
   breaker.close()

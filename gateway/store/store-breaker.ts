@@ -6,7 +6,7 @@ import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
-  /** @returns a function that cancels it */
+  /** @returns a function that cancels the timer */
   after(ms: number, run: () => void): () => void
   /** Calls `run` once everything that has arrived by now has been read. */
   soon(run: () => void): void
@@ -25,13 +25,13 @@ export const REAL_TIMERS: StoreTimers = {
 
 export interface StoreCall {
   readonly args: readonly string[]
-  /** A cluster finds the server by it. */
+  /** A cluster finds the server by this key. */
   readonly key: string
-  /** False: the store counts as away. Default: true. */
+  /** If it returns false, the store counts as away. Default: true. */
   fits?(reply: StoreReply): boolean
-  /** Called once. Must not throw. @param reply undefined: the store is away, but may have carried the command out */
+  /** Called once. Must not throw. @param reply undefined when the store is away; it may have carried the command out */
   done(reply: StoreReply | undefined): void
-  /** Called instead of `done`. Default: a missing script is a failure like others. */
+  /** Called instead of `done`. Default: a missing script is a failure like any other. */
   scriptMissing?(): void
 }
 
@@ -45,9 +45,9 @@ interface StoreBreakerOptions {
   readonly counts: StoreCounts
   readonly timers: StoreTimers
   readonly observer: BreakerObserver
-  /** Key of the first probe; later ones use that of the failed command. */
+  /** Key of the first probe. Later probes use the key of the failed command. */
   readonly probeKey: string
-  /** False: commands cannot be sent though the store responds. Default: true. */
+  /** False when commands cannot be sent though the store responds. Default: true. */
   readonly isUsable?: () => boolean
   readonly deadlineMs?: number
 }
@@ -55,7 +55,7 @@ interface StoreBreakerOptions {
 interface Pending {
   readonly call: StoreCall
   readonly sentAtMs: number
-  /** True after our own event loop was late: the deadline is extended once. */
+  /** True once the deadline was extended, because our own event loop was late. */
   excused: boolean
 }
 
@@ -70,8 +70,8 @@ const SETTLED_MS = 10_000
 const GIVE_UP_MS = 500
 
 /**
- * Opens when a command fails or has no reply within the deadline: the store is then away for all callers. Begins open; a probe
- * with a reply in time closes it. One timer serves all commands.
+ * Opens when a command fails or has no reply within the deadline. While it is open, the store is away for all callers.
+ * Begins open. A probe with a reply in time closes it. One timer serves all commands.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
@@ -249,12 +249,12 @@ export class StoreBreaker {
       connection.reset('it did not carry out a probe')
       over(false)
     })
-    // A cluster sends it to the server that failed.
+    // With this key, a cluster sends the probe to the server that failed.
     const key = `${this.#probeKey}:probe`
     connection.send(['SET', key, '1', 'PX', '1000'], key).then(
       (reply) =>
         over(reply === 'OK' && timers.nowMs() - sentAtMs <= this.#deadlineMs && isUsable?.() !== false),
-      // The address of a replica may lead to its master: a new connection is made as without a reply.
+      // A replica refused: waits for the reset above, because a new connection may lead to the master.
       (error: unknown) => isReply(error, 'READONLY') || over(false),
     )
   }

@@ -90,7 +90,7 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('says that a user without INFO hides eviction and persistence, and that a prefix is not its own', async () => {
+  it("says that a user without INFO hides eviction and persistence, and refuses a prefix that is not the user's", async () => {
     await redis.command('ACL', 'SETUSER', 'countersign', '-info')
     const blind = await checkStore(storeAt('single', [redis.port], USER))
     await redis.command('ACL', 'SETUSER', 'countersign', '+info')

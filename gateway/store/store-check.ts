@@ -14,7 +14,7 @@ interface StoreFindings {
 const KEPT_MS = '60000'
 const FINGERPRINT_MS = '86400000'
 
-/** The secret in force, then those before it. Absent: no row needs them. */
+/** The secret in force, then older secrets. Absent if no row needs them. */
 interface SharedSecrets {
   readonly maskKeyFile?: readonly string[] | undefined
   readonly idempotencyKeyFile?: readonly string[] | undefined
@@ -95,7 +95,7 @@ async function look(
   }
 }
 
-/** Also tries the commands in scripts, for which a server checks rights too. */
+/** Also tries the commands of scripts, because a server checks the rights to them too. */
 async function tryCommands(
   send: Send,
   { prefix, kind }: StoreSettings,
@@ -135,7 +135,7 @@ async function tryCommands(
       await send(args, tag)
     } catch (error) {
       if (!(error instanceof ErrorReply)) throw error
-      // An earlier failure was reported.
+      // Follows from an earlier failure, which was reported.
       if (/no such key|^NOSCRIPT/.test(error.message)) continue
       if (/^(MOVED|CROSSSLOT)/.test(error.message)) {
         faults.push('is a server of a Redis Cluster: name several of its servers, with commas, or one twice')
@@ -160,8 +160,8 @@ function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
 }
 
 /**
- * Compares keys with those of gateways checked before: each must have the key in force at the other. The store gets slow, salted
- * hashes, so that a key is as hard to guess as a password.
+ * Compares keys with gateways checked before. Each gateway must have the key that is in force at the other. The store
+ * gets slow, salted hashes, so that a key is as hard to guess as a password.
  */
 async function compareKey(
   send: Send,

@@ -1,4 +1,4 @@
-/** In milliseconds; one more bucket holds what took longer. */
+/** One more bucket holds what took longer. */
 export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
 export interface StoreCounts {

@@ -5,7 +5,7 @@ import { NO_REDIS, startAddress, startRedis, storeAt, until } from './redis-serv
 import { StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
 
-test('a connection that is lost is not reported by its events too', async () => {
+test('a lost connection is not reported again by its events', async () => {
   const faults: string[] = []
   const third = Promise.withResolvers<void>()
   let tries = 0
@@ -66,7 +66,7 @@ test('a store that falls silent while its sessions are read gets a new connectio
 })
 
 describe('events', { skip: NO_REDIS }, () => {
-  it('come from the new master once the address leads there, though the old one lives on as a replica', async (t) => {
+  it('come from the new master once the address leads there, though the old master lives on as a replica', async (t) => {
     const [old, heir] = [await startRedis(), await startRedis()]
     const address = await startAddress(old)
     const keys = new StoreKeys('test', 'k')

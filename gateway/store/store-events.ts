@@ -3,7 +3,7 @@ import type { Send, StoreReply } from './connection/store-link.ts'
 import { isReply } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-/** `ended`: a session. `failed`: a bad credential was presented. */
+/** `ended`: a session ended. `failed`: a bad credential was presented. */
 export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
@@ -63,7 +63,7 @@ export class StoreEvents {
     this.#options.connection.close()
   }
 
-  /** The next connection begins to follow again. Never rejects. */
+  /** Follows the stream until the connection is lost. The next connection begins again. Never rejects. */
   async #keepFollowing(): Promise<void> {
     const { connection, onFault } = this.#options
     this.#following = true
@@ -75,7 +75,7 @@ export class StoreEvents {
         this.#isCurrent = false
         if (this.#isClosed) break
         if (isReply(error, 'READONLY')) connection.reset('it is a replica')
-        // The connection reports its loss itself. At a first failure, the store may not be reached yet.
+        // The connection reports its loss itself. At the first failure, the store may not have been reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
@@ -87,7 +87,7 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
-    // Writes, because a replica may be cut off from its master, where the address may lead by now.
+    // Writes, because a replica refuses a write. The address may lead to a new master by now.
     await this.#send(['SET', `${key}:probe`, '1', 'PX', '1'], key)
     // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')

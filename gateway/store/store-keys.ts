@@ -1,12 +1,12 @@
 import { createHmac } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 
-/** At about 250 bytes each. */
+/** A remembered key takes about 250 bytes. */
 const MAX_REMEMBERED = 20_000
 /** 132 bits of HMAC-SHA256. */
 const HASH_CHARACTERS = 22
 
-/** Names in keys are keyed hashes, so that a reader of the store can neither learn a name nor test a guess. */
+/** Keyed hashes replace names in keys, so that a reader of the store can neither learn a name nor test a guess. */
 export class StoreKeys {
   readonly #prefix: string
   // With `max` the cache would take 2 ms to make places for all.
@@ -28,7 +28,7 @@ export class StoreKeys {
     this.#remembered.clear()
   }
 
-  /** `<prefix>:{<hash>}`: a cluster spreads keys by the hash. @param space holds no NUL */
+  /** @returns `<prefix>:{<hash>}`, because a cluster spreads keys by the hash @param space holds no NUL */
   keyOf(space: string, name: string): string {
     const text = `${space}\0${name}`
     const known = this.#remembered.get(text)
@@ -38,7 +38,7 @@ export class StoreKeys {
     return key
   }
 
-  /** Not remembered: for names that come once, such as message ids. */
+  /** Does not remember the key; for names that come once, such as message ids. */
   keyOfOnce(space: string, name: string): string {
     return `${this.#prefix}:{${this.hashOf(`${space}\0${name}`)}}`
   }

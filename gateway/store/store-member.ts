@@ -24,7 +24,7 @@ interface StoreMemberOptions {
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly ownSessions: () => Iterable<readonly [sid: string, atMs: number]>
-  /** Called for a bad credential at another gateway. @param caller from `failures.keyOf` */
+  /** Called for a bad credential at another gateway. @param caller as `failures.keyOf` returns it */
   readonly onFailure: (caller: string) => void
   readonly onAway: (cause: string) => void
   readonly onBack: (awayMs: number) => void
@@ -72,7 +72,7 @@ export class StoreMember {
       keys,
       id: gatewayId,
       beforeFollowing: async (send) => {
-        // Otherwise sessions would be hashed with a key that is only ours.
+        // Before the store was reached, sessions would be hashed with a key that only this gateway has.
         if (!this.#store.wasReached) throw new Error('the store has not been reached')
         await ended.readAll(send)
       },
@@ -104,7 +104,7 @@ export class StoreMember {
     }
   }
 
-  /** True once this gateway has read all that the store knows, and may be ready. */
+  /** True once this gateway has read all that the store knows. Only then may it be ready. */
   get isComplete(): boolean {
     return this.#store.wasReached && this.#events.wasComplete
   }
@@ -132,7 +132,7 @@ export class StoreMember {
     return new SharedLimits(local, this.#store.takes)
   }
 
-  /** Returns the same object at each call. @param local keys of this gateway alone */
+  /** @param local keys of this gateway alone @returns the same object at each call */
   idempotency(secrets: KeySecrets, local: () => KeyTable | undefined): SharedIdempotency {
     const { breaker, keys, counts } = this.#store
     const { gatewayId: id, onFault } = this.#options
@@ -162,7 +162,7 @@ export class StoreMember {
     return guard
   }
 
-  /** The secret of nonces that all gateways accept. The same object until the key of the store changes. */
+  /** The secret of nonces that all gateways accept. Returns the same object until the key of the store changes. */
   nonceSecret(): Uint8Array {
     const { hashKey } = this.#store.keys
     if (this.#nonceSecret === undefined || hashKey !== this.#nonceSecretOf) {
@@ -185,7 +185,7 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
-    // Commands failed before the outage was noticed, and `local` accepted their messages.
+    // Commands may have failed before the outage was noticed, and `local` then accepted their messages.
     const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
     for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()

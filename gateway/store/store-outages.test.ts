@@ -42,7 +42,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
     return stores
   }
 
-  /** Waits until each store has responded once: on a busy machine, another may be away again by then. */
+  /** Waits until each store has responded once. On a busy machine, never all may be there at once. */
   async function back(stores: readonly SharedStore[]): Promise<void> {
     const left = new Set(stores)
     await until(() => {
@@ -51,7 +51,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
     }, 'the store')
   }
 
-  /** Takes from all stores at once until stopped, each a moment after the last. */
+  /** Takes from all stores at once until stopped, each take a moment after the last. */
   function takeAlways(stores: readonly SharedStore[], limit: number, key: string) {
     const counts = { allowed: 0, refused: 0, undecided: 0 }
     let stopped = false
@@ -80,7 +80,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
     }
   }
 
-  it('admit none too many while the store is frozen, forgets the script, drops connections or is killed', async () => {
+  it('admit no hit too many while the store is frozen, forgets the script, drops connections or is killed', async () => {
     const server = await startRedis(['--appendonly', 'yes', '--appendfsync', 'always'])
     cleanups.push(() => server.stop())
     const stores = await openStores(storeAt('single', [server.port]))

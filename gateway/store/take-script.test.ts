@@ -211,7 +211,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     )
   })
 
-  it('begins a window that is new, or that others counted without, with the hits of the longest', async () => {
+  it('begins a new window, or one that other gateways did not count, with the hits of the longest', async () => {
     await client.sendCommand(['FLUSHALL'])
     const [hour, minute] = [[1500, 3_600_000] as const, [3, 60_000] as const]
     const us = 50_000_000
@@ -223,7 +223,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     assert.equal(((await takeTogether(us + 60_000_002, both, 1)) as number[])[0], -1)
   })
 
-  it('decides by the law: several windows, rows beside each other, plans, costs, shadow mode and edits', async () => {
+  it('decides by the law of limits: several windows, rows beside each other, plans, costs, shadow mode, edits', async () => {
     await fc.assert(
       fc.asyncProperty(anyLaw, async (law) => {
         await client.sendCommand(['FLUSHALL'])

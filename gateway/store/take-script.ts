@@ -1,27 +1,27 @@
 import { createHash } from 'node:crypto'
 
-/** Reads the server's clock; tests put their own in its place. */
+/** Reads the server's clock. Tests put their own clock in its place. */
 export const READ_CLOCK = "local time = redis.call('TIME')"
 
 /**
  * Decides and counts takes in one step, as `Window` does, on the server's clock in microseconds.
  *
- * KEYS: one per window. ARGV: for each `<limit> <window in milliseconds> <hits>`. A negative limit joins a window to the next: a
- * take counts in all joined windows or in none. Negative hits count only if the last take with positive hits passed. Reply: for
- * each window how many hits remain, -1 when it refuses, and `Take.resetSeconds`.
+ * KEYS: one per window. ARGV: for each `<limit> <window in milliseconds> <hits>`. A negative limit joins a window to
+ * the next: a take counts in all joined windows or in none. Negative hits count only if the last take with positive
+ * hits passed. Reply: for each window how many hits remain, -1 when it refuses, and `Take.resetSeconds`.
  *
  * A key is a list, oldest first. A take converts it to the form of its limit:
  * - log, for limits up to 1,000: the time of each hit.
- * - slices, for larger ones: `time:number`, the time of a slice's newest hit, and the hits since the key began. What counts is
- *   the difference to the first entry, which is the last expired slice, or `0:0`.
+ * - slices, for larger limits: `time:number`, the time of a slice's newest hit, and the hits since the key began. What
+ *   counts is the difference to the first entry, which is the last expired slice, or `0:0`.
  *
- * KEYS of further windows of a row end in `:<milliseconds>`. All have the same newest hit as the key of the longest window. If
- * not, an edit or a gateway with another table left the key behind: it becomes a copy of the key of the longest window.
+ * KEYS of further windows of a row end in `:<milliseconds>`. They have the same newest hit as the key of the longest
+ * window. A key that an edit or a gateway with another table left behind becomes a copy of that longest window's key.
  *
- * Time never goes back behind the newest hit of a key. A key outlives that hit by a second: the server expires keys by a clock
- * that is coarser and read earlier.
+ * Time never goes back behind the newest hit of a key. A key outlives that hit's window by a second, because the server
+ * expires keys by a coarser clock that is read earlier.
  *
- * Times become text only by `%.0f`: Lua's own conversion keeps 14 digits, and epoch microseconds have 16.
+ * Times become text only by `%.0f`, because Lua's own conversion keeps 14 digits, and epoch microseconds have 16.
  */
 export const TAKE_SCRIPT = `
 local call = redis.call

@@ -45,7 +45,7 @@ describe('the bounds of a reply', () => {
             bounds.follow(bytes.subarray(at, at + cut))
             at += cut
           }
-          // It has found the end of each reply, so one more of almost the largest size passes.
+          // The end of each reply was found, so one more of almost the largest size passes.
           bounds.follow(Buffer.from(encoded('x'.repeat(4 * MiB - 30))))
         },
       ),
@@ -53,7 +53,7 @@ describe('the bounds of a reply', () => {
     followed(encoded(Array(1000).fill('x'.repeat(4000))), encoded(Array(99_999).fill(0)))
   })
 
-  it('end one that is too long, whatever it is made of, before it is whole', () => {
+  it('end a reply that is too long, whatever it is made of, before it is whole', () => {
     const large = 'x'.repeat(MiB)
     for (const pieces of [
       ['$4194305\r\n'],
@@ -67,7 +67,7 @@ describe('the bounds of a reply', () => {
       assert.throws(() => followed(...pieces), /more than 100000 values/, pieces[0])
   })
 
-  it('end one that the client would read otherwise', () => {
+  it('end a reply that the client would read otherwise', () => {
     for (const reply of [
       '%1\r\n',
       '>1\r\n',

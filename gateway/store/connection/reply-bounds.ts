@@ -1,6 +1,6 @@
 import { Decoder } from '@redis/client/dist/lib/RESP/decoder.js'
 
-/** A page of sessions or events takes a quarter of a MB. */
+/** A page of sessions or events has a quarter of a MB. */
 const MAX_REPLY_BYTES = 4 * 1024 * 1024
 /** The client makes room for all values that a list announces. */
 const MAX_REPLY_VALUES = 100_000
@@ -13,14 +13,14 @@ const LIST = 42
 const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCodeAt(0)))
 
 /**
- * Follows the replies of one connection (RESP 2). A line or text ends where the client's decoder ends it; the decoder does not
- * check line breaks.
+ * Follows the replies of one connection (RESP 2). A line or text ends where the client's decoder ends it. That decoder
+ * does not check line breaks.
  */
 export class ReplyBounds {
   #bytes = 0
   #values = 0
   #open = 0
-  /** Bytes of a text still to come, with its line break. */
+  /** Bytes still to come of a text and its line break. */
   #textBytes = 0
   /** First byte of the line being read; undefined between lines. */
   #type: number | undefined
@@ -83,7 +83,7 @@ function tooLarge(bound: string): RangeError {
   return new RangeError(`a reply of the store has more than ${bound}`)
 }
 
-/** Bounds the replies of every client of the process, which the library cannot. An error ends the connection. */
+/** Bounds the replies of every client of the process, because the library cannot. An error ends the connection. */
 export function boundReplies(): void {
   const { write, reset } = Decoder.prototype
   const bounds = new WeakMap<Decoder, ReplyBounds>()

@@ -50,7 +50,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     return new Promise((resolve) => store.takes.take(row, key, resolve))
   }
 
-  it('hides the password in what a server says that repeats it', async () => {
+  it('hides the password when an error of the server repeats it', async () => {
     const server = createServer((socket) => {
       socket.on('error', () => undefined)
       socket.on('data', (data) => {
@@ -69,7 +69,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.doesNotMatch(faults.join(), /correct|horse/)
   })
 
-  it('says when it is there, and again after the server was away', async () => {
+  it('says when it is ready, and again after the server was away', async () => {
     const server = await startRedis()
     cleanups.push(() => server.stop())
     const connection = open(storeAt('single', [server.port]))
@@ -86,7 +86,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.ok(faults.length >= 1)
   })
 
-  it('is not used when it is made only after it was closed', async () => {
+  it('is not used when it is made only after `close`', async () => {
     let greet = (): void => undefined
     const asked = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
@@ -233,7 +233,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.equal(((await replica.command('ROLE')) as string[])[0], 'master')
   })
 
-  it('follows an address to the new master while the old one lives on as its replica', async () => {
+  it('follows an address to the new master while the old master lives on as its replica', async () => {
     const [old, heir] = [await startRedis(), await startRedis()]
     const address = await startAddress(old)
     cleanups.push(
@@ -265,7 +265,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     for (const server of servers) assert.ok(Number(await server.command('DBSIZE')) > 5)
   })
 
-  it('to a cluster comes back when one of its servers was away', async () => {
+  it('to a cluster comes back after one of its servers was away', async () => {
     const { ports, servers, stop } = await startCluster()
     cleanups.push(stop)
     const store = openStore(storeAt('cluster', ports))

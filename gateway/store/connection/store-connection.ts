@@ -6,8 +6,8 @@ import { dialStore, retryAfterMs, type StoreLink, type StoreReply } from './stor
 const AT_ONCE_MS = 250
 
 /**
- * A connection that renews itself. It sends the commands of one turn of the event loop in one write. A blocking command blocks
- * all after it, so a stream needs its own connection.
+ * A connection that renews itself. It sends the commands of one turn of the event loop in one write. A blocking command
+ * holds up all later commands, so a stream needs its own connection.
  */
 export class StoreConnection {
   readonly #settings: StoreSettings
@@ -23,7 +23,7 @@ export class StoreConnection {
     void this.#keep()
   }
 
-  /** True for a cluster: all keys of a command must have the same hash tag. */
+  /** True for a cluster, where all keys of a command must have the same hash tag. */
   get isCluster(): boolean {
     return this.#settings.kind === 'cluster'
   }
@@ -33,17 +33,17 @@ export class StoreConnection {
   }
 
   /**
-   * Sends a command; queues none without a connection.
+   * Sends a command. Without a connection, rejects at once.
    *
-   * @param args must not change afterwards @param key by which a cluster finds the server; undefined: any server
-   * @throws (rejects) an error of the server or connection; the command may have been carried out
+   * @param args must not change afterwards @param key by which a cluster finds the server; undefined for any server
+   * @throws (rejects) an error of the server or connection; the server may have carried out the command
    */
   send(args: readonly string[], key?: string): Promise<StoreReply> {
     const link = this.#link
     return link === undefined ? Promise.reject(new Error('not connected')) : link.send(args, key)
   }
 
-  /** Calls `listener` at each connection, also the present one: the server may have lost scripts, subscriptions and data. */
+  /** Calls `listener` at each connection, also the present one. The server may have lost scripts and data. */
   onReady(listener: () => void): void {
     this.#listeners.push(listener)
     if (this.#link !== undefined) listener()

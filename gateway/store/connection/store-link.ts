@@ -3,10 +3,10 @@ import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { boundReplies } from './reply-bounds.ts'
 
-/** An error reply rejects with `ErrorReply` of `@redis/client` instead. */
+/** After an error reply, the promise rejects with `ErrorReply` of `@redis/client`. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
 
-/** One connection, or those to all servers of a cluster. */
+/** One connection, or the connections to all servers of a cluster. */
 export interface StoreLink {
   send(args: readonly string[], key: string | undefined): Promise<StoreReply>
   /** Never rejects. */
@@ -24,7 +24,7 @@ const MAX_RETRY_MS = 1000
 
 boundReplies()
 
-/** Never connects, only duplicates: `createClient` would make a class of 500 methods (33 ms) for each new address. */
+/** Is only duplicated, because `createClient` would make a class of 500 methods (33 ms) for each address. */
 const PARENT = createClient(clientOptions())
 
 export type Send = StoreLink['send']
@@ -61,14 +61,14 @@ export function dialServer(settings: StoreSettings, address: Address): Promise<S
 }
 
 /**
- * Asks the Sentinels in turn for the master. Needs no subscription: a replaced master drops its clients or does not respond.
- * @throws (rejects) when no Sentinel names a master that says it is one
+ * Asks the Sentinels in turn for the master, without a subscription. A replaced master drops its clients or hangs.
+ * @throws (rejects) when no Sentinel names a server that says it is a master
  */
 export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   const causes: string[] = []
   for (const { host, port } of settings.addresses) {
     try {
-      // Sentinels have other users, and must not see the store's.
+      // Sentinels have other users, and must not see the store's password.
       const sentinel = await dial(settings, { host, port }, {})
       try {
         return await masterBy(sentinel, settings)
@@ -82,7 +82,7 @@ export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   throw new Error(causes.join('; '))
 }
 
-/** Asks twice: a slow master may have been replaced without knowing it. */
+/** Asks twice, because a slow master may have been replaced without knowing it. */
 async function masterBy(sentinel: StoreLink, settings: StoreSettings): Promise<StoreLink> {
   const ask = async () => {
     const reply = await inTime(
@@ -126,7 +126,7 @@ async function dial(
     send: (args) => client.sendCommand(args),
     destroy: (cause) => {
       resolve(cause)
-      // A client that says that it is not open may still have a socket.
+      // A client that is not open may still have a socket.
       client.destroy()
     },
   }
@@ -139,7 +139,7 @@ async function dial(
   return link
 }
 
-/** Removes the password from errors: a server repeats the arguments of an unknown command. */
+/** Removes the password from errors, because a server repeats the arguments of an unknown command. */
 async function connected(
   { password }: StoreSettings,
   connecting: Promise<unknown>,
@@ -153,7 +153,7 @@ async function connected(
   }
 }
 
-/** Waits `CONNECT_TIMEOUT_MS`: the kernel accepts connections for a frozen server too. @param whose for the error */
+/** Rejects after a time, because the kernel accepts connections for a frozen server too. @param whose for the error */
 function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`
@@ -197,14 +197,14 @@ function clientOptions() {
     RESP: 2,
     disableOfflineQueue: true,
     commandsQueueMaxLength: MAX_COMMANDS,
-    // A timer for each command costs four times as much as the command. The breaker has one.
+    // A timer for each command costs four times as much as the command. The breaker has one timer for all.
     commandOptions: { timeout: 0 },
     disableClientInfo: true,
     maintNotifications: 'disabled',
   } as const
 }
 
-/** @param host undefined: servers of a cluster, which give their own addresses */
+/** @param host undefined for servers of a cluster, which give their own addresses */
 function socketOptions({ tls }: StoreSettings, host?: string) {
   const connectTimeout = CONNECT_TIMEOUT_MS
   if (tls === undefined) return { connectTimeout }
@@ -218,7 +218,7 @@ function socketOptions({ tls }: StoreSettings, host?: string) {
   }
 }
 
-/** Has jitter: many gateways must not come back in the same moment. @param retries before this one */
+/** Has jitter, because many gateways must not come back at the same moment. @param retries before this one */
 export function retryAfterMs(retries: number): number {
   return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
 }
