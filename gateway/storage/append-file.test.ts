@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { it } from 'node:test'
 import { syncDirectoryOf } from './append-file.ts'
 
-it('of a file that a link names, the directory is synced in which the file lies', (t) => {
+it('for a link, the directory of the file itself is synced', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'append-file-'))
   const [links, files] = [join(root, 'links'), join(root, 'files')]
   for (const directory of [links, files]) mkdirSync(directory)

@@ -71,7 +71,7 @@ describe('an append log', () => {
     log.close()
   })
 
-  test('lets eight mebibytes wait, and counts the lines beyond as lost', () => {
+  test('lets eight mebibytes wait, and counts further lines as lost', () => {
     const { log } = fillingLog({ bytes: 0 })
     log.moveTo(newFile().fd, '', 0)
     const line = `${'k'.repeat(1024 * 1024)}\n`
@@ -107,7 +107,7 @@ describe('an append log', () => {
     log.close()
   })
 
-  test('continues in the next file with the lines that the full one did not take', () => {
+  test('continues in the next file with the lines that the full file did not take', () => {
     const [old, next] = [newFile(), newFile()]
     const room = { bytes: 10 }
     const { log } = fillingLog(room)
@@ -122,7 +122,7 @@ describe('an append log', () => {
     log.close()
   })
 
-  test('begins a file with its own header alone, where a full disk did not take that of the file before', () => {
+  test('begins a file with its own header alone, when a full disk did not take the header of the file before', () => {
     const [old, next] = [newFile(), newFile()]
     const room = { bytes: 0 }
     const { log } = fillingLog(room)
@@ -137,7 +137,7 @@ describe('an append log', () => {
     log.close()
   })
 
-  test('keeps what is put before there is a file, and after it was closed', () => {
+  test('keeps what is put before there is a file, and after the file was closed', () => {
     const { file, fd } = newFile()
     const log = new AppendLog({ retryMs: RETRY_MS, onFault: (error) => assert.fail(String(error)) })
     log.put('early\n', 0)
@@ -193,7 +193,7 @@ describe('an append log', () => {
     closeSync(fd)
   })
 
-  test('that has a path begins each new file with the header, and looks for one in each turn', async () => {
+  test('that has a path begins each new file with the header, and looks for a new file in each turn', async () => {
     const file = join(home, `${++files}`)
     const failures: unknown[] = []
     const log = new AppendLog({ file, header: '#\n', retryMs: 0, onFault: (error) => failures.push(error) })

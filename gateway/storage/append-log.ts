@@ -5,7 +5,7 @@ import { cutOff } from './torn-line.ts'
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
-  /** Opened anew in each turn of the event loop, so that the file may be moved. Undefined: `moveTo` gives an open file. */
+  /** Opened anew in each turn of the event loop, so that it may be moved. Undefined if `moveTo` gives an open file. */
   readonly file?: string
   readonly header?: string
   readonly onFault: (error: unknown) => void
@@ -14,13 +14,14 @@ interface AppendLogOptions {
 }
 
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
-/** One byte proves nothing: the last block of the file may have room for it on a full disk. */
+/** One byte proves nothing, because the last block of the file may have room for it on a full disk. */
 const BLANK_BLOCK = '\n'.repeat(4096)
 const PART_CHARACTERS = 64 * 1024
 
 /**
  * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its
- * lines into the file, or cuts a part off. If the cut fails, or after a crash, the next write first ends the torn line.
+ * lines into the file, or cuts off its part. If the cut fails, or after a crash, the next write first ends the torn
+ * line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions
@@ -73,7 +74,7 @@ export class AppendLog {
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
   }
 
-  /** Continues in another open file, with `header` and what waits, but not with the last header. */
+  /** Continues in another open file, with `header` and what waits, but without the header of the last file. */
   moveTo(fd: number, header: string, nowMs: number): void {
     this.close()
     this.descriptor = fd

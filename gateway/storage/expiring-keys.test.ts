@@ -68,7 +68,7 @@ describe('keys that are remembered for a time', () => {
     assert.match(faults.join(), /keys\.ndjson/)
   })
 
-  it('that came in another process are written here unless they were there', () => {
+  it('that came in another process are written here unless that process wrote them', () => {
     const keys = open(dir)
     keys.apply('there', nowMs, true)
     keys.apply('not-there', nowMs, false)
@@ -94,7 +94,7 @@ describe('keys that are remembered for a time', () => {
     assert.deepEqual([keys.isSafe, keys.isWritable], [true, true])
   })
 
-  it('looks once at each file in a second in which nothing happens, and makes a removed reserve again', (t) => {
+  it('cost one look at each file in a second in which nothing happens, and have a removed reserve made again', (t) => {
     const keys = open(dir)
     keys.maintain()
     t.after(() => {

@@ -16,17 +16,17 @@ interface RememberedKeysOptions {
   readonly tally?: KeyTally | undefined
 }
 
-// Keys that a sweep removes: more than one call adds.
+// Most keys that a sweep removes, more than one call adds.
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
 /** After a set-back of a year, held keys would fill the memory. */
 const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
- * Keys that are remembered for a fixed time, in memory and in files, so that a restart or `kill -9` loses none. Each lifetime
- * begins a new file, and only the one before is kept. `clock` measures ages, so that a wrong wall clock erases nothing. At a
- * start, the newest key in the files counts as new. If the wall clock is set back, by at most a day, keys are remembered until
- * they have expired by both clocks. A process that starts later does not know of the set-back.
+ * Keys that are remembered for a fixed time, in memory and in files, so that a restart or `kill -9` loses none. Each
+ * lifetime begins a new file, and only the file before is kept. `clock` measures ages, so that a wrong wall clock
+ * erases nothing. At a start, the newest key in the files counts as new. If the wall clock is set back, by at most a
+ * day, keys are remembered until they have expired by both clocks. A later process does not know of it.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
@@ -43,7 +43,7 @@ export class RememberedKeys {
   /** For keys that came until `untilMs`, the wall clock was ahead of `clock` by at most `aheadMs`. */
   #setBack = { untilMs: Number.NEGATIVE_INFINITY, aheadMs: 0 }
 
-  /** @throws Error when a file cannot be read, or is of a newer gateway: its keys would be forgotten */
+  /** @throws Error when a file cannot be read, or is of a newer gateway, because its keys would be forgotten */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
     this.#lifetimeMs = options.lifetimeMs
@@ -117,7 +117,7 @@ export class RememberedKeys {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** Writes all keys anew: another process may have replaced the files. */
+  /** Writes all keys anew. Another process may have replaced the files. */
   takeBack(): void {
     this.#files?.compact(this.#keys)
   }

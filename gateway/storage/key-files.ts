@@ -252,7 +252,7 @@ function parseKey(form: KeyForm, line: string): RememberedKey | undefined {
 
 const RESERVE_BYTES = 16 * 1024
 
-/** Room for lines that come when the disk is full: blank lines that are overwritten in place. */
+/** A file of blank lines, which are overwritten in place by lines that come when the disk is full. */
 class Reserve {
   readonly file: string
   readonly #blank: string
@@ -272,7 +272,7 @@ class Reserve {
     }
   }
 
-  /** Makes or blanks the file, once its lines are in another. @throws Error when there is no room */
+  /** Makes or blanks the file, once its lines are in another file. @throws Error when there is no room */
   clear(): void {
     if (this.#isUnused && existsSync(this.file)) return
     const found = readIfThere(this.file)

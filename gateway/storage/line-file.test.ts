@@ -16,7 +16,7 @@ function read(text: string) {
 }
 
 describe('a file of lines', () => {
-  it('is read without its header, whatever version up to its own it has', () => {
+  it('is read without its header, if its version is not above the one that is known', () => {
     const expected = { lines: ['a', '', 'b'], firstLine: 2, isTorn: false }
     assert.deepEqual(read(`${headerLine(FORMAT)}a\n\nb\n`), expected)
     assert.deepEqual(read(`${headerLine({ ...FORMAT, version: 1 })}a\n\nb\n`), expected)
@@ -27,7 +27,7 @@ describe('a file of lines', () => {
     assert.deepEqual(read(''), { lines: [], firstLine: 1, isTorn: false })
   })
 
-  it('that a crash has torn keeps its last part, and a torn header is a line like others', () => {
+  it('that a crash has torn keeps its last part, and a torn header is a line like any other', () => {
     assert.deepEqual(read(`${headerLine(FORMAT)}a\nb`), { lines: ['a', 'b'], firstLine: 2, isTorn: true })
     assert.deepEqual(read('{"format":"revo'), { lines: ['{"format":"revo'], firstLine: 1, isTorn: true })
   })
@@ -71,12 +71,12 @@ describe('a file that is removed', {
 }, () => {
   const KEPT = '/proc/version'
 
-  it('may be missing, and one that stays is told in the words of the system, however it begins', () => {
+  it('may be missing, and why a file stays is told in the words of the system', () => {
     removeFile(join(home, 'missing'))
     assert.throws(() => removeFile(KEPT), { message: /^E[A-Z]+: [a-z ]+, unlink '\/proc\/version'$/ })
   })
 
-  it('after a fault hides no fault when it stays', () => {
+  it('after a fault does not hide that fault when the file stays', () => {
     discard(KEPT)
   })
 })

@@ -37,7 +37,7 @@ export function readLines(
   return { lines, firstLine: hasHeader ? 2 : 1, isTorn }
 }
 
-/** Undefined when the text is no JSON. */
+/** @returns undefined when the text is no JSON */
 export function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -46,7 +46,7 @@ export function parsedJson(text: string): unknown {
   }
 }
 
-/** Thrown because a gateway that ignored a newer one's file would forget what it says. */
+/** Thrown because a gateway that ignored a newer gateway's file would forget what the file says. */
 export class NewerFormatError extends Error {}
 
 function isHeader(file: string, line: string, format: FileFormat): boolean {
@@ -61,7 +61,7 @@ function isHeader(file: string, line: string, format: FileFormat): boolean {
   )
 }
 
-/** Replaces the file atomically, also against a power failure. @throws Error of the system, perhaps after the replacement */
+/** Replaces the file atomically, also in a power failure. @throws Error of the system, perhaps after the replacement */
 export function replaceFile(file: string, parts: Iterable<string | Uint8Array>): void {
   const draft = `${file}.tmp`
   const fd = openSync(draft, WRITE_ANEW, OWNER_ONLY)
@@ -114,8 +114,8 @@ export function withFile<T>(path: string, flags: string | number, run: (fd: numb
 }
 
 /**
- * Makes a directory and its parents, whose names survive a power failure. Node's recursive `mkdir` says ENOENT where a parent is
- * read-only or forbidden. @throws Error of the system that names the directory
+ * Makes a directory and its parents, whose names survive a power failure. Node's recursive `mkdir` says ENOENT where a
+ * parent is read-only or forbidden. @throws Error of the system that names the directory
  */
 export function makeDirectory(directory: string): void {
   const there = statSync(directory, { throwIfNoEntry: false })

@@ -17,8 +17,8 @@ export function endOfLastLine(fd: number, size: number): number {
 }
 
 /**
- * The lines of a file, last first, without their `\n`. A line is a latin1 string that may keep a whole chunk in memory: copy what
- * you store (`utf8`, `ownText`).
+ * The lines of a file, last first, without their `\n`. A line is a latin1 string that may keep a whole chunk in memory,
+ * so copy what you store (`utf8`, `ownText`).
  * @param end as `endOfLastLine` gives it
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {

@@ -7,7 +7,7 @@ import { join, relative } from 'node:path'
 import { it } from 'node:test'
 import { makeDirectory } from './line-file.ts'
 
-it('a directory is made with all that lead to it, for their owner alone, and may be there already', (t) => {
+it('a directory is made with its parents, for their owner alone, and may be there already', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
   t.after(() => rmSync(root, { recursive: true }))
   makeDirectory(join(root, 'a', 'b'))
@@ -30,7 +30,7 @@ it('a read-only disk is said to be read-only, however deep the directory', (t) =
   assert.throws(() => makeDirectory(join(root, 'a', 'b')), /EROFS: read-only file system/)
 })
 
-it('the name of each directory that was made is synced, where one may read what it is in', (t) => {
+it('the name of each new directory is synced, if its parent may be read', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
   const synced: string[] = []
   const { closeSync, fsyncSync, openSync } = fs

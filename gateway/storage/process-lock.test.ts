@@ -72,7 +72,7 @@ test('a lock leaves one empty file that its owner alone can read', (t) => {
   lock.release()
 })
 
-test('where no lock can be had the result says why and holds nothing', (t) => {
+test('when no lock can be had, the result says why and holds nothing', (t) => {
   const path = lockFile(t)
   mkdirSync(path)
   const lock = takeProcessLock({ path, whenTaken })
@@ -101,7 +101,7 @@ test('a lock is renewed when its file was removed or replaced, and only then', (
   renewed.release()
 })
 
-test('a removed lock that another has taken meanwhile cannot be renewed until that one is released', (t) => {
+test('a removed lock that another has taken meanwhile cannot be renewed until the other releases it', (t) => {
   const path = lockFile(t)
   const first = takeProcessLock({ path, whenTaken })
   rmSync(path)

@@ -5,9 +5,9 @@ import { inodeOf } from './regular-file.ts'
 /** Held until its release or the end of the process. */
 export interface ProcessLock {
   readonly held: boolean
-  /** Set when there are no locks, or the lock file cannot be opened. */
+  /** Set when the system has no locks, or the lock file cannot be opened. */
   readonly fault: Error | undefined
-  /** True when another process could take the lock: its file was removed or replaced. @throws Error of the system */
+  /** True when another process could take the lock, as its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
   /** Takes a removed or released lock. @throws Error when another process has it; this lock stays as it is */
   renewed(): ProcessLock
@@ -27,8 +27,8 @@ const SQLITE_BUSY = 5
 const held = new Set<DatabaseSync>()
 
 /**
- * Takes an exclusive lock between processes, without waiting. SQLite takes the kernel's lock (fcntl, POSIX "Advisory record
- * locking"), for which Node has no call. It ends with the process, so it is never stale.
+ * Takes an exclusive lock between processes, without waiting. SQLite takes the kernel's lock (fcntl, POSIX "Advisory
+ * record locking"), for which Node has no call. It ends with the process, so it is never stale.
  * @throws Error `whenTaken`, when another process holds the lock
  */
 export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
@@ -65,7 +65,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
     renewed() {
       if (held.has(database) && !lock.isRemoved) return lock
       const next = takeProcessLock(options)
-      // Without a new lock this one stays: its open file keeps the inode, so `isRemoved` stays true.
+      // Without a new lock this lock stays. Its open file keeps the inode, so `isRemoved` stays true.
       if (next.held) lock.release()
       return next
     },

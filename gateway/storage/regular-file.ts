@@ -2,7 +2,7 @@ import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, 
 
 const MAX_BYTES = 1024 * 1024
 
-/** Does not wait for a pipe. @throws Error that names what is no regular file */
+/** Opens a file, and does not wait for a pipe. @throws Error that names what is no regular file */
 export function openRegularFile(path: string): { readonly fd: number; readonly stats: BigIntStats } {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const stats = fstatSync(fd, { bigint: true })
@@ -44,7 +44,7 @@ export function readAt(fd: number, at: number, count: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, count, at))
 }
 
-/** Undefined also behind a link that cannot be followed (ELOOP, EACCES). */
+/** @returns undefined also for a link that cannot be followed (ELOOP, EACCES) */
 export function regularStats(path: string): BigIntStats | undefined {
   try {
     const stats = statSync(path, { bigint: true, throwIfNoEntry: false })

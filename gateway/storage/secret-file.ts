@@ -14,8 +14,8 @@ export function existingOrNew(file: string): string {
 }
 
 /**
- * Makes a file, mode 0600. Even if the process is killed, the file is whole or missing, unless its disk has no hard links.
- * @returns false when it was there @throws Error of the system
+ * Makes a file, mode 0600. Even after `kill -9`, the file is whole or missing, unless its disk has no hard links.
+ * @returns false when the file was there @throws Error of the system
  */
 export function makeOnce(file: string, content: string | Uint8Array): boolean {
   if (existsSync(file)) return false

@@ -2,13 +2,13 @@ import { appendFileSync, fstatSync, ftruncateSync, readSync, truncateSync } from
 import { withFile } from './line-file.ts'
 import { endOfLastLine } from './lines-backward.ts'
 
-/** A torn record has at least a part of it. */
+/** A torn record begins with at least a part of this. */
 const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 
 /**
- * Cuts the torn last line off a file, if it begins a record or has only NULs (a power loss). Other bytes, and what cannot be cut
- * (`chattr +a`), become a damaged line. @returns the number of bytes cut off
+ * Cuts the torn last line off a file, if it begins a record or has only NULs (a power loss). Other bytes, and what
+ * cannot be cut (`chattr +a`), become a damaged line. @returns the number of bytes cut off
  */
 export function cutTornLine(file: string): number {
   return withFile(file, 'r', (fd) => {
