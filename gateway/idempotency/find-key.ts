@@ -6,7 +6,7 @@ import { ID_CHARS, type KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
 export interface FoundKey {
-  /** As in `KeyRecord`, or why it is not known. */
+  /** As in `KeyRecord`, or why the state is not known. */
   readonly state: string
   /** Epoch milliseconds, like `untilMs`. */
   readonly sinceMs?: number
@@ -18,7 +18,7 @@ export interface FoundKey {
 /**
  * Finds keys in files that a gateway may be writing.
  *
- * @param ids under any secret (`KeySecret.idOf`)
+ * @param ids made by `KeySecret.idOf`, under any secret
  * @throws Error that names a file which cannot be read
  */
 export function findKeys(

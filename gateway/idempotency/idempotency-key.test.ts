@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { readIdempotencyKey } from './idempotency-key.ts'
 
 describe('an idempotency key', () => {
-  it('is one key quoted and bare', () => {
+  it('is the same key quoted and bare', () => {
     for (const [value, key] of [
       ['8e03978e-40d5-43e8-bc93-6894a57f9324', '8e03978e-40d5-43e8-bc93-6894a57f9324'],
       ['"8e03978e-40d5-43e8-bc93-6894a57f9324"', '8e03978e-40d5-43e8-bc93-6894a57f9324'],

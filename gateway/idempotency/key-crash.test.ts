@@ -91,7 +91,7 @@ it('a crash at any byte of the file leaves each key done, free or unknown, as it
   )
 })
 
-it('a torn end that is anything leaves each key as the whole lines before it say', (t) => {
+it('any torn end leaves each key as the whole lines before it say', (t) => {
   const tear = fc.oneof(
     fc.uint8Array({ maxLength: 100 }).map((one) => Buffer.from(one.map((byte) => (byte === 10 ? 0 : byte)))),
     fc.nat(5000).map((length) => Buffer.alloc(length)),
@@ -107,7 +107,7 @@ it('a torn end that is anything leaves each key as the whole lines before it say
   )
 })
 
-it('a process after another crash goes on with what both have left', (t) => {
+it('a process after a second crash goes on with what both earlier processes left', (t) => {
   fc.assert(
     fc.property(fc.array(fc.array(step, { maxLength: 5 }), { minLength: 2, maxLength: 5 }), (runs) => {
       const directory = temporaryDirectory(t)
@@ -129,7 +129,7 @@ it('a process after another crash goes on with what both have left', (t) => {
             if (does !== 'unknown') states[key] = does === 'free' ? 'begun' : 'done'
           }
         }
-        // The process is killed: nothing is closed.
+        // The process is killed, so nothing is closed.
       }
     }),
     { numRuns: 30 },

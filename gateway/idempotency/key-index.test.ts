@@ -3,7 +3,7 @@ import { it } from 'node:test'
 import fc from 'fast-check'
 import { type KeyEntry, KeyIndex, keyEntry } from './key-index.ts'
 
-it('keys are found by their ids, and those of a caller from the oldest on, also where ids have the same code', () => {
+it('keys are found by id, and the keys of a caller from the oldest on, also when ids have the same code', () => {
   // The code is made of the characters behind the name of the secret.
   const id = fc.constantFrom('AAAAAA', 'BBBBBB').chain((name) => fc.nat(5).map((n) => `${name}same.${n}`))
   const step = fc.record({ adds: fc.boolean(), id, caller: fc.constantFrom('one', 'other') })

@@ -5,7 +5,7 @@ export interface KeyEntry extends Journaled {
   keepMs: number
   expiresAtMs: number
   state: 'in_progress' | 'unknown' | 'done'
-  /** True while its outcome is still to be written. */
+  /** True while the outcome is still to be written. */
   isAwaited: boolean
   /** Another key with the same `codeOf`. Only `KeyIndex` writes this member and the two below. */
   sameCode: KeyEntry | undefined
@@ -41,10 +41,10 @@ interface CallersKeys {
 /** Place behind the name of the secret, which is the same in most ids. */
 const CODE_FROM = 6
 
-/** Finds keys by id, and by caller, oldest first. A Map of ids would be slower: V8 interns each text that is looked up. */
+/** Finds keys by id, and by caller, oldest first. A Map of ids would be slower, as V8 interns each text looked up. */
 export class KeyIndex {
   size = 0
-  /** The first key of each code; `sameCode` leads to the others. */
+  /** The first key of each code. `sameCode` leads to the others. */
   readonly #byCode = new Map<number, KeyEntry>()
   readonly #ofCallers = new Map<string, CallersKeys>()
 
@@ -89,7 +89,7 @@ export class KeyIndex {
     else entry.newer.older = entry.older
   }
 
-  /** @returns false when it is not here */
+  /** @returns false when the entry is not here */
   #unchain(entry: KeyEntry): boolean {
     const code = codeOf(entry.id)
     const first = this.#byCode.get(code)

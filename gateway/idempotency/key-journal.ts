@@ -36,7 +36,7 @@ interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
-  /** True at the end of a turn: the record is written in the next tick, because `setImmediate` would come a turn later. */
+  /** True at the end of a turn. `process.nextTick` then writes the record, as `setImmediate` comes a turn later. */
   readonly isAtTurnEnd?: boolean | undefined
   readonly run?: OnDurable
 }
@@ -44,9 +44,9 @@ interface Put {
 const UNWRITTEN = new Error('the record of an idempotency key cannot be written')
 
 /**
- * Records of keys, in segments that only grow. A record is live when it is the last of a kept key. Only the oldest segment is
- * removed, so that no record outlives a later one of its key. When too many records are dead, the live ones of the oldest segment
- * are first copied to the newest.
+ * Records of keys, in segments that only grow. A record is live when it is the last of a kept key. Only the oldest
+ * segment is removed, so that no record outlives a later one of its key. When too many records are dead, the live ones
+ * of the oldest segment are first copied to the newest.
  */
 export class KeyJournal {
   readonly #options: KeyJournalOptions
@@ -89,11 +89,11 @@ export class KeyJournal {
   }
 
   /**
-   * Reads all segments; `begin` must follow. The age of a key is measured by the clock of the run that wrote it, so that a wrong
-   * wall clock makes no key expire. Time in which nothing was written does not count.
+   * Reads all segments; `begin` must follow. The age of a key is measured by the clock of the run that wrote it, so
+   * that a wrong wall clock makes no key expire. Time in which nothing was written does not count.
    *
-   * @returns milliseconds that the clock of each segment is behind the present one
-   * @throws Error that names the file: its keys would be forgotten
+   * @returns milliseconds that the clock of each segment is behind the present clock
+   * @throws Error that names the file, because its keys would be forgotten
    */
   load(found: OnFound): ReadonlyMap<unknown, number> {
     const segments = readSegments(this.#options, found)
@@ -123,7 +123,7 @@ export class KeyJournal {
     if (!this.#isSyncing && !this.#isSuspended) this.#rotate()
   }
 
-  /** Writes the time: a later process counts the age of keys up to the last record of each file. @returns false on failure */
+  /** Writes the time, as a later process counts ages up to the last record of each file. @returns false on failure */
   markTime(): boolean {
     const secret = this.#secret
     // No request has an empty key.
@@ -153,7 +153,7 @@ export class KeyJournal {
     else for (const { run } of written) run?.(undefined, true)
   }
 
-  /** @returns false when none of them is in the file */
+  /** @returns false when none of the records is in the file */
   #append(puts: readonly Put[], nowMs = this.#options.clock()): boolean {
     const segment = this.#segments.at(-1)
     const { seal } = segment ?? {}
@@ -175,7 +175,7 @@ export class KeyJournal {
     return true
   }
 
-  /** Writes one record into reserved room, with only the status of a response. @returns false on failure, after calling `run` */
+  /** Writes a record into reserved room, with only the status of a response. @returns false on failure, after `run` */
   #appendShort({ entry, record, run }: Put): boolean {
     const { state, response } = record
     const short = {
@@ -191,7 +191,7 @@ export class KeyJournal {
     return isWritten
   }
 
-  /** Updates the size of a segment. After a failed write, which may have left bytes, the file tells it. */
+  /** Updates the size of a segment. After a failed write, which may have left bytes, the file tells the size. */
   #measure(segment: Segment, written: number): void {
     segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
     this.#isMeasured = true
@@ -245,7 +245,7 @@ export class KeyJournal {
     })
   }
 
-  /** Undefined when the record cannot be read, or is damaged. */
+  /** @returns undefined when the record cannot be read, or is damaged */
   read({ id, segment, at }: Journaled): KeyRecord | undefined {
     if (segment === undefined) return undefined
     try {
@@ -261,7 +261,7 @@ export class KeyJournal {
     }
   }
 
-  /** Opens a sealed line. The last one is remembered, because neighbouring records often share one. */
+  /** Opens a sealed line. The last is remembered, because neighbouring records often share a line. */
   #opened(segment: Segment, at: number, bytes: number): Buffer | undefined {
     const { file, seal } = segment
     if (this.#lastOpened?.file !== file || this.#lastOpened.at !== at) {
@@ -300,7 +300,7 @@ export class KeyJournal {
     this.#isSuspended = true
   }
 
-  /** Goes on in a new segment, behind those that another process may have written. */
+  /** Goes on in a new segment, behind segments that another process may have written. */
   resume(): void {
     this.#isSuspended = false
     const current = this.#segments.at(-1)
@@ -335,7 +335,7 @@ export class KeyJournal {
     }
   }
 
-  /** Marks a segment after a failed sync: the kernel may have dropped bytes, and the next sync would report success. */
+  /** Marks a segment after a failed sync. The kernel may have dropped bytes, and the next sync would report success. */
   #doubt(segment: Segment | undefined, error: Error): void {
     if (segment !== undefined) segment.isDoubtful = true
     this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)

@@ -68,7 +68,7 @@ it('records that are written together are read as they were, each with its own r
   )
 })
 
-it('a byte that is damaged loses a record, and never gives it another state or response', () => {
+it('a damaged byte loses a record, and never gives it another state or response', () => {
   fc.assert(
     fc.property(records, fc.nat(), fc.integer({ min: 1, max: 255 }), (all, where, change) => {
       const seal = secret.sealOf()
@@ -84,7 +84,7 @@ it('a byte that is damaged loses a record, and never gives it another state or r
   )
 })
 
-it('a record is no longer than a line that is read', () => {
+it('the longest record is a line that can be read', () => {
   const longest = {
     state: 'unknown',
     caller: name(''),

@@ -5,7 +5,7 @@ export interface KeptResponse {
   readonly status: number
   /** End-to-end fields, each `name: value` with its CR LF, latin1; empty when the body is not kept. */
   readonly fields: string
-  /** latin1. Undefined: it was too long to keep. */
+  /** latin1. Undefined if it was too long to keep. */
   readonly body: string | undefined
 }
 
@@ -15,7 +15,7 @@ export function statusOf({ status }: Pick<KeptResponse, 'status'>): KeptResponse
 }
 
 export interface KeyRecord {
-  /** `begun`: under way; after a crash, nobody knows the outcome. `free`: not carried out, so it may be sent. */
+  /** `begun`: under way; after a crash, the outcome is unknown. `free`: not carried out, so the request may be sent. */
   readonly state: 'begun' | 'unknown' | 'done' | 'free'
   /** A name made by `KeySecret`, like `fingerprint`. */
   readonly caller: string
@@ -30,16 +30,16 @@ export interface KeyRecord {
 }
 
 export const NEWLINE = 0x0a
-/** Hex of each byte: V8 takes ten times as long to format 32 bits at once. */
+/** Hex of each byte, because V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** Begins a line of sealed responses, but no name. */
+/** Begins a line of sealed responses. No name begins so. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
 /** Where a response is: bytes back to the sealed line, its bytes, then start and end in its opened text. */
 const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
 export const LINE_MAX_BYTES = 300
-/** Responses are sealed together up to this size: to read one, all must be opened. */
+/** Responses are sealed together up to this size, because to read one, all must be opened. */
 const SEALED_MAX_BYTES = 16 * 1024
 const NONE = '-'
 
@@ -55,9 +55,9 @@ interface Lines {
 }
 
 /**
- * Makes lines: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. Only `done` has a
- * span, and seals the request id with the response. The rest needs no sealing: callers are hashes, and the audit trail has
- * request ids in clear. Sealing several responses together halves the cost.
+ * Makes lines: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. Only
+ * `done` has a span, and seals the request id with the response. The rest needs no sealing, because callers are hashes,
+ * and the audit trail has request ids in clear. Sealing several responses together halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []
@@ -93,8 +93,8 @@ function clearOf(id: string, record: KeyRecord): string {
 }
 
 /**
- * Makes the text of a response before sealing, latin1: the clear part of its line, then `<request id> <status> <length of the
- * fields> <length of the body, or - without one>\n`, fields, body.
+ * Makes the text of a response before sealing, latin1: the clear part of its line, then `<request id> <status> <length
+ * of the fields> <length of the body, or - without one>\n`, fields, body.
  */
 export function responseText(
   clear: string,
@@ -104,7 +104,7 @@ export function responseText(
   return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
-/** @param text other responses may follow @returns undefined when it is not whole, or has another clear part */
+/** @param text may have further responses @returns undefined when it is not whole, or has another clear part */
 export function readResponse(
   clear: string,
   text: Buffer,
@@ -134,7 +134,7 @@ interface ReadLine {
   readonly span: Span | undefined
 }
 
-/** The sealed response is in base64. */
+/** Counts the sealed response in base64. */
 export function bytesOnDisk(lineBytes: number, { from, to }: Pick<Span, 'from' | 'to'>): number {
   return lineBytes + Math.ceil(((to - from) * 4) / 3)
 }
@@ -143,7 +143,7 @@ export function isSealedLine(line: Buffer): boolean {
   return line[0] === SEALED.charCodeAt(0)
 }
 
-/** @param line without its end @returns undefined when it has no name; no `head` when the head is damaged */
+/** @param line without its end @returns undefined when the line has no name; no `head` when the head is damaged */
 export function readKeyHead(line: Buffer): ReadLine | undefined {
   const written = line.toString('latin1', 0, LINE_MAX_BYTES)
   const [clear, id, caller, state, atMs, keepMs, fingerprint, requestId, crc = ''] = HEAD.exec(written) ?? []
@@ -167,7 +167,7 @@ export function readKeyHead(line: Buffer): ReadLine | undefined {
 
 /**
  * @param at where the record begins
- * @param opened opens the sealed line of `bytes` bytes at `at`; undefined: it is damaged
+ * @param opened opens the sealed line of `bytes` bytes at `at`; returns undefined when the line is damaged
  * @returns undefined when the record is damaged, or belongs to another key
  */
 export function readKeyRecord(

@@ -31,7 +31,7 @@ describe('the names of callers, keys and contents', () => {
     )
   })
 
-  it('are others under another secret, which names itself in each key', () => {
+  it('differ under another secret, whose name begins each key', () => {
     const [other] = secretsOf([`${LINE}.`])
     assert.notEqual(other.name, secret.name)
     assert.notEqual(other.callerOf('a'), secret.callerOf('a'))
@@ -56,7 +56,7 @@ describe('what is sealed', () => {
     )
   })
 
-  it('never has a nonce twice under one key', () => {
+  it('never has the same nonce twice under one key', () => {
     const seal = secret.sealOf()
     const sealed = Array.from({ length: 100 }, () => seal.seal('same'))
     assert.equal(new Set(sealed.map((one) => one.slice(0, 16))).size, 100)

@@ -14,7 +14,7 @@ const TEXT_BYTES = 16 * 1024
 const NAME_CHARS = 22
 const KEY_NAME_CHARS = 6
 export const ID_CHARS = KEY_NAME_CHARS + NAME_CHARS
-/** At about 250 bytes each. */
+/** A caller takes about 250 bytes. */
 const MAX_CALLERS = 20_000
 
 /** One line of `idempotencyKeyFile`: names callers and keys, and derives the key of each file (HKDF, RFC 5869). */
@@ -69,10 +69,10 @@ export class KeySecret {
     return name
   }
 
-  /** The name of a key, which begins with that of the secret. @param caller made by `callerOf` */
+  /** The name of a key, which begins with the secret's name. @param caller made by `callerOf` */
   idOf(caller: string, row: string, key: string): string {
     this.#id.write(this.nameOf(caller, row, key), KEY_NAME_CHARS)
-    // One flat text: a concatenation would keep its parts in memory.
+    // One flat text, because a concatenation would keep its parts in memory.
     return this.#id.toString('latin1')
   }
 
@@ -104,7 +104,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt. Only one process seals, so a counter is the nonce, which precedes each text. */
+/** AES-256-GCM under the key of one salt. Only one process seals, so a counter is the nonce, and precedes each text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string
@@ -126,7 +126,7 @@ export class RecordSeal {
     return Buffer.concat([this.#nonce, sealed, cipher.getAuthTag()]).toString('base64url')
   }
 
-  /** Undefined when `seal` has not made the text. */
+  /** @returns undefined when `seal` has not made the text */
   open(text: string): Buffer | undefined {
     const sealed = Buffer.from(text, 'base64url')
     if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined

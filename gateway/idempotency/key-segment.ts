@@ -22,7 +22,7 @@ export interface Journaled extends Slotted {
   readonly id: string
   segment: Segment | undefined
   at: number
-  /** Includes its response. */
+  /** Includes the response. */
   bytes: number
 }
 
@@ -32,7 +32,7 @@ export interface Segment {
   readonly fd: number
   /** The name of the secret that derives the encryption key. */
   readonly key: string
-  /** Undefined: the secret is gone. */
+  /** Undefined if the secret is gone. */
   readonly seal: RecordSeal | undefined
   readonly live: Slots<Journaled>
   bytes: number
@@ -47,7 +47,7 @@ interface FoundSegment {
   readonly lastMs: number
 }
 
-/** Called for each record of earlier runs. @param head undefined: damaged, so that only the key is known */
+/** Called for each record of earlier runs. @param head undefined in a damaged record, of which only the key is known */
 export type OnFound = (
   id: string,
   head: Omit<KeyRecord, 'response'> | undefined,
@@ -151,7 +151,7 @@ function crcOf({ key, salt, atMs }: Header): number {
   return crc32(`${key} ${salt} ${atMs}`)
 }
 
-/** @returns no seal when its secret is gone @throws Error that names the file */
+/** @returns no seal when the file's secret is gone @throws Error that names the file */
 export function headerOf(file: string, line: string, secrets: KeySecrets) {
   let header: Header & { readonly format?: unknown; readonly version?: unknown; readonly crc?: unknown }
   try {

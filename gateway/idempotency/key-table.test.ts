@@ -88,7 +88,7 @@ describe('a key', () => {
     assert.equal(outcome('a'), 'done')
   })
 
-  it('stays unknown when the service is asked again and has not carried that out', (t) => {
+  it('stays unknown when the service is asked again and has not carried out the second request', (t) => {
     const directory = temporaryDirectory(t)
     const { finish, outcome, held } = openTable(directory)
     finish(held('a'), 'unknown', none)
@@ -98,7 +98,7 @@ describe('a key', () => {
     assert.equal(openTable(directory).outcome('a'), 'unknown')
   })
 
-  it('is kept without its response when there are too many bytes of them', (t) => {
+  it('is kept without its response when responses have too many bytes', (t) => {
     const { finish, begin, held } = openTable(temporaryDirectory(t), { maxBytes: 200 })
     for (const key of ['a', 'b']) finish(held(key), RESPONSE, none)
     const second = begin('b')
@@ -133,7 +133,7 @@ describe('a key', () => {
     assert.equal(outcome('b', { ...other, resolves: true }), 'reused')
   })
 
-  it('is told from one whose content is divided otherwise', (t) => {
+  it('is refused when the same content is divided otherwise', (t) => {
     const { outcome } = openTable(temporaryDirectory(t))
     outcome('a', { content: ['POST', '/a', 'b'] })
     assert.equal(outcome('a', { content: ['POST', '/ab', ''] }), 'reused')
@@ -157,7 +157,7 @@ describe('a key', () => {
     )
   })
 
-  it('is one too many when its caller has as many as it may, until some are over', (t) => {
+  it('is refused when its caller has as many keys as allowed, until some expire', (t) => {
     const { finish, time, outcome, held } = openTable(temporaryDirectory(t))
     const most = { maxKeys: 2, keepMs: MINUTE_MS }
     finish(held('a', most), RESPONSE, none)
@@ -213,7 +213,7 @@ describe('the files of keys', () => {
     }
   })
 
-  it('forget no key where a time in clear is damaged', (t) => {
+  it('forget no key when a time in clear is damaged', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory)
     for (const key of ['a', 'b']) first.finish(first.held(key), RESPONSE, none)
@@ -265,7 +265,7 @@ describe('the files of keys', () => {
     assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
   })
 
-  it('are read at the right places where the first line since a look ends a torn one', (t) => {
+  it('are read at the right places when the first line since `maintain` ends a torn line', (t) => {
     const disk = { tears: false }
     const write = tearing(disk)
     const { table, finish, time, begin, held, outcome } = openTable(temporaryDirectory(t), { write })
@@ -284,7 +284,7 @@ describe('the files of keys', () => {
     assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
   })
 
-  it('are read beside the gateway that writes them, however long they are and where their last line is torn', (t) => {
+  it('are read while the gateway writes them, however long they are and wherever their last line is torn', (t) => {
     const directory = temporaryDirectory(t)
     const { held, finish } = openTable(directory)
     const find = (key: string) => {
@@ -368,7 +368,7 @@ describe('keys whose secret is changed', () => {
   const OTHER = { content: ['POST /transfers', '{ }'] }
 
   for (const isLive of [true, false])
-    it(`are found by the old one, and new ones begin under the new one, ${isLive ? 'at once' : 'at the next start'}`, (t) => {
+    it(`are found by the old secret, and new keys begin under the new secret, ${isLive ? 'at once' : 'at the next start'}`, (t) => {
       const directory = temporaryDirectory(t)
       const first = openTable(directory)
       first.finish(first.held('done'), RESPONSE, none)
@@ -397,7 +397,7 @@ describe('keys whose secret is changed', () => {
         assert.throws(() => openTable(directory, { secrets }), /bring its line back, below the new one/)
     })
 
-  it('keep the old one until nothing needs it: it is asked back, and nothing is sent again', (t) => {
+  it('keep the old secret until nothing needs it, and nothing is sent again', (t) => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, outcome, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
@@ -413,7 +413,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('new'), 'done')
   })
 
-  it('are over for the next process too when the old one goes, however long nothing was written before', (t) => {
+  it('are expired for the next process too when the old secret goes, however long nothing was written before', (t) => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
@@ -425,7 +425,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('old'), 'begun')
   })
 
-  it('keep the old one while the time cannot be written', (t) => {
+  it('keep the old secret while the time cannot be written', (t) => {
     let isFull = false
     const write: Write = (fd, bytes) => {
       if (isFull) throw new Error('ENOSPC')
@@ -437,7 +437,7 @@ describe('keys whose secret is changed', () => {
     assert.throws(() => table.rekey([NEW]), /cannot be written: leave the older lines/)
   })
 
-  it('are written under the new one once its file can be made', (t) => {
+  it('are written under the new secret once its file can be made', (t) => {
     const directory = temporaryDirectory(t)
     const { table, outcome } = openTable(directory)
     const reserve = join(directory, 'reserve')
@@ -451,7 +451,7 @@ describe('keys whose secret is changed', () => {
     table.rekey([NEW])
   })
 
-  it('leave no file open, nor behind, while a process has no descriptor for another', (t) => {
+  it('leave no file open or behind while the process cannot open another file', (t) => {
     const directory = temporaryDirectory(t)
     const { table, outcome } = openTable(directory)
     const opened = new Set<number>()
@@ -482,7 +482,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(outcome('a'), 'begun')
   })
 
-  it('stay known when the old one goes, after their file was written again under the new one', async (t) => {
+  it('stay known when the old secret goes, after their file was written again under the new secret', async (t) => {
     const directory = temporaryDirectory(t)
     const sync = ((_fd: number, done: (error: null) => void) => setImmediate(done, null)) as never
     const { table, finish, held } = openTable(directory, { segmentBytes: 1000, sync })
@@ -499,7 +499,7 @@ describe('keys whose secret is changed', () => {
     assert.throws(() => openTable(directory, { secrets: [NEW] }), /another "idempotencyKeyFile"/)
   })
 
-  it('seal nothing more under the old one, also where the disk is slow while they change', (t) => {
+  it('seal nothing more under the old secret, also when the disk is slow during the change', (t) => {
     const directory = temporaryDirectory(t)
     const { table, endSync } = slowTable(directory)
     table.rekey([NEW, OLD])
@@ -513,7 +513,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }).outcome('new'), 'unknown')
   })
 
-  it('keep the old one while the newest file is written under it, because a slow disk keeps the next from beginning', (t) => {
+  it('keep the old secret while the newest file is under it, because a slow disk delays the next file', (t) => {
     const directory = temporaryDirectory(t)
     const { table, endSync } = slowTable(directory)
     endSync()
@@ -544,7 +544,7 @@ describe('a full disk', () => {
     assert.equal(outcome('a'), 'begun')
   })
 
-  it('takes the outcome of every key that has begun, of a response at least the status', (t) => {
+  it('takes the outcome of every key that has begun, and at least the status of a response', (t) => {
     fc.assert(
       fc.property(fc.nat(60_000), fc.nat(6), (freeBytes, others) => {
         const directory = temporaryDirectory(t)
@@ -570,7 +570,7 @@ describe('a full disk', () => {
     )
   })
 
-  it('takes it that a key was not sent', (t) => {
+  it('takes the record that a key was not sent', (t) => {
     const directory = temporaryDirectory(t)
     const disk = { capacityBytes: Number.POSITIVE_INFINITY }
     const { table, finish, held } = openTable(directory, { write: smallDisk(directory, disk) })
@@ -727,7 +727,7 @@ describe('a table that another process takes over', () => {
     assert.equal(next.outcome('free'), 'begun')
   })
 
-  it('does not know what became of the rest when the process before has ended', (t) => {
+  it('does not know the outcomes of other keys when the process before has ended', (t) => {
     const { old, held, next } = handedOver(t, ['a', 'b'])
     old.table.leaveTo((key, run) => next.table.apply(key, run))
     old.table.finish(held.a as HeldKey, RESPONSE, none)

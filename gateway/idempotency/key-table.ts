@@ -14,7 +14,7 @@ export interface KeyedRequest {
   readonly keepMs: number
   /** Most keys of the caller at a time. */
   readonly maxKeys: number
-  /** True: a request of unknown outcome is sent again, because the service can resolve it. */
+  /** True if a request of unknown outcome is sent again, because the service can resolve it. */
   readonly resolves: boolean
   /** As in `KeyJournal.put`. */
   readonly isAtTurnEnd?: boolean
@@ -22,12 +22,12 @@ export interface KeyedRequest {
   readonly onStoreFailure?: 'deny' | 'local'
 }
 
-/** `finish` must follow. */
+/** A begun key, to be finished. */
 export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
   readonly fingerprint: string
-  /** State of the key if this request is not carried out; `unknown`: an earlier one may have been. */
+  /** State of the key if this request is not carried out. `unknown`: an earlier request may have been. */
   readonly otherwise: 'free' | 'unknown'
 }
 
@@ -66,20 +66,20 @@ export function callerOf(user: string, client = ''): string {
 
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
-/** At about 500 bytes of memory each. */
+/** A key takes about 500 bytes of memory. */
 export const MAX_KEYS = 1_000_000
 /** Beyond these bytes of records, only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
 const SWEPT_AT_ONCE = 5000
-/** Expired keys of a caller that one request drops: more than it adds. */
+/** Most expired keys of its caller that a request drops, more than it adds. */
 const SWEPT_OF_CALLER = 8
-/** For a damaged record: the longest `keep`. */
+/** The longest `keep`, used for a damaged record. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
 const NOT_HERE = new Error('the idempotency key is not in progress here')
 
 /**
- * The keys of one gateway. `begun` is durable before `begin` calls back, and the response before `finish` does: after a crash, a
- * key is done, free or unknown.
+ * The keys of one gateway. `begun` is durable before `begin` calls back, and the response before `finish` does, so
+ * after a crash a key is done, free or unknown.
  */
 export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #options: KeyJournalOptions
@@ -96,7 +96,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** Calls that wait until it is decided which process has the files. */
   #undecided: (readonly [HeldKey, Finish, OnFinished])[] = []
 
-  /** @throws Error that names a file which cannot be read, or whose secret is gone: its keys would be forgotten */
+  /** @throws Error that names a file which cannot be read, or whose secret is gone, as its keys would be forgotten */
   constructor(options: KeyJournalOptions) {
     this.#options = options
     this.#secrets = options.secrets
@@ -122,7 +122,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.flush()
   }
 
-  /** @throws Error when a kept key needs a missing secret: the key would not be found, and its request sent again */
+  /** @throws Error when a kept key needs a missing secret. The key would not be found, and its request sent again */
   #checkSecrets(secrets: KeySecrets): void {
     const needed = new Set<string>()
     const nowMs = this.#options.clock()
@@ -136,7 +136,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
         )
   }
 
-  /** Takes other secrets. @throws Error when one that is still needed is missing, before anything changes */
+  /** Takes other secrets. @throws Error when a secret that is still needed is missing, before anything changes */
   rekey(secrets: KeySecrets): void {
     const before = this.#secrets
     this.#journal.flush()
@@ -169,7 +169,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
-  /** Calls back once, with `begun` when that is durable. Never throws. */
+  /** Calls back once, with `begun` when that record is durable. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
     const { secret, caller, id, entry } = this.#find(request, nowMs)
@@ -209,10 +209,10 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return { entry, requestId, fingerprint, otherwise: 'free' }
   }
 
-  /** Undefined when the request may be sent. */
+  /** @returns undefined when the request may be sent */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
     const record = this.#journal.read(entry)
-    // The fingerprint is lost: nobody can tell whether the request is the same.
+    // Without the fingerprint, nobody can tell whether the request is the same.
     if (!record?.fingerprint) return { outcome: entry.state === 'in_progress' ? 'in_progress' : 'unknown' }
     if (record.fingerprint !== fingerprint) return { outcome: 'reused' }
     if (entry.state === 'in_progress') return { outcome: 'in_progress' }
@@ -251,8 +251,8 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 
   /**
-   * Calls back once, when the outcome is durable, or with an error when a response cannot be written: the outcome is then
-   * unknown.
+   * Calls back once, when the outcome is durable, or with an error when a response cannot be written. The outcome is
+   * then unknown.
    */
   finish(held: HeldKey, outcome: Finish, run: OnFinished): void {
     const { entry, requestId, fingerprint, otherwise } = held
@@ -271,7 +271,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     entry.expiresAtMs = atMs + keepMs
     const response = typeof finish === 'string' ? undefined : this.#kept(finish)
     const state = typeof finish === 'string' ? finish : 'done'
-    // A response that is not durable yet goes to nobody: a crash could make it unknown.
+    // A response that is not durable yet goes to nobody, because a crash could make the outcome unknown.
     if (state === 'free') this.#forget(entry)
     else if (state === 'unknown') entry.state = 'unknown'
     this.#journal.put({
@@ -347,7 +347,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.forget(entry)
   }
 
-  /** Writes nothing until `resume` or `leaveTo`: another process may take the files. @returns the ids of keys in progress */
+  /** Writes nothing until `resume` or `leaveTo`, as another process may have the files. @returns ids of keys in progress */
   suspend(): readonly string[] {
     this.#isSuspended = true
     this.#journal.suspend()

@@ -27,14 +27,14 @@ export class KeyedExchange {
     this.#maxBytes = maxBytes
   }
 
-  /** @param fields as in `KeptResponse` @param mayRetry the response has Retry-After */
+  /** @param fields as in `KeptResponse` @param mayRetry true when the response has Retry-After */
   head(status: number, fields: string, mayRetry: boolean): void {
     this.#status = status
     this.#fields = fields
     this.#mayRetry = mayRetry
   }
 
-  /** True while the body is short enough to be kept: the service then need not wait for a slow client. */
+  /** True while the body is short enough to be kept. The service need not wait for a slow client then. */
   get isKeeping(): boolean {
     return this.#bytes <= this.#maxBytes
   }
@@ -50,7 +50,7 @@ export class KeyedExchange {
   }
 
   /**
-   * Ends the key, once. @param isSent the service may act on the request
+   * Ends the key, once. @param isSent true when the service may act on the request
    * @returns undefined when nothing must wait for `whenKnown`
    */
   settle(isSent: boolean): this | undefined {
