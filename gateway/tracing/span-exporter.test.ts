@@ -51,7 +51,7 @@ describe('SpanExporter', () => {
     assert.deepEqual([bodies, told], [['[1,2,3]'], ['exported 3']])
   })
 
-  it('uses the memory of a delivered batch again, and never that of one whose post failed', async () => {
+  it('uses the memory of a delivered batch again, and never the memory of a batch whose post failed', async () => {
     const refused: Posted = { ...LATER, mayRetry: false }
     const responses: Posted[] = [TAKEN, refused, TAKEN, TAKEN]
     const memories: ArrayBufferLike[] = []
@@ -86,7 +86,7 @@ describe('SpanExporter', () => {
     assert.deepEqual(told, ['away', 'away', 'exported 1'])
   })
 
-  it('leaves a receiver in peace that says "at once" each time', async () => {
+  it('waits between posts to a receiver that says "at once" each time', async () => {
     const atOnce = Array.from({ length: 50 }, () => ({ ...LATER, retryAfterMs: 0 }))
     const { made, bodies } = exporter(atOnce, { firstRetryMs: 60_000 })
     made.add('1', 1)
@@ -96,7 +96,7 @@ describe('SpanExporter', () => {
     await made.close(0, NEVER)
   })
 
-  it('drops a batch that the receiver will not take, and counts the spans that it leaves out', async () => {
+  it('drops a batch that the receiver will not take, and counts the spans that the receiver leaves out', async () => {
     const refused = exporter([{ ...LATER, mayRetry: false }])
     refused.made.add('1', 1)
     await refused.settled
@@ -107,7 +107,7 @@ describe('SpanExporter', () => {
     assert.deepEqual(partly.told, ['exported 1', 'dropped 2 refused', 'the receiver says: too old'])
   })
 
-  it('keeps as many spans as it may, and drops the others', async () => {
+  it('keeps as many spans as it may, and drops further ones', async () => {
     const { made, told, bodies } = exporter([new Promise(() => {})], { maxQueue: 128, delayMs: 60_000 })
     for (let i = 0; i < 1000; i++) made.add('1', 1)
     // The first 64 are under way.
@@ -139,7 +139,7 @@ describe('SpanExporter', () => {
     assert.equal(told.at(-1), 'dropped 1 stopped')
   })
 
-  it('does not wait for a receiver that stalls longer than it may when it closes', async () => {
+  it('waits for a stalling receiver no longer than it may when it closes', async () => {
     const stalls = new Promise<Posted>(() => {})
     const late = exporter([stalls], { delayMs: 60_000 })
     late.made.add('1', 1)

@@ -25,7 +25,7 @@ const LAST_RETRY_MS = 30_000
 /** Drops a batch after this time, because the batch itself may make the receiver fail. */
 const GIVE_UP_MS = 5 * 60_000
 
-/** Sends spans in batches, one at a time, with retries where they may help. When the bounded queue is full, spans are dropped. */
+/** Sends spans in batches, one at a time, with retries where they may help. Drops spans when the queue is full. */
 export class SpanExporter {
   readonly #options: ExporterOptions
   /** The last batch is being filled. */
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
-  /** False when the queue is full: a span's text would be dropped. */
+  /** False when the queue is full, so that a span's text would be dropped. */
   get hasRoom(): boolean {
     return this.#waiting < this.#options.maxQueue
   }
@@ -122,7 +122,7 @@ export class SpanExporter {
     for (;;) {
       const posted = await post(body, this.#aborted.signal)
       if (posted.delivered) {
-        // Not after a failure: that post may still be sending from this memory.
+        // Not after a failure, because the failed post may still be sending from this memory.
         this.#spare = batch.memory
         const rejected = Math.min(posted.rejected, spans)
         reports.exported(spans - rejected)

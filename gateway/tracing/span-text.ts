@@ -3,7 +3,7 @@ import type { Attempt, Trace } from './trace.ts'
 
 /*
  * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids in hexadecimal, 64 bit numbers as text,
- * enumerations as numbers. Attributes follow the HTTP and RPC semantic conventions 1.44: never a query, a credential or a body.
+ * enumerations as numbers. Attributes follow the HTTP and RPC conventions 1.44, without query, credential, body.
  */
 
 export interface TracedExchange {
@@ -55,7 +55,7 @@ const MAX_USER_AGENT_CHARS = 256
 const MAX_METHOD_CHARS = 64
 const MAX_STATE_CHARS = 512
 
-/** An exchange's spans, separated by commas: the server's, and one for each attempt. */
+/** An exchange's spans, separated by commas: the server's span, and one for each attempt. */
 export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
   let text = serverSpan(trace, exchange, end)
   for (let index = 0; index < trace.attempts.length; index++)
@@ -154,7 +154,7 @@ function errorOf(
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
 }
 
-/** Attributes of a gRPC call. Callers invent methods, so only those the service knows are named. @param isAnswered by the service */
+/** Attributes of a gRPC call. Only methods that the service knows are named. @param isAnswered by the service */
 function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   const { grpcStatus } = exchange
   if (grpcStatus === undefined) return ''
@@ -206,7 +206,7 @@ function stateOf({ tracestates }: Trace): string {
   return state.length > MAX_STATE_CHARS ? '' : `,"traceState":${JSON.stringify(state)}`
 }
 
-/** Nanoseconds since the epoch, as text: a double cannot hold them exactly. */
+/** Nanoseconds since the epoch, as text, because a double cannot hold them exactly. */
 export function nanoseconds(epochMs: number): string {
   const whole = Math.floor(epochMs / 1000)
   // 1e9 keeps leading zeros.
@@ -239,7 +239,7 @@ function number(key: string, value: number | undefined): string {
 
 let authority = { host: '', attributes: '' }
 
-/** Attributes of Host, the server that the caller meant. Keeps the last, because most requests have the same Host. */
+/** Attributes of Host, the server that the caller meant. Keeps the last result, as most requests have the same Host. */
 function authorityOf(host: string): string {
   if (host === authority.host) return authority.attributes
   const [, address = '', port] = AUTHORITY.exec(host) ?? []

@@ -66,7 +66,7 @@ export class Trace {
     fields.push(this.#traceparent(), ...this.tracestates)
   }
 
-  /** Begins an attempt. Returns true when its fields differ from those of the last one. */
+  /** Begins an attempt. Returns true when its fields differ from the last attempt's. */
   began(upstream: string): boolean {
     const isResent = this.attempts.length > 0
     if (isResent) {
@@ -125,13 +125,13 @@ interface InTrace {
   readonly traceparent: string | undefined
 }
 
-/** The trace id for audit records: that of the spans, else the caller's. Without either `forward` makes one later. */
+/** The trace id for audit records, from the spans, else from the caller. Without either, `forward` makes one later. */
 export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
   if (trace !== undefined) return trace.traceId
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined
 }
 
-/** The trace id for a log line: that of the spans, else the one sent upstream, else the caller's. */
+/** The trace id for a log line, from the spans, else from what was sent upstream, else from the caller. */
 export function traceIdOf({ trace, traceparent, req }: InTrace): string | undefined {
   if (trace !== undefined) return trace.traceId
   const named = traceparent ?? receivedTraceparent(withoutNominated(req.fields))

@@ -91,7 +91,7 @@ describe('Tracer', () => {
     assert.equal(new Set(taken.map(({ traceId }) => traceId)).size, taken.length)
   })
 
-  it('believes only those callers that it is told to, and keeps the trace of the others', () => {
+  it('obeys only the sampling of callers that it trusts, and continues the traces of other callers', () => {
     const trusted = tracer({ ratio: 1, parents: 'trusted' }).made
     assert.equal(trusted.begin(parent('00'), true), undefined)
     assert.equal(trusted.begin(parent('00'), false)?.traceId, TRACE)
@@ -99,7 +99,7 @@ describe('Tracer', () => {
     assert.equal(none.begin(parent('01'), true), undefined)
   })
 
-  it('begins a trace where the caller names none that is valid, or two', () => {
+  it('begins a trace when the caller names no valid trace, or two', () => {
     const { made } = tracer()
     const [good] = parent('01') as [Field]
     for (const fields of [[], [good, good], [new Field('traceparent', 'x')]]) {
@@ -109,7 +109,7 @@ describe('Tracer', () => {
     }
   })
 
-  it('continues nothing that Connection names: it is for this hop alone', () => {
+  it('continues nothing that Connection names, because that is for this hop alone', () => {
     const { made } = tracer()
     const state = new Field('tracestate', 'a=1')
     const begun = (named: string) =>
@@ -171,7 +171,7 @@ describe('Tracer', () => {
     assert.deepEqual([found['server.address'], found['server.port']], ['2001:db8::1', '8080'])
   })
 
-  it('cuts no letter in two, for which a collector would refuse all spans that are sent together', async () => {
+  it('cuts no letter in two, because a collector would then refuse all spans of the batch', async () => {
     const { made, sent } = tracer()
     const trace = made.begin([], false)
     const userAgent = `${'x'.repeat(255)}\u{1f600}`
@@ -212,7 +212,7 @@ describe('Tracer', () => {
 })
 
 describe('traceIdOf', () => {
-  it('is that of the spans, else what went upstream, else what the caller said', () => {
+  it('is the id of the spans, else the id sent upstream, else the id of the caller', () => {
     const other = `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`
     const req = { fields: parent('00') }
     assert.equal(traceIdOf({ req, trace: { traceId: 'own' }, traceparent: other }), 'own')
@@ -223,7 +223,7 @@ describe('traceIdOf', () => {
     assert.equal(traceIdOf({ req: forThisHop, trace: undefined, traceparent: undefined }), undefined)
   })
 
-  it('says what a call of gRPC came to: to its client all but OK is an error, to its server what it did wrong', async () => {
+  it('tells the status of a gRPC call: the client counts all but OK as errors, the server only its own faults', async () => {
     const { made, sent } = tracer()
     const cases: readonly [Partial<TracedExchange>, number][] = [
       [{ grpcStatus: 0 }, 200],

@@ -38,7 +38,7 @@ export class Tracer {
     this.#epochOffsetMs = clock() - steadyClock()
   }
 
-  /** Returns undefined for a request that is not sampled: it costs nothing more. */
+  /** Returns undefined for a request that is not sampled, which then costs nothing more. */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
     const { steadyClock, settings } = this.#options
     const passedOn = withoutNominated(fields)
@@ -73,7 +73,7 @@ export class Tracer {
     return this.#exporter.close(withinMs, hurry)
   }
 
-  /** Wall time minus steady time: equal for all spans of a trace, and until the wall clock changes. */
+  /** Wall time minus steady time, equal for all spans until the wall clock changes. */
   #epochOffset(): number {
     const { clock, steadyClock } = this.#options
     const offsetMs = clock() - steadyClock()
