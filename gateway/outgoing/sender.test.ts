@@ -42,7 +42,7 @@ test('a connection that the receiver closed after a response is replaced', async
   assert.equal(connections(), 3)
 })
 
-test('a redirect is a response as any other', async (t) => {
+test('a redirect is a response like any other', async (t) => {
   const target = await receiver(t, good)
   const { send } = await receiver(t, (_request, response) => {
     response.writeHead(302, { location: target.url }).end()
@@ -83,7 +83,7 @@ test('an endless body is broken off', async (t) => {
   await closed.promise
 })
 
-test('a receiver that says nothing, or not all, is given up in time', async (t) => {
+test('a receiver that sends nothing, or only a part, is given up in time', async (t) => {
   const silent = await receiver(t, () => undefined, { timeoutMs: 50 })
   await assert.rejects(silent.send(GET), { message: 'no response in time', statusCode: undefined })
   const stalling = await receiver(t, (_request, response) => void response.write('{'))
@@ -98,7 +98,7 @@ test('a receiver that says nothing, or not all, is given up in time', async (t) 
   })
 })
 
-test('a caller that gives up ends the request, before the response and in its middle', async (t) => {
+test('a caller that gives up ends the request, before the response and in the middle of it', async (t) => {
   for (const begin of [false, true]) {
     const caller = new AbortController()
     const closed = Promise.withResolvers<void>()
@@ -113,7 +113,7 @@ test('a caller that gives up ends the request, before the response and in its mi
   }
 })
 
-test('a request ends in its time, or with its caller, while a handshake of TLS hangs', async (t) => {
+test('a request ends at its deadline, or with its caller, while a TLS handshake hangs', async (t) => {
   const silent = createTcpServer()
   const { port } = await listening(t, silent)
   const url = `https://localhost:${port}/`

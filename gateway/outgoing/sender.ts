@@ -6,7 +6,7 @@ const MAX_RESPONSE_BYTES = 64 * 1024
 
 export interface Receiver {
   readonly url: string
-  /** PEM of the authorities of its certificate; undefined: those that Node knows. */
+  /** PEM of authorities for its certificate. Default: the authorities that Node knows. */
   readonly ca?: string | undefined
   /** PEM of the gateway's certificate for this receiver, and of its key. */
   readonly cert?: string | undefined
