@@ -21,7 +21,7 @@ const named: ScriptedOptions = {
 }
 
 describe('an idle connection', () => {
-  it('is closed after four seconds, and the last used is used first', async (t) => {
+  it('is closed after four seconds, and the last used connection is used first', async (t) => {
     let nowMs = 0
     const { scripted, upstream } = await pair(t, RESPONSE, { clock: () => nowMs })
     await Promise.all([send(upstream).over, send(upstream).over])
@@ -59,7 +59,7 @@ describe('an idle connection', () => {
 })
 
 describe('a response to a request that is still being sent', () => {
-  it('is the last on its connection, at once', async (t) => {
+  it('is passed on at once, as the last on its connection', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onConnection: (socket, connection) => {
         if (connection === 1) socket.once('data', () => socket.write(ok('early')))
@@ -87,7 +87,7 @@ describe('closing', () => {
 })
 
 describe('a request that the connection refuses at once', () => {
-  it('has not been sent, and goes out on another one, whatever its method and its body', async (t) => {
+  it('has not been sent, and goes out on another connection, whatever its method and its body', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     const bodies: (() => Readable | null)[] = [
       () => null,
@@ -131,7 +131,7 @@ describe('a body that is there already', () => {
     }
   })
 
-  it('of length zero is sent as none, and one that was read before is no body', async (t) => {
+  it('of length zero is sent as none, and a body that was read before is no body', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     const headers = ['host', 'h', 'content-length', '0']
     assert.ok((await send(upstream, { method: 'PUT', headers, body: Readable.from([]) }).over).ended)
@@ -152,7 +152,7 @@ describe('a body that is there already', () => {
 })
 
 describe('a call with characters that are more than a byte', () => {
-  it('cannot be sent: they would become other characters on the wire, perhaps a line feed', async (t) => {
+  it('cannot be sent, because they would become other characters on the wire, perhaps a line feed', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     for (const call of [
       { target: '/\u010d\u010a' },
@@ -176,7 +176,7 @@ describe('a call with characters that are more than a byte', () => {
 })
 
 describe('what one connection reads', () => {
-  it('is not changed by what another reads, kept by its receiver or paused', async (t) => {
+  it('is not changed by what another connection reads, also when its receiver keeps it or pauses', async (t) => {
     // Shorter chunks that come together would be one piece.
     const [ours, theirs] = ['held-out', 'somebody'].map((text) => text.repeat(600)) as [string, string]
     const chunks = (text: string): string =>
@@ -245,13 +245,13 @@ describe('a paused connection', () => {
     assert.equal(scripted.connections, 1)
   })
 
-  it('reports the end at once to a receiver that has all of it', async (t) => {
+  it('reports the end at once to a receiver that has the whole body', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     for (let i = 0; i < 3; i++) assert.ok((await send(upstream, {}, () => false).over).ended)
     assert.equal(scripted.connections, 1)
   })
 
-  it('gives its body whole though the connection ends behind it', async (t) => {
+  it('gives the whole body though the connection ends after it', async (t) => {
     const big = 'z'.repeat(200_000)
     const { upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.end(`HTTP/1.1 200 OK\r\n\r\n${big}`),

@@ -51,7 +51,6 @@ async function checked(t: TestContext, script: ScriptedOptions, settings: Partia
     await scripted.close().catch(() => {})
   })
   check.start()
-  /** Makes the next checks, one after the other. */
   const next = async (times = 1) => {
     for (let i = 0; i < times; i++) {
       const [turn] = planned.splice(0)
@@ -83,7 +82,7 @@ describe('a health check', () => {
     ])
   })
 
-  it('takes a target down after so many bad ones in a row, and up after so many good ones', async (t) => {
+  it('takes a target down after enough bad checks in a row, and up after enough good ones', async (t) => {
     let good = true
     const { health, changes, next } = await checked(t, {
       onRequest: ({ socket }) =>
@@ -109,7 +108,7 @@ describe('a health check', () => {
     assert.deepEqual([health.passesChecks, changes], [true, ['down: status 503', 'up']])
   })
 
-  it('takes a target up at the first good one when other checks had found it down', async (t) => {
+  it('takes a target up when it is good once, if checks under other settings had found it down', async (t) => {
     const { health, check, planned, next } = await checked(t, status(200), { healthyAfter: 9 })
     planned.splice(0)
     health.checked(false)
@@ -118,7 +117,7 @@ describe('a health check', () => {
     assert.equal(health.passesChecks, true)
   })
 
-  it('ends the back-off of a target that could not be connected to, and not what its responses have cost it', async (t) => {
+  it('ends the back-off after a failure to connect, but does not end the avoidance after bad responses', async (t) => {
     const { health, next } = await checked(t, status(200))
     for (let i = 0; i < 3; i++) health.responded(503)
     health.connectFailed()
@@ -152,7 +151,7 @@ describe('a health check', () => {
     }
   })
 
-  it('reads only so much of a body that does not end, and is judged by its head', async (t) => {
+  it('reads only a part of an endless body, and is judged by the head', async (t) => {
     let sent = 0
     const { scripted, changes, next } = await checked(t, {
       onRequest: ({ socket }) => {
@@ -171,7 +170,7 @@ describe('a health check', () => {
     assert.deepEqual([changes, sent < 16 * 1024 * 1024], [[], true])
   })
 
-  it('is not overtaken by the next when a body trickles: it ends with its time', async (t) => {
+  it('ends with its time when a body trickles, before the next check begins', async (t) => {
     const { scripted, planned, time, changes } = await checked(t, {
       onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'),
     })

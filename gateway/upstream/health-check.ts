@@ -13,7 +13,7 @@ const FIRST_MS = 1000
 const JITTER = 0.1
 
 export interface CheckTimers {
-  /** @returns a function that cancels it */
+  /** @returns a function that cancels the call */
   after(ms: number, run: () => void): () => void
   /** From 0 up to 1. */
   random(): number
@@ -51,7 +51,7 @@ export class HealthCheck {
 
   start(): void {
     const { health, settings, timers } = this.#options
-    // Checks under earlier settings, perhaps wrong ones, found the target down: one good check is enough.
+    // Checks under earlier settings, perhaps wrong ones, found the target down, so one good check is enough.
     if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),

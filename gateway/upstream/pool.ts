@@ -39,7 +39,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
     this.deadlines = options.deadlines
   }
 
-  /** @param fresh prefer a new connection to an idle one @returns undefined when all are in use */
+  /** @param fresh true prefers a new connection to an idle one @returns undefined when all are in use */
   abstract lease(fresh: boolean, nowMs: number): Connection | undefined
 
   /** Closes idle connections at once, others when they are free. */

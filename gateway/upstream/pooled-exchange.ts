@@ -61,7 +61,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #isPaused = false
   #resends = 0
   #awaitsResend = false
-  /** This upstream's response caused the last retry: the upstream is asked again only when there is no other. */
+  /** The upstream whose response caused the last retry. It is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
@@ -229,8 +229,8 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   /**
-   * Sends the request again, once, where that is safe (RFC 9110 section 9.2.2): nothing was written, or the method is safe and
-   * there was neither a body nor a byte of a response.
+   * Sends the request again, once, where that is safe (RFC 9110 section 9.2.2): if nothing was written, or the method
+   * is safe and there was neither a body nor a byte of a response.
    */
   protected connectionLost(
     fault: UpstreamFault,

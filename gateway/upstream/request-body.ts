@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** A service that accepts such a request has read the body. */
+/** A service that accepts a request with one of these has read the body. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {
@@ -20,8 +20,8 @@ export interface BodySender {
 }
 
 /**
- * The source is only paused, never destroyed: its connection is needed for the response. A body that breaks off, or has another
- * length than announced, is never sent as complete (RFC 9112 section 8).
+ * The source is only paused, never destroyed, because its connection is needed for the response. A body that breaks
+ * off, or has another length than announced, is never sent as complete (RFC 9112 section 8).
  */
 export abstract class StreamedBody<To extends Writable> {
   protected readonly source: Readable
@@ -31,7 +31,7 @@ export abstract class StreamedBody<To extends Writable> {
   protected left: number | undefined
   /** True while the upstream takes no more. Otherwise the body waits for its source. */
   heldBack = false
-  /** True once a part was sent: the body cannot be sent again. */
+  /** True once a part was sent, so that the body cannot be sent again. */
   hasBegun = false
   protected isOver = false
 

@@ -9,9 +9,9 @@ export interface UpstreamRequest {
   readonly target: string
   /** All fields that are not in `common`. Neither list has hop-by-hop fields or Expect. */
   readonly fields: readonly Field[]
-  /** True when Host is that of the upstream. */
+  /** True when Host names the upstream. */
   readonly namesTarget?: boolean
-  /** Shared with other requests, and sent before `fields`. Host, and Content-Length when known, stand in one of the two. */
+  /** Shared with other requests, sent before `fields`. Host, and Content-Length if known, stand in one of the two. */
   readonly common?: CommonFields
   /** A buffer is the whole body, of the announced length. */
   readonly body: Readable | Buffer | null
@@ -19,12 +19,12 @@ export interface UpstreamRequest {
   readonly upgrade: string | undefined
   /** How long the upstream may go without taking or sending a piece of a body. */
   readonly idleMs: number
-  /** From `send` to the last byte of the response; undefined: no limit. */
+  /** From `send` to the last byte of the response. Undefined: no limit. */
   readonly totalMs: number | undefined
-  /** True when the client has chosen `totalMs`: an upstream that takes longer has not failed. */
+  /** True when the client has chosen `totalMs`. An upstream that takes longer has not failed then. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** True for gRPC (HTTP/2 only): even before the head, either side may send, or be silent for `idleMs`. */
+  /** True for gRPC (HTTP/2 only), where even before the head either side may send, or be silent for `idleMs`. */
   readonly isDuplex?: boolean
   /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean
@@ -40,9 +40,9 @@ export interface Attempts {
 }
 
 /**
- * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow. `broken`:
- * the connection, or the request body, ended too early. `malformed`: no HTTP that can be passed on. `unread`: the total ran out
- * while the receiver held the response back. `unsent`: time ran out while the request body was awaited.
+ * `unreachable`, `unavailable` (every circuit breaker is open): nothing was sent. `timeout`: the upstream was too slow.
+ * `broken`: the connection, or the request body, ended too early. `malformed`: no HTTP that can be passed on. `unread`:
+ * the total ran out while the receiver held the response back. `unsent`: the request body did not come.
  */
 export type UpstreamFaultKind =
   | 'unreachable'
@@ -57,25 +57,25 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For the log only. */
   readonly cause: string
-  /** True when the upstream is not to blame: the total that ran out was the client's, or the response was still coming. */
+  /** True when the upstream is not to blame: the client's total ran out, or the response was still coming. */
   readonly isNeutral?: boolean
   /** Time until a breaker lets a request through. */
   readonly retryAfterMs?: number
 }
 
 /**
- * Calls come in this order: `information` any number of times, then either `head`, `data` and `end`, or `upgrade`. `fault` may
- * replace any of them, and is the last.
+ * Calls come in this order: `information` any number of times, then either `head`, `data` and `end`, or `upgrade`.
+ * `fault` may replace any of them, and is the last.
  */
 export interface UpstreamResponse {
   /** RFC 9110 section 15.2; never 100 or 101. */
   information(status: number, fields: readonly Field[]): void
   /** The fields include hop-by-hop ones. */
   head(status: number, fields: readonly Field[]): void
-  /** The bytes are overwritten after the call, unless `isHolding`. Return `false` to pause until `resume()` of the call. */
+  /** The bytes are overwritten afterwards, unless `isHolding`. Return `false` to pause until `UpstreamCall.resume`. */
   data(chunk: Buffer): boolean
   readonly isHolding: boolean
-  /** @param trailers of HTTP/2; those of HTTP/1.1 have been dropped */
+  /** @param trailers of HTTP/2, as trailers of HTTP/1.1 are dropped */
   end(trailers?: readonly Field[]): void
   /** The receiver owns the socket now, with the bytes after the head. */
   upgrade(fields: readonly Field[], socket: Duplex): void
@@ -86,7 +86,7 @@ export interface UpstreamCall {
   resume(): void
   /** Afterwards the response gets no calls. May be repeated. */
   abort(): void
-  /** True once writing has begun: the upstream may act on the request. */
+  /** True once writing has begun, so that the upstream may act on the request. */
   readonly sent: boolean
   /** As configured: a metric label. */
   readonly upstream: string

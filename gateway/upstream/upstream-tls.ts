@@ -11,19 +11,19 @@ import type { Address } from './upstream-address.ts'
 
 /** Certificates and keys in PEM. */
 export interface UpstreamTlsTerms {
-  /** Undefined: the authorities that Node knows. */
+  /** Default: the authorities that Node knows. */
   readonly ca: string | undefined
   readonly cert: string | undefined
   readonly key: string | undefined
-  /** Undefined: the host of the address. */
+  /** Default: the host of the address. */
   readonly serverName: string | undefined
   readonly minVersion: UpstreamTlsSettings['minVersion']
   readonly maxVersion: UpstreamTlsSettings['maxVersion']
 }
 
 /**
- * Verifies the certificate against authorities and name (RFC 9110 section 4.3.4); nothing turns that off. Keeps what is costly:
- * the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
+ * Verifies the certificate against authorities and name (RFC 9110 section 4.3.4); nothing turns that off. Keeps what is
+ * costly: the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
  */
 export class UpstreamTls {
   readonly #address: Address

@@ -124,7 +124,7 @@ describe('a target that its health checks find down', () => {
 describe('a target whose circuit breaker is open', () => {
   const POLICY = { breaker: BREAKER, retry: undefined, slowStartMs: 0 }
 
-  it('gets nothing, also when it is the only one, and the wait is that of the first to admit', () => {
+  it('gets nothing, also when it is the only one, and the wait ends when the first breaker admits', () => {
     const { choice, origins, time } = targets(2, POLICY)
     origins[0]?.breaker?.failed(NO_PROBE)
     assert.deepEqual([shares(choice, 10), choice.waitMs], [{ 'http://b': 10 }, undefined])
@@ -136,7 +136,7 @@ describe('a target whose circuit breaker is open', () => {
     assert.equal(single.choice.next([]), undefined)
   })
 
-  it('keeps its breaker, connections and health when the policy stays, and only the latter two when it changes', () => {
+  it('keeps connections and health when the policy changes, and also its breaker when the policy stays', () => {
     const { origins, addresses, options } = targets(2, POLICY)
     origins[0]?.breaker?.failed(NO_PROBE)
     const sources = { known: origins, createPool: () => undefined }

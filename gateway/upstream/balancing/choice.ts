@@ -21,8 +21,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all back off, it chooses the one whose
-   * back-off ends first. Undefined when each is in `tried` or has an open circuit breaker.
+   * Chooses the least busy of the upstreams in the best state, in turn among equals. When all back off, it chooses the
+   * one whose back-off ends first. Returns undefined when each is in `tried` or has an open circuit breaker.
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const chosen = this.#best(tried)

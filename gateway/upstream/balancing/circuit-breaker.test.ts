@@ -32,7 +32,7 @@ function responded(to: CircuitBreaker, status: number, probe: number): void {
 }
 
 describe('a circuit breaker', () => {
-  it('opens after so many failures in a row, and a success in between begins them again', () => {
+  it('opens after `failures` failures in a row, and a success in between begins a new count', () => {
     const { breaker: one, changes } = breaker()
     for (const status of [500, 503, 200, 500, 599, 404]) responded(one, status, NO_PROBE)
     assert.deepEqual([one.state, one.admits(), one.waitMs], ['closed', true, 0])
@@ -64,7 +64,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.state, 'open')
   })
 
-  it('keeps failures of the last nine tenths of the window and none that are older than it', () => {
+  it('keeps failures of the last nine tenths of the window and none older than the window', () => {
     for (const [passedMs, state] of [
       [8999, 'open'],
       [10_000, 'closed'],
@@ -113,7 +113,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.state, 'closed')
   })
 
-  it('gives the place of a probe without a result to another, and does not wait for a slow one for ever', () => {
+  it('gives the place of a probe without a result to another, and does not wait for a slow probe for ever', () => {
     const { breaker: one, time } = breaker({ failures: 1 })
     one.failed(NO_PROBE)
     time.nowMs += 5000
@@ -130,7 +130,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.admits(), false)
   })
 
-  it('half open lets at most so many through in each round, and begins rounds openMs apart, whatever comes of them', () => {
+  it('half open admits at most `probes` in each round, and begins rounds `openMs` apart, whatever their results', () => {
     const step = fc.record({
       waitMs: fc.nat(3000),
       result: fc.constantFrom('none', 'success', 'failure', 'abandoned'),

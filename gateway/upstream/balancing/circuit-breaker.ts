@@ -8,8 +8,8 @@ export type BreakerState = 'closed' | 'half-open' | 'open'
 export const NO_PROBE = 0
 
 /**
- * After too many failures, the breaker is open for `openMs`, then half open: it admits a round of `probes` exchanges. It closes
- * after `probes` successes and opens at the first failure. After another `openMs` without a result, a new round begins.
+ * Opens after too many failures. After `openMs` it is half open, and admits a round of `probes` exchanges. It closes
+ * after `probes` successes and opens at the first failure. After `openMs` without a result, a new round begins.
  */
 export class CircuitBreaker {
   readonly #settings: BreakerSettings
@@ -18,7 +18,7 @@ export class CircuitBreaker {
   readonly #window: FailureWindow | undefined
   /** Only this class writes it. */
   state: BreakerState = 'closed'
-  /** The last failure that opened it. Only this class writes it. */
+  /** The last failure that opened the breaker. Only this class writes it. */
   cause = ''
   #failuresInRow = 0
   #openUntilMs = 0
@@ -70,12 +70,12 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** True when enough probes have good heads: their bodies may go on for hours. */
+  /** True when enough probes have good heads, as their bodies may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
 
-  /** A failure counts at once; a success only by `succeeded`, because the body may break off. */
+  /** A failure counts at once, a success only by `succeeded`, because the body may break off. */
   responded(status: number, probe: number): void {
     if (this.#isFailure(status)) this.failed(probe, `status ${status}`)
     else if (this.#isProbe(probe)) this.#promising += 1
@@ -86,12 +86,12 @@ export class CircuitBreaker {
     if (this.#isFailure(status)) this.failed(probe, `status ${status}`)
   }
 
-  /** @param status of its head */
+  /** @param status of the head */
   succeeded(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.#good(probe)
   }
 
-  /** @param status of its head; 0: there was none. A failure status was counted already */
+  /** @param status of the head, 0 without one. A failure status was counted already */
   brokeOff(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.failed(probe, 'no whole response')
   }

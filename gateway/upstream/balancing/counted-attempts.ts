@@ -5,7 +5,7 @@ import type { Origin } from './origin.ts'
 export abstract class CountedAttempts<Pool> {
   protected chosenOrigin: Origin<Pool>
   #probe = NO_PROBE
-  /** Final status; 0: none, or already counted. */
+  /** Final status, 0 if there is none or it was counted. */
   #status = 0
 
   constructor(first: Origin<Pool>) {

@@ -79,7 +79,7 @@ describe('the health of an upstream', () => {
     assert.equal(health.avoided(), false)
   })
 
-  it('counts each attempt by what it came to, one that broke off after a 5xx as that', () => {
+  it('counts each attempt by its outcome, and one that broke off after a 5xx as a 5xx', () => {
     const health = new Health(
       () => 0,
       () => {},

@@ -5,8 +5,8 @@ const FIRST_AVOIDED_MS = 1000
 
 /**
  * Health of one upstream. When no connection can be made, others are preferred for a back-off of 250 ms, doubling up to
- * 10 s. After three failures in a row they are preferred for 1 s, doubling up to 10 s; then one exchange probes it.
- * Without this, an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
+ * 10 s. After three failures in a row, others are preferred for 1 s, doubling up to 10 s. Then one exchange is a probe.
+ * Otherwise an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
@@ -91,7 +91,7 @@ export class Health {
 
   exchangeFailed(): void {
     this.#failures += 1
-    // While avoided, only a probe counts: other exchanges began earlier or had no other upstream.
+    // While avoided, only a probe counts, because other exchanges began earlier or had no other upstream.
     if (this.#failures < MAX_FAILURES || (this.#failures > MAX_FAILURES && !this.#responseProbed)) return
     this.#responseProbed = false
     this.#isPromising = false
@@ -101,7 +101,7 @@ export class Health {
 
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      // A good head is enough: the body may go on for hours.
+      // A good head is enough, because the body may go on for hours.
       if (this.#isPromising) this.#begin()
       else {
         this.#responseProbed = true

@@ -9,7 +9,7 @@ import type { RetryOutcome } from './retry-budget.ts'
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {
-  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or only `h2c://host:port`, `h2://host:port`. */
+  /** Either `http://host:port`, `https://host:port`, `unix:/path.sock`, or `h2c://host:port`, `h2://host:port`. */
   readonly urls: readonly string[]
   readonly connectMs: number
   /** From the end of the request until the head of the response. */
@@ -40,8 +40,8 @@ export interface Origin<Pool = unknown> {
 }
 
 /**
- * Makes the origins of a group. A known origin of the same URL gives its health, and its connections if TLS is the same. If
- * breaker and slow start are the same too, the known origin itself is used.
+ * Makes the origins of a group. A known origin of the same URL gives its health, and its connections if TLS is the
+ * same. If breaker and slow start are the same too, the known origin itself is used.
  */
 export function createOrigins<Pool>(
   addresses: readonly Address[],

@@ -28,14 +28,14 @@ describe('a retry budget', () => {
     assert.equal(outcomes.filter((outcome) => outcome === 'denied').length, 100 - taken)
   })
 
-  it('allows so many in each second beside that, without any request', () => {
+  it('allows `minPerSecond` retries in addition, without any request', () => {
     const { budget: one, time } = budget({ budgetPercent: 0, minPerSecond: 2 })
     assert.deepEqual([one.take(), one.take(), one.take()], [true, true, false])
     time.nowMs += 500
     assert.deepEqual([one.take(), one.take()], [true, false])
   })
 
-  it('saves up ten retries, or those of ten seconds, and no more', () => {
+  it('saves up ten retries, or the retries of ten seconds, and no more', () => {
     const { budget: one, time } = budget({ minPerSecond: 3 })
     for (let i = 0; i < 10_000; i++) one.deposit()
     time.nowMs += 3_600_000

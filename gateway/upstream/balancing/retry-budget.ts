@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** Retries of `SAVED_SECONDS` at `minPerSecond`, but at least `SAVED_RETRIES`, can be saved. */
+/** The retries of `SAVED_SECONDS` at `minPerSecond` can be saved, and in any case `SAVED_RETRIES`. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 

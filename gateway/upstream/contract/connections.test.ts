@@ -81,7 +81,7 @@ describe('a connection', () => {
     assert.equal(scripted.connections, 2)
   })
 
-  it('beyond the maximum is a fault reported after send, and the others go on', async (t) => {
+  it('beyond the maximum is a fault reported after send, and other connections go on', async (t) => {
     const { scripted, upstream } = await pair(t, {}, { maxConnections: 2 })
     const two = [send(upstream), send(upstream)]
     const third = send(upstream)
@@ -209,7 +209,7 @@ describe('https', { skip: skipWithout('openssl') }, () => {
   it('is spoken with a certificate of a trusted authority for that name or address, and kept alive', async (t) => {
     setDefaultCACertificates([...usual, read('ca.pem').toString()])
     const { scripted, upstream } = await pair(t, secure('right'))
-    // The caller's Host is none of the connection's business: another one neither breaks nor replaces it.
+    // The caller's Host does not matter to the connection. Another Host neither breaks nor replaces it.
     for (const host of ['a.test', 'b.test', 'elsewhere.test']) {
       assert.equal(bodyOf(await send(upstream, { headers: ['host', host] }).over), 'x')
     }

@@ -141,7 +141,7 @@ describe('an abort', () => {
       call.abort()
       call.resume()
       await until(() => scripted.inUse() === 0)
-      // The wait for a head or a body would end it only later.
+      // The wait for a head or a body would end the exchange only later.
       assert.ok(performance.now() - startedAt < 10_000)
       assert.deepEqual({ ...received, chunks: received.chunks.length }, before)
       assert.equal(scripted.connections, 1)
@@ -222,7 +222,7 @@ const MANY = transport.tls === undefined ? 1000 : 60
 const THIRD = MANY / 10
 
 describe('many exchanges at once', () => {
-  it('all get their own response, on no more connections than that', async (t) => {
+  it('all get their own response, on no more connections than exchanges', async (t) => {
     const { scripted, upstream } = await pair(
       t,
       { onRequest: ({ socket, head }) => socket.write(ok(/ \/(\d+)/.exec(head)?.[1] ?? '')) },

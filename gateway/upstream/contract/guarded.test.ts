@@ -70,7 +70,7 @@ describe('a circuit breaker', () => {
     assert.deepEqual([asked(scripted), events], [[3], ['open']])
   })
 
-  it('lets one request through to find out, and all others when it succeeds', async (t) => {
+  it('lets one request through to find out, and all others when that one succeeds', async (t) => {
     let ill = true
     const held: ScriptedOptions = {
       onRequest: ({ socket, head }) => {
@@ -94,7 +94,7 @@ describe('a circuit breaker', () => {
 
   it('counts what cannot be connected to, and takes an upgrade for a success', async (t) => {
     const switching: ScriptedOptions = {
-      // HTTP/2 has no upgrades: there it is a response like others.
+      // HTTP/2 has no upgrades, so there it is a response like any other.
       onRequest: ({ socket }) =>
         socket.write(
           transport.http2 ? ok('') : 'HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n',
@@ -113,7 +113,7 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open', 'half-open', 'closed'])
   })
 
-  it('counts what gives no whole response: none in time, one that is malformed, one that breaks off', async (t) => {
+  it('counts exchanges without a whole response: none in time, a malformed one, one that breaks off', async (t) => {
     const bad = ['', 'nonsense\r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx']
     const [silent, ...others] = bad.map(
       (bytes): ScriptedOptions => ({
@@ -187,7 +187,7 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open', 'half-open', 'closed'])
   })
 
-  it('does not wait for the end of a response that goes on for longer than it was open', async (t) => {
+  it('does not wait for the end of a response that goes on for longer than the breaker was open', async (t) => {
     let ill = true
     const script: ScriptedOptions = {
       onRequest: ({ socket }) => (ill ? socket.destroy() : socket.write(ok('whole').slice(0, -1))),
@@ -323,7 +323,7 @@ describe('a retry by response', () => {
     assert.deepEqual([asked(scripted), events], [[1, 2], ['succeeded']])
   })
 
-  it('is one retry, though the first target that it goes to cannot be connected to', async (t) => {
+  it('is one retry, though the first other target cannot be connected to', async (t) => {
     const { scripted, upstream, events } = await guarded(t, [status(200, 'yes'), status(503), status(200)], {
       retry: RETRY,
     })
@@ -356,7 +356,7 @@ describe('a retry by response', () => {
     assert.equal(scripted[0].requests.length + (scripted[1]?.requests.length ?? 0), calls.length)
   })
 
-  it('is not made of other statuses, nor beyond the budget', async (t) => {
+  it('is not made for other statuses, nor beyond the budget', async (t) => {
     const { scripted, upstream, events } = await guarded(t, [status(500), status(500)], { retry: RETRY })
     assert.equal((await send(upstream).over).status, 500)
     assert.deepEqual([asked(scripted).sort(), events], [[0, 1], []])
@@ -374,14 +374,14 @@ describe('a retry by response', () => {
     assert.deepEqual([received.fault?.kind, events], ['unreachable', ['failed']])
   })
 
-  it('is not made when every breaker has opened: the response that is there is passed on', async (t) => {
+  it('is not made when every breaker has opened, and the response that is there is passed on', async (t) => {
     const policy = { retry: RETRY, breaker: { ...BREAKER, failures: 1 } }
     const { scripted, upstream } = await guarded(t, [status(503, 'no')], policy)
     assert.equal(bodyOf(await send(upstream).over), 'no')
     assert.deepEqual(asked(scripted), [1])
   })
 
-  it('is not made of a response that ends sessions: that must not be lost', async (t) => {
+  it('is not made after a response that ends sessions, which must not be lost', async (t) => {
     const ends: ScriptedOptions = {
       onRequest: ({ socket }) =>
         socket.write('HTTP/1.1 503 X\r\nX-Revoke-Session: s1\r\nContent-Length: 0\r\n\r\n'),
@@ -406,7 +406,7 @@ describe('a retry by response', () => {
     }
   })
 
-  it('gives a response with a large body up at its head', async (t) => {
+  it('gives up a response with a large body at its head', async (t) => {
     const endless: ScriptedOptions = {
       onRequest: ({ socket }) => {
         socket.write('HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n')

@@ -19,8 +19,8 @@ import {
 type Script = string | ((request: WireRequest) => unknown)
 
 /**
- * What one exchange receives from an upstream that responds with `script` and, when `close` is set, ends the connection after
- * it; and how many connections it and a second call take: 1 when the first connection is used again.
+ * What one exchange receives from an upstream that responds with `script` and, when `close` is set, ends the connection
+ * after it; and how many connections it and a second call take: 1 when the first connection is used again.
  */
 async function responseTo(
   script: Script,
@@ -150,7 +150,7 @@ describe('a good response', () => {
     }
   })
 
-  it('in HTTP/1.0 is the last on its connection, whatever it says of keeping it', async () => {
+  it('in HTTP/1.0 is the last on its connection, also with Connection: keep-alive', async () => {
     const framings = ['Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n', 'Content-Length: 1\r\n\r\na']
     for (const framing of framings) {
       const { received, connections } = await responseTo(
@@ -189,7 +189,7 @@ describe('a good response', () => {
 })
 
 describe('interim responses', () => {
-  it('are passed on, but for those of 100, which the gateway asks for itself', async () => {
+  it('are passed on, except 100, which the gateway itself sends', async () => {
     const { received, connections } = await responseTo(
       `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n${ok('done')}`,
     )

@@ -35,7 +35,6 @@ async function upstreamsOf(
   return { scripted: scripted as [ScriptedUpstream, ...ScriptedUpstream[]], upstream, health }
 }
 
-/** A URL without a listener. */
 async function deadUrl(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -163,7 +162,7 @@ describe('a kept connection that the upstream closed', () => {
         return once(socket, 'close')
       })
       await Promise.all(closing)
-      // A session writes later than a connection of HTTP/1.1, so it must first read the end, which takes two turns.
+      // A session writes later than a connection of HTTP/1.1, so it must read the end first, in two turns.
       for (let turn = 0; transport.http2 && turn < 2; turn++)
         await new Promise((resolve) => setImmediate(resolve))
       const body = Readable.from([Buffer.from('abc')])
@@ -281,7 +280,7 @@ describe('several upstreams', () => {
     },
     'breaks connections off': { onRequest: ({ socket }) => socket.destroy() },
   })) {
-    it(`send little to one that ${how} at once, and come back when it has recovered`, async (t) => {
+    it(`send little to an upstream that ${how} at once, and come back when it has recovered`, async (t) => {
       let nowMs = 0
       let ill = true
       const sick: ScriptedOptions = {

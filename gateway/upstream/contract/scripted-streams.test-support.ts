@@ -2,9 +2,7 @@ import { constants, performServerHandshake, type ServerHttp2Stream } from 'node:
 import type { Socket } from 'node:net'
 import type { WireRequest } from './scripted.test-support.ts'
 
-/** What an upstream of HTTP/2 tells a test. */
 interface StreamObserver {
-  /** The streams that are open. */
   readonly open: Set<object>
   /** Bytes of a request as HTTP/1.1 would have them, bodies without chunk framing. */
   onBytes(text: string): void
@@ -12,8 +10,8 @@ interface StreamObserver {
 }
 
 /**
- * Serves streams of HTTP/2 to scripts that are written for HTTP/1.1: each request is shown as its text, and what is written to its
- * socket goes out as a response of its stream. Ending or destroying the socket resets the stream.
+ * Serves streams of HTTP/2 to scripts that are written for HTTP/1.1: each request is shown as its text, and what is
+ * written to its socket goes out as a response of its stream. Ending or destroying the socket resets the stream.
  */
 export function serveStreams(socket: Socket, { open, onBytes, onRequest }: StreamObserver): void {
   const session = performServerHandshake(socket)

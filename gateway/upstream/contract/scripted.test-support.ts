@@ -11,7 +11,6 @@ import { createUpstreams, type UpstreamClient } from '../create-upstreams.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
 import { serveStreams } from './scripted-streams.test-support.ts'
 
-/** One request as it came over the wire. */
 export interface WireRequest {
   /** Start line and header fields, without the empty line. */
   readonly head: string
@@ -28,9 +27,8 @@ export interface ScriptedUpstream {
   /** Connections accepted so far. */
   connections: number
   readonly open: Set<Socket>
-  /** Connections that are open; of HTTP/2, streams: a connection outlives them. */
+  /** Open connections, or with HTTP/2 open streams, because a connection outlives them. */
   inUse(): number
-  /** Whole requests that came. */
   readonly requests: WireRequest[]
   /** Every byte received, over all connections; of HTTP/2 as HTTP/1.1 would have it. */
   received: string
@@ -47,7 +45,7 @@ export interface ScriptedOptions {
   readonly tls?: TlsOptions
 }
 
-/** How tests speak to upstreams that do not say it. Tests that run the others over TLS and HTTP/2 set this. */
+/** How tests speak to upstreams by default. tls.test.ts and http2.test.ts set this. */
 export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
 /** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has such tests in frames. */
@@ -186,7 +184,6 @@ export function requestOf({
   }
 }
 
-/** All that one exchange received. */
 export interface Received {
   readonly information: { readonly status: number; readonly headers: readonly string[] }[]
   status: number | undefined

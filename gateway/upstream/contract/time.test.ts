@@ -16,7 +16,7 @@ import {
 const QUIET = { idleMs: 10_000, totalMs: undefined }
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'
 
-/** An upstream behind a clock that the test sets; it has 30 s for the head, and 10 s of silence where `QUIET` is asked. */
+/** An upstream with a clock that the test sets. It has 30 s for the head, and 10 s of silence if `QUIET` is asked. */
 async function timed(t: TestContext, script: ScriptedOptions) {
   const time = { nowMs: 1000 }
   const scripted = await scriptedUpstream(script)
@@ -32,7 +32,7 @@ async function timed(t: TestContext, script: ScriptedOptions) {
 }
 
 describe('the time of an exchange', () => {
-  it('up to the head runs from the request sent, and ends neither early nor late', async (t) => {
+  it('up to the head runs from the end of the request, and ends neither early nor late', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
     const probe = send(upstream, { method: 'POST', totalMs: 29_999 })
     const sent = send(upstream, { method: 'POST' })

@@ -87,7 +87,7 @@ describe('a body that the service leaves unread', () => {
       })
     }
 
-    it(`with ${method} and in chunks neither`, async (t) => {
+    it(`with ${method} and in chunks never does so either`, async (t) => {
       const { upstream } = await careless(t, { obeysClose: false })
       await send(upstream, { method, target: '/first', body: inChunks() }).over
       assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')

@@ -91,7 +91,7 @@ function assertSafe(received: Received): void {
 
 describe('an upstream that sends', () => {
   for (const [what, [hostility, then]] of Object.entries(HOSTILE)) {
-    it(`${what} harms that call at most, and no other gets its bytes`, async (t) => {
+    it(`${what} harms that call at most, and no other call gets its bytes`, async (t) => {
       const { scripted, upstream } = await upstreamOf(t, ({ socket, head }) => {
         if (!head.includes('/hostile')) socket.write(ok(/ \/(\w+)/.exec(head)?.[1] ?? ''))
         else if (typeof hostility === 'function') hostility(socket)
@@ -123,7 +123,7 @@ describe('an upstream that sends', () => {
     assert.equal(scripted.connections, 5)
   })
 
-  it('its response is understood one byte at a time', async (t) => {
+  it('its response one byte at a time is understood', async (t) => {
     const text = `HTTP/1.1 103 E\r\nLink: a\r\n\r\n${CHUNKED}4;x=y\r\ngood\r\n0\r\nT: x\r\n\r\n`
     const { scripted, upstream } = await upstreamOf(t, async ({ socket }) => {
       for (const character of text) {

@@ -7,7 +7,7 @@ import { parseAddress } from '../upstream-address.ts'
 import { ConnectionPool } from './http1-connection.ts'
 
 describe('the connections to an upstream', () => {
-  it('leave nothing behind: each that is gone is off the clock, and makes room', async (t) => {
+  it('leave nothing behind: a closed connection has no deadline, and makes room', async (t) => {
     const scripted = await scriptedUpstream({})
     const clock = (): number => 0
     const deadlines = new Deadlines(clock)

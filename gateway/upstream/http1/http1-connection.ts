@@ -11,7 +11,7 @@ import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
-/** We close a connection this long before the server's announced timeout, so that no request meets the server's close. */
+/** We close a connection this long before the server's timeout, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
@@ -138,7 +138,7 @@ export class Http1Connection implements Timed, ResponseReader {
     user.head(status, fields, this.#nowMs)
   }
 
-  /** True when the upstream may have read only the head: it responded before the whole request was written, or refused it. */
+  /** True when the upstream may have read only the head, as it responded before all was written, or refused it. */
   #isLeftUnread(method: string, status: number): boolean {
     const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
     return this.#sending || this.socket.writableLength > 0 || !isRead
@@ -186,7 +186,7 @@ export class Http1Connection implements Timed, ResponseReader {
       this.#unread = bytes === this.#buffer.bytes ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
 
-  /** @param exact no byte came after the response */
+  /** @param exact true when no byte came after the response */
   #whole(exact: boolean): void {
     const user = this.#user
     this.#buffer.isBulk = false
@@ -318,7 +318,7 @@ export class UpgradedStream extends Duplex {
 }
 
 export class ConnectionPool extends Pool<Http1Connection> {
-  /** The last used goes first, so that others reach their idle timeout. */
+  /** The last used is taken first, so that others reach their idle timeout. */
   readonly #idle: Http1Connection[] = []
   #open = 0
 

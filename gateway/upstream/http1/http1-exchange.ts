@@ -143,8 +143,8 @@ function requestHead(request: UpstreamRequest, upstream: string): string {
 }
 
 function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
-  // A body without meaning for its method (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5) may be left unread: a careless service would
-  // parse it as the next request, and respond to another caller.
+  // A body without meaning for its method (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5) may be left unread. A careless
+  // service would parse it as the next request, and respond to another caller.
   const mayLeaveBody = body !== null && !METHODS_WITH_BODY.has(method)
   if (upgrade === undefined) return mayLeaveBody ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
   const [protocol = '', version] = upgrade.split('/', 2)

@@ -116,7 +116,7 @@ describe('our own client and undici, given the same responses of an unpredictabl
 
   it('read the same from what both accept, and ours accepts nothing that undici refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // Each run has the same responses, because a new finding may be a fault of undici. A number of runs looks for more.
+    // Each run has the same responses, as a new finding may be a fault of undici. `DIFFERENTIAL_RUNS` looks for more.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: (transport.tls ? 60 : 300) * LONGER, seed: 9112 }

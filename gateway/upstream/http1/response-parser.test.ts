@@ -268,7 +268,7 @@ describe('a reader', () => {
     assert.deepEqual([body, parser.phase], ['abcdef', 'whole'])
   })
 
-  it('that holds back a body of known length, or one that lasts, gets no more either', () => {
+  it('that holds back a body of known length, or one until the close, gets no more either', () => {
     for (const head of [`${OK}Content-Length: 6\r\n\r\n`, `${OK}\r\n`]) {
       let body = ''
       const parser = new ResponseParser({

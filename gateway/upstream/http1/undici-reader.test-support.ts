@@ -1,6 +1,5 @@
 import { Client, type Dispatcher } from 'undici'
 
-/** What undici reads of one response. */
 export interface UndiciReading {
   readonly information: { readonly status: number; readonly headers: readonly string[] }[]
   status: number | undefined
@@ -10,7 +9,7 @@ export interface UndiciReading {
   ended: boolean
 }
 
-/** Sends a request on a connection of its own, and has undici read the response: an HTTP/1.1 parser that is not ours. */
+/** Sends a request on a connection of its own, and has undici, which is another HTTP/1.1 parser, read the response. */
 export async function readByUndici(url: string, method: string): Promise<UndiciReading> {
   const client = new Client(url, { pipelining: 1, allowH2: false })
   const reading: UndiciReading = {

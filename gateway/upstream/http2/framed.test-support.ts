@@ -10,7 +10,6 @@ export const ACK = 1
 const PREFACE_BYTES = 24
 const HEADER_BYTES = 9
 
-/** One frame that came. */
 export interface Frame {
   readonly type: number
   readonly flags: number

@@ -10,7 +10,7 @@ import { requestHead } from './stream-heads.ts'
 import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Each time may have opened a connection. */
+/** Each turning away may have opened a connection. */
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
@@ -23,7 +23,7 @@ export class Http2Exchange
   #timesTurnedAway = 0
   /** The gRPC status when the trailers have none; undefined until a call gets a head with status 200. */
   #callStatus: number | undefined = undefined
-  /** True when the response ends with its head: a later fault does not matter (RFC 9110 section 6.4.1). */
+  /** True when the response ends with its head, so that no later fault matters (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {
@@ -101,7 +101,7 @@ export class Http2Exchange
   responded(status: number, fields: readonly Field[]): void {
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
-    // Otherwise the response was dropped, and the request is sent again.
+    // False when the response was dropped, and the request is sent again.
     this.#isWholeWithHead = this.headReceived && isBodiless(this.request.method, status)
   }
 

@@ -79,7 +79,7 @@ describe('a body of one-byte DATA', () => {
     assert.ok(pieces < FRAMES / 100, `${pieces} pieces`)
   })
 
-  it('is whole though its reader pauses, and though the connection ends right behind it', async (t) => {
+  it('is whole though its reader pauses, and though the connection ends right after the body', async (t) => {
     for (const pausesAt of [0, 5, 17, 18, 19]) {
       const end = ({ write, socket }: FramedConnection, id: number) => {
         write(data(id, '', END_STREAM))
@@ -207,7 +207,7 @@ describe('a response over HTTP/2', () => {
     })
   }
 
-  it('with more than 32 interim ones before it is malformed', async (t) => {
+  it('after more than 32 interim responses is malformed', async (t) => {
     for (const [count, expected] of [
       [32, 'end'],
       [33, 'malformed'],
@@ -220,7 +220,7 @@ describe('a response over HTTP/2', () => {
     }
   })
 
-  it('that is longer or shorter than its length is not whole', async (t) => {
+  it('that is longer or shorter than announced is not whole', async (t) => {
     for (const body of ['1234', '123456']) {
       const { received } = await responseTo(t, ({ write }, id) =>
         write(head(id, [...OK, 'content-length', '5']), data(id, body, END_STREAM)),
@@ -236,7 +236,7 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([outcome(received), received.headers], ['end', ['x-b', 'e']])
   })
 
-  it('whose receiver makes a mistake is broken, and the others go on', async (t) => {
+  it('whose receiver makes a mistake is broken, and other responses go on', async (t) => {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'x', END_STREAM)))
     const upstream = upstreamsTo([framed.url])
     t.after(async () => {
@@ -278,7 +278,7 @@ describe('a response over HTTP/2', () => {
     })
   }
 
-  it('to HEAD that a retry has dropped is not the whole of what comes next', async (t) => {
+  it('to HEAD that a retry has dropped does not end the next response', async (t) => {
     let asked = 0
     const framed = await framedUpstream(({ write }, id) => {
       asked += 1
@@ -294,7 +294,7 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([received.status, outcome(received), asked], [undefined, 'broken', 3])
   })
 
-  it('is whole when it came before the end of its request, of which more comes while it is held back', async (t) => {
+  it('is whole when it came before the end of its request, and more of the request comes during a pause', async (t) => {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first ')))
     const upstream = upstreamsTo([framed.url])
     t.after(async () => {
@@ -317,12 +317,12 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([body.isPaused(), body.listenerCount('data')], [true, 0])
   })
 
-  it('without a head that is reset is broken, also when no error is named', async (t) => {
+  it('that is reset before its head is broken, also when no error is named', async (t) => {
     const { received } = await responseTo(t, ({ write }, id) => write(RST(id, 0)))
     assert.deepEqual([received.status, outcome(received)], [undefined, 'broken'])
   })
 
-  it('is sent as asked: no field of HTTP/1.1, and te only where trailers are taken', async (t) => {
+  it('belongs to a request without fields of HTTP/1.1, and with te only where trailers are taken', async (t) => {
     const script: Script = ({ write }, id) => write(head(id, OK, END_STREAM))
     const headers = ['host', 'service.test', 'X-A', 'b']
     const { framed } = await responseTo(t, script, { headers, acceptsTrailers: true, upgrade: 'websocket' })
@@ -380,7 +380,7 @@ describe('a call of gRPC', () => {
     ({ write }, id) =>
       write(head(id, OK), data(id, 'a message'), head(id, says(status), END_STREAM))
 
-  it('counts for the circuit breaker by what it came to, whether trailers or its head say so, or nobody does', async (t) => {
+  it('counts for the circuit breaker by its status, whether trailers or the head name it, or nothing does', async (t) => {
     const failed: number[] = []
     for (let status = 0; status <= 17; status++) if (await opens(t, answer(status))) failed.push(status)
     assert.deepEqual(failed, [2, 13, 14, 15, 17])

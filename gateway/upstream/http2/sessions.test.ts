@@ -93,7 +93,7 @@ describe('sessions with an upstream', () => {
     assert.equal(framed.connections.length, 1)
   })
 
-  it('have as many streams as the upstream allows, then others are opened, and then none', async (t) => {
+  it('have as many streams as the upstream allows, then further sessions open, up to the maximum', async (t) => {
     const held: (() => void)[] = []
     const script: Script = (connection, id) => held.push(() => answer(connection, id))
     const { framed, upstream } = await pair(t, script, { maxConnections: 2 }, settingsOf(2))
@@ -110,7 +110,7 @@ describe('sessions with an upstream', () => {
     assert.equal(all.filter(({ ended }) => ended).length, 4)
   })
 
-  it('are as many as a burst needs that begins before the upstream has said how many streams it takes', async (t) => {
+  it('are enough for a burst that begins before the upstream has said how many streams it takes', async (t) => {
     const held: (() => void)[] = []
     const script: Script = (connection, id) => held.push(() => answer(connection, id))
     const { framed, upstream } = await pair(t, script, { maxConnections: 100 }, settingsOf(5))
@@ -142,7 +142,7 @@ describe('sessions with an upstream', () => {
     assert.equal(framed.connections.length, 1)
   })
 
-  it('give way to another before their stream ids are used up', async (t) => {
+  it('give way to a new session before their stream ids are used up', async (t) => {
     const http2 = process.getBuiltinModule('node:http2')
     const { connect } = http2
     const lastId = 2 ** 31 - 1
@@ -161,7 +161,7 @@ describe('sessions with an upstream', () => {
     )
   })
 
-  it('end with GOAWAY: what the upstream has not looked at is sent again, the rest ends there', async (t) => {
+  it('end with GOAWAY: requests that the upstream has not looked at are sent again, the others end there', async (t) => {
     const { framed, upstream } = await pair(t, (connection, id) => {
       if (connection.number > 1) answer(connection, id)
       else if (id === 3) {
@@ -247,7 +247,7 @@ describe('sessions with an upstream', () => {
     assert.equal((last?.flags ?? 0) & END_STREAM, END_STREAM)
   })
 
-  it('take no more of a body than the upstream takes, and of a response no more than its receiver', async (t) => {
+  it('read no more of a body than the upstream takes, and no more of a response than its receiver takes', async (t) => {
     const { framed, upstream } = await pair(t, ({ write }, id) => {
       write(head(id, [':status', '200']))
       for (let i = 0; i < 15; i++) write(data(id, 'x'.repeat(16_000)))
@@ -273,7 +273,6 @@ describe('sessions with an upstream', () => {
 })
 
 describe('time', () => {
-  /** A clock that the test moves. */
   const clocked = () => {
     const time = { nowMs: 1000 }
     return { time, clock: () => time.nowMs }
@@ -339,7 +338,7 @@ describe('time', () => {
     })
   })
 
-  it('between pieces is not touched by an upload that ends while the receiver holds the response back', async (t) => {
+  it('between pieces does not run out by an upload that ends while the receiver holds the response back', async (t) => {
     const { time, clock } = clocked()
     const { upstream } = await pair(
       t,
@@ -358,7 +357,7 @@ describe('time', () => {
     sent.call.abort()
   })
 
-  it('behind an early head is up for the side that must act: who sends the upload, or the upstream that does not take it', async (t) => {
+  it('behind an early head is up for the side that must act: the sender of the upload, or the upstream', async (t) => {
     for (const isTaken of [true, false]) {
       const { time, clock } = clocked()
       const opened: string[] = []
@@ -391,7 +390,7 @@ describe('time', () => {
     }
   })
 
-  it('of a call is that of both sides: it ends when neither has said anything', async (t) => {
+  it('of a call is up only when neither side has sent anything', async (t) => {
     const { time, clock } = clocked()
     const { framed, upstream } = await pair(t, never, { clock })
     const body = new Readable({ read() {} })
@@ -435,7 +434,7 @@ describe('an upstream that does not speak HTTP/2', () => {
     assert.deepEqual(health, [false])
   })
 
-  it('is not reached over TLS without h2 in ALPN, or with a certificate of nobody that is trusted', async () => {
+  it('is not reached over TLS without h2 in ALPN, or with a certificate that is not trusted', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
     const san = [{ type: 'ip', value: '127.0.0.1' }] as const
     const wish = { subject: 'CN=localhost', issuer: ca, san, extendedKeyUsages: [SERVER_AUTH] }
@@ -470,7 +469,7 @@ describe('an upstream that does not speak HTTP/2', () => {
 })
 
 describe('a client of HTTP/2 upstreams', () => {
-  it('closes idle sessions at once, and the others when their last exchange ends', async (t) => {
+  it('closes idle sessions at once, and other sessions when their last exchange ends', async (t) => {
     const held: (() => void)[] = []
     const { framed, upstream } = await pair(t, (connection, id) => held.push(() => answer(connection, id)))
     const sent = send(upstream)
@@ -537,7 +536,7 @@ describe('a client of HTTP/2 upstreams', () => {
     assert.match(first?.payload.toString('latin1') ?? '', /\/up/)
   })
 
-  it('keeps its sessions in a hand-over to one with the same upstream', async (t) => {
+  it('keeps its sessions in a hand-over to a client with the same upstream', async (t) => {
     const { framed, upstream } = await pair(t, answer)
     await send(upstream).over
     const { createUpstreams } = await import('../create-upstreams.ts')

@@ -23,7 +23,7 @@ test('the common fields of a request over HTTP/2 come before its own, with one H
   }
 })
 
-test('a second Host, or a field of one connection, is refused among common fields as among those of the request', () => {
+test("a second Host, or a field of one connection, is refused among the common fields as among the request's own", () => {
   assert.throws(
     () => requestHead(requestWith(['host', 'h'], ['host', 'h']), 'h2c://up'),
     /more than one Host/,

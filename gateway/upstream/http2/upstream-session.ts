@@ -18,11 +18,11 @@ const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** Time for an upstream to close its side, after all exchanges. */
 const CLOSE_MS = 1000
-/** A session takes no further exchange from this stream id on, well before the last one (RFC 9113 section 5.1.1). */
+/** A session takes no further exchange from this stream id on, well before the last id (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Each is called at most once. */
+/** Each method is called at most once. */
 export interface SessionUser {
   connected(): void
   /** Nothing was sent. */
@@ -32,8 +32,8 @@ export interface SessionUser {
 }
 
 /**
- * One connection for many exchanges (RFC 9113 section 9.1). It is connected once the upstream's SETTINGS have come, which prove
- * HTTP/2 and bound the streams.
+ * One connection for many exchanges (RFC 9113 section 9.1). It is connected once the upstream's SETTINGS have come,
+ * which prove HTTP/2 and bound the streams.
  */
 export class UpstreamSession implements Timed {
   slot = -1
@@ -220,7 +220,7 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams 0 is ignored: else each later request would get its own session */
+  /** @param streams ignored if 0, because each later request would get its own session */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()

@@ -9,12 +9,12 @@ const INTERNAL_ERROR = 2
 const REFUSED_STREAM = 7
 const CANCEL = 8
 /**
- * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED. Node resets a
- * stream with them for a response that it does not accept, and an upstream for a request.
+ * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED.
+ * Node resets a stream with them for an unacceptable response, an upstream for an unacceptable request.
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
-/** After `USUAL_SHORT` pieces below `SHORT_BYTES`, the pieces of one turn of the event loop are joined, `MAX_JOINED` at most. */
+/** After `USUAL_SHORT` pieces below `SHORT_BYTES`, the pieces of one turn are joined, at most `MAX_JOINED`. */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
@@ -25,7 +25,7 @@ export interface StreamUser {
   responded(status: number, fields: readonly Field[]): void
   piece(bytes: Buffer): boolean
   whole(trailers: readonly Field[] | undefined): void
-  /** @param wasRefused the upstream has not looked at the request (RFC 9113 section 8.7) */
+  /** @param wasRefused true when the upstream has not looked at the request (RFC 9113 section 8.7) */
   lost(kind: UpstreamFaultKind, cause: string, wasRefused: boolean): void
 }
 
@@ -41,7 +41,7 @@ export class UpstreamStream {
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
-  /** Pieces that wait to be joined, or for the end of a pause. Node drops unread ones with the connection. */
+  /** Pieces that wait to be joined, or for the end of a pause. Node drops unread pieces with the connection. */
   #rest: Buffer[] = []
   /** True once Node has given all of a complete response. */
   #isRead = false
@@ -86,7 +86,7 @@ export class UpstreamStream {
     this.stream.resume()
   }
 
-  /** Fails the stream when the user throws: nobody else would catch the error. */
+  /** Fails the stream when the user throws, because nobody else would catch the error. */
   #tell(tell: () => void): void {
     try {
       tell()
@@ -96,8 +96,8 @@ export class UpstreamStream {
   }
 
   /**
-   * Notes END_STREAM. Node ends the readable side also at a reset with NO_ERROR or CANCEL, and with the connection; but then the
-   * stream is closed already.
+   * Notes END_STREAM. Node ends the readable side also at a reset with NO_ERROR or CANCEL, and with the connection; but
+   * then the stream is closed already.
    */
   #watchEnd(): void {
     const { stream } = this
@@ -105,7 +105,7 @@ export class UpstreamStream {
     stream.push = (piece: unknown, encoding?: BufferEncoding) => {
       if (piece === null && !stream.closed) {
         this.#isComplete = true
-        // Later, because Node tells of trailers in the next tick too.
+        // Waits, because Node tells of trailers in the next tick too.
         if (this.#isPaused) process.nextTick(() => this.#readRest())
       }
       return push.call(stream, piece, encoding)
