@@ -31,7 +31,6 @@ export function temporaryDirectory(t: Pick<TestContext, 'after'>): string {
   return directory
 }
 
-/** A table in a directory, with a clock of its own. */
 export function openTable(
   directory: string,
   options: Partial<KeyJournalOptions> = {},

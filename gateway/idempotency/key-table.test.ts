@@ -30,7 +30,6 @@ import { type Begun, callerOf, type Finish, type HeldKey } from './key-table.ts'
 const MINUTE_MS = 60_000
 const none = () => {}
 const realWrite = writeSync as Write
-/** Writes as on a full disk. */
 const fullDisk = () => {
   throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
 }

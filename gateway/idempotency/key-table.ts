@@ -347,7 +347,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.forget(entry)
   }
 
-  /** Writes nothing until `resume` or `leaveTo`, as another process may have the files. @returns ids of keys in progress */
+  /** Writes nothing until `resume` or `leaveTo`. Another process may take the files. @returns ids of awaited keys */
   suspend(): readonly string[] {
     this.#isSuspended = true
     this.#journal.suspend()

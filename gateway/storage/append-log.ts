@@ -20,8 +20,7 @@ const PART_CHARACTERS = 64 * 1024
 
 /**
  * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts all its
- * lines into the file, or cuts off its part. If the cut fails, or after a crash, the next write first ends the torn
- * line.
+ * lines into the file, or none. If a part cannot be cut off, or after a crash, the next write ends the torn line.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions

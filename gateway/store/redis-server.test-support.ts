@@ -22,13 +22,12 @@ export interface RedisServer {
   command(...args: readonly string[]): Promise<unknown>
   /** `SIGSTOP` freezes it, `SIGCONT` lets it go on. */
   signal(signal: NodeJS.Signals): void
-  /** Ends it with `SIGKILL` and waits. */
   kill(): Promise<void>
   /** Starts it again on the same port and directory, after `kill`. */
   restart(): Promise<void>
   /** Ends it and removes its directory. */
   stop(): Promise<void>
-  /** CPU time of the process so far, user and system, in microseconds. */
+  /** CPU time of the process so far. */
   cpuUs(): Promise<number>
 }
 
@@ -96,7 +95,6 @@ async function spawnServer(port: number, args: readonly string[]): Promise<Child
   return child
 }
 
-/** Settings of a store at these ports of this machine. */
 export function storeAt(
   kind: StoreSettings['kind'],
   ports: readonly number[],

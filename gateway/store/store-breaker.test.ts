@@ -5,7 +5,6 @@ import type { StoreReply } from './connection/store-link.ts'
 import { StoreBreaker, type StoreCall } from './store-breaker.ts'
 import { newStoreCounts } from './store-counts.ts'
 
-/** Time that passes when a test says so. */
 function manualTime() {
   let nowMs = 0
   let timers: { dueMs: number; run: () => void }[] = []

@@ -1,4 +1,3 @@
-/** One more bucket holds what took longer. */
 export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
 export interface StoreCounts {
