@@ -5,7 +5,7 @@ import { BodyRoom, type WaitingBody } from './body-room.ts'
 const MIB = 1024 * 1024
 const bodyOf = (keyId: string, network: string): WaitingBody => ({ keyId, network, bytes: 0 })
 
-/** As many MiB as are to be had, body by body. */
+/** Takes as many MiB as it gets, body by body. */
 function takeAll(room: BodyRoom, keyId: string, network: string): WaitingBody[] {
   const bodies: WaitingBody[] = []
   for (;;) {
@@ -23,7 +23,7 @@ describe('the room for bodies that wait', () => {
     assert.equal(takeAll(room, 'b', '192.0.2.2').length, 8)
   })
 
-  it('has 16 MiB for one key, of which many addresses leave something to one more', () => {
+  it('has 16 MiB for one key, of which many addresses leave a part to one more', () => {
     const room = new BodyRoom()
     const taken = [1, 2, 3, 4].map((last) => takeAll(room, 'a', `192.0.2.${last}`).length)
     assert.deepEqual(taken, [8, 5, 2, 1])
@@ -37,7 +37,7 @@ describe('the room for bodies that wait', () => {
     assert.equal(taken, 64)
   })
 
-  it('leaves something to one more address, whatever keys the others name', () => {
+  it('leaves a part to one more address, whatever keys the other addresses name', () => {
     const room = new BodyRoom()
     for (let i = 0; i < 8; i++) takeAll(room, `key ${i}`, `192.0.2.${i}`)
     assert.equal(room.take(bodyOf('another', '192.0.2.9'), MIB), true)

@@ -8,7 +8,7 @@ class Body extends BoundedBody {
     super({ read: () => {} })
   }
 
-  /** As bodies do: behind others, short ones are gathered. */
+  /** Gathers short pieces behind others, as bodies do. */
   keep(piece: Buffer): boolean {
     return this.readableLength > 0 && piece.length < 16_384
       ? this.gather(piece, 0, piece.length)
@@ -91,7 +91,7 @@ describe('a bounded body', () => {
     )
   })
 
-  it('holds as much as came, in few pieces, when nobody reads it', () => {
+  it('holds all that came, in few pieces, when nobody reads it', () => {
     const body = new Body()
     const byte = Buffer.alloc(65_536).subarray(0, 1)
     for (let bytes = 0; bytes < 50_000; bytes++) {

@@ -75,7 +75,7 @@ describe('buffering a body', () => {
     assert.equal(listeners(body), 0)
   })
 
-  it('stops reading beyond its bound and leaves the rest to whoever throws it away', async () => {
+  it('stops reading beyond its bound, and leaves the rest in the stream', async () => {
     const body = source('12345678901')
     assert.equal(await bufferBody(body, MAX), 'too_large')
     assert.equal(body.isPaused(), true)
@@ -115,7 +115,7 @@ describe('buffering a body', () => {
     assert.equal(await bufferBody(source('gone').destroy(), MAX), 'broken')
   })
 
-  it('does not keep what a piece stands in while more may come', async () => {
+  it('does not keep the buffer of a piece while more may come', async () => {
     for (const contentLength of [undefined, 2]) {
       const body = source('x')
       const buffered = bufferBody(body, { maxBytes: 100, contentLength })

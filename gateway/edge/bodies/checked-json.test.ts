@@ -40,7 +40,7 @@ test('a key that is written twice in one object is a fault, however it is spelle
   assert.ok('value' in parsed('[{"a":1},{"a":1}]'))
 })
 
-test('what is nested too deep, or is not UTF-8, is a fault', () => {
+test('a text that is nested too deep, or is not UTF-8, is a fault', () => {
   assert.match(JSON.stringify(parsed('['.repeat(500_000))), /deeper than 64 levels/)
   assert.ok('value' in parsed(`${'['.repeat(64)}${']'.repeat(64)}`))
   assert.deepEqual(parsed('"\\"[[[["'), { value: '"[[[[' })

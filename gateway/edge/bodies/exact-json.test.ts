@@ -46,7 +46,7 @@ describe('two JSON texts', () => {
       assert.equal(same(one, other), false, `${one} ${other}`)
   })
 
-  it('are equal exactly where their numbers are equal as fractions of whole numbers', () => {
+  it('are equal exactly when their numbers are equal as fractions of whole numbers', () => {
     const written = fc
       .record({ digits: fc.bigInt(-(10n ** 30n), 10n ** 30n), exponent: fc.integer({ min: -40, max: 40 }) })
       .map(({ digits, exponent }) => ({
@@ -69,7 +69,7 @@ describe('two JSON texts', () => {
 })
 
 describe('a member of a JSON text', () => {
-  it('is found by a pointer, whose escapes and those of the text are read, and keeps every digit', () => {
+  it('is found by a pointer, with escapes in pointer and text, and keeps every digit', () => {
     const json = '\n{ "a/b" : { "~1":{"\\u0061mount":["x" , 10.50\t]} } , "__proto__": -0.0 }\r\n'
     assert.deepEqual(at(json, '/a~1b/~01/amount/1'), { source: '10.50' })
     assert.deepEqual(at(json, '/a~1b/~01/amount'), { source: '["x" , 10.50\t]' })
@@ -80,13 +80,13 @@ describe('a member of a JSON text', () => {
     })
   })
 
-  it('is not there where the text has none of its own', () => {
+  it('is missing when the text has no own member of that name', () => {
     const json = '{"a":[1],"n":1,"s":"text","z":null,"e":{},"l":[]}'
     for (const pointer of '/b /toString /a/length /a/01 /a/- /a/1 /n/x /s/0 /z/x /e/x /l/0 /a/0/0'.split(' '))
       assert.deepEqual(at(json, pointer), {}, pointer)
   })
 
-  it('is that of JSON.parse in any text', () => {
+  it('is the member that JSON.parse finds, in any text', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 4 }), fc.constantFrom(0, 2, '\t'), (value, indent) => {
         const json = JSON.stringify(value, null, indent)
@@ -101,7 +101,7 @@ describe('a member of a JSON text', () => {
     )
   })
 
-  it('is odd where a name differs from the pointer only in letter case', () => {
+  it('is odd when a name differs from the pointer only in letter case', () => {
     for (const name of ['Amount', 'AMOUNT', 'aMount']) {
       assert.deepEqual(at(`{"amount":1,"${name}":2}`, '/amount'), { odd: name })
       assert.deepEqual(at(`{"${name}":2,"amount":1}`, '/amount'), { odd: name })

@@ -7,7 +7,7 @@ const USUAL_BYTES = 68 * KIB
 const LARGE_BYTES = 256 * KIB
 const MOST_LARGE = 4
 
-/** Takes pieces, and needs them until it is told otherwise. */
+/** Takes pieces, and needs them until `letGo`. */
 class Receiver implements BodyReceiver {
   isHolding = false
   readonly pieces: Buffer[] = []
@@ -39,7 +39,7 @@ class Reading {
     this.buffer.next()
   }
 
-  /** One read fills the buffer, or a part of it. @returns how long the next may be */
+  /** Fills the buffer, or a part of it. @returns how long the next read may be */
   read(length = this.buffer.bytes.length): number {
     const { bytes } = this.buffer
     this.buffer.pass({ bytes, from: 0, to: length }, this.receiver, 0)
@@ -101,7 +101,7 @@ describe('the buffer of a connection', () => {
     assert.equal(third.read(), LARGE_BYTES)
   })
 
-  it('is not used again while a piece of it is needed, be the connection open or closed', () => {
+  it('is not used again while a piece of it is needed, whether the connection is open or closed', () => {
     boundLargeBuffers(1)
     const slow = new Receiver({ holds: true })
     const reading = begin(slow)
@@ -125,7 +125,7 @@ describe('the buffer of a connection', () => {
     const buffers = new Set<ArrayBufferLike>()
     for (let i = 0; i < 3; i++) {
       for (const reading of slow) {
-        // Each is paused with one piece, and goes on when that is taken.
+        // Each connection is paused with one piece, and goes on when the piece is taken.
         reading.receiver.letGo()
         reading.read()
       }
@@ -140,7 +140,7 @@ describe('the buffer of a connection', () => {
     assert.ok(bytes <= 2 * 1000 * USUAL_BYTES + MOST_LARGE * LARGE_BYTES, `${bytes}`)
   })
 
-  it('is freed when it was not needed between two looks', () => {
+  it('is freed when it was not needed between two sweeps', () => {
     const reading = begin()
     for (let i = 0; i < 3; i++) reading.read()
     const { buffer } = reading.buffer.bytes

@@ -31,7 +31,7 @@ const noResponse = { begun: () => {} }
 const endings = (seen: readonly Seen[]) => seen.map(({ closes }) => closes)
 
 describe('requests on one connection', () => {
-  it('are begun one after the other, each when the response before it is whole', async (t) => {
+  it('begin one after the other, each when the response before it is whole', async (t) => {
     const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(['/a', '/b', '/c'].map((target) => `GET ${target} HTTP/1.1\r\n\r\n`).join(''))
@@ -51,7 +51,7 @@ describe('requests on one connection', () => {
     assert.deepEqual(endings(seen), [1, 1, 1])
   })
 
-  it('say what each of them says, however often its head or a part of it came before', async () => {
+  it('are read for themselves, however often a head or a part of it came before', async () => {
     const method = fc.constantFrom('GET', 'HEAD', 'PURGE')
     const target = fc.constantFrom('/a', '/b', `/${'long'.repeat(KIB)}`)
     const fields = fc.subarray(['X-A: 1', 'X-B: 2', 'X-A: 3', `X-C: ${'x'.repeat(2 * KIB)}`])
@@ -153,7 +153,7 @@ describe('requests on one connection', () => {
     assert.equal(seen.length, 103)
   })
 
-  it('are not begun when their client has gone: only their number is reported', async (t) => {
+  it('are not begun when their client has gone, and only their number is reported', async (t) => {
     const { seen, left, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(GET.repeat(3000))
@@ -244,7 +244,7 @@ const begin = ({ res }: Seen) => {
   res.write(Buffer.from('a'))
 }
 
-/** Where a connection may be when it ends, how many requests have been begun by then, and how many are left that never are. */
+/** Where a connection may be when it ends, how many requests have begun by then, and how many never begin. */
 const PHASES: readonly (readonly [string, string, (seen: Seen) => void, number, number])[] = [
   ['before anything', '', () => {}, 0, 0],
   ['between requests', GET, respondEmpty, 1, 0],
@@ -309,7 +309,7 @@ describe('a connection that ends in the middle', () => {
       assert.equal(seen.length, 1)
     })
 
-    it(`nor that itself when it came ahead: ${what}`, async (t) => {
+    it(`the last request itself is not begun when it came ahead, and the client goes: ${what}`, async (t) => {
       const { seen, connect } = await serving(t, noResponse)
       const client = await connect()
       client.send(GET + last + GET)
@@ -323,7 +323,7 @@ describe('a connection that ends in the middle', () => {
 })
 
 describe('a connection that is idle', () => {
-  it('keeps what was read of a head only if the next one may have all the same fields', async () => {
+  it('keeps the fields of a head only if the parser keeps them all for the next head', async () => {
     setFlagsFromString('--expose-gc')
     const collect = runInNewContext('gc') as NodeJS.GCFunction
     const longer = `X-Long: ${'x'.repeat(2048)}\r\n`
@@ -381,7 +381,7 @@ describe('when idle connections are closed,', () => {
     assert.equal(wire.destroyed, true)
   })
 
-  it('one whose client has not taken a long response yet is left alone', async (t) => {
+  it('one whose client has not yet taken a long response is left alone', async (t) => {
     const { http, connect } = await serving(t, {
       begun: ({ res }) => respond(res, { body: 'x'.repeat(16 * MIB) }),
     })
@@ -398,7 +398,7 @@ describe('when idle connections are closed,', () => {
 })
 
 describe('a connection that was reset before it could be accepted', () => {
-  it('is not read: the system no longer tells whose it is', async () => {
+  it('is not read, because the system no longer tells whose it is', async () => {
     const handler = scribe()
     const { server } = serverOf(handler)
     const wire = Object.assign(new Wire(), { remoteAddress: undefined })
@@ -410,7 +410,7 @@ describe('a connection that was reset before it could be accepted', () => {
 })
 
 describe('connections beyond their number', () => {
-  it('take the place of the one that has been idle for the longest time, and of none that is busy', async () => {
+  it('take the place of the connection that has been idle for longest, and of no busy one', async () => {
     let nowMs = 0
     const held: Seen[] = []
     const handler = scribe({ begun: (seen) => held.push(seen) })
@@ -427,7 +427,7 @@ describe('connections beyond their number', () => {
     for (const { res } of held.splice(1)) respond(res)
     const silent = open('')
     await turns()
-    // The silent one has a time-out that comes sooner than that of one which has asked before.
+    // The silent connection times out sooner than one that has asked before.
     const fourth = open(GET)
     await turns()
     assert.deepEqual(

@@ -31,7 +31,7 @@ function connectFrom(
 }
 
 describe('the networks of clients', () => {
-  it('are known while they have any, and as one for each network', () => {
+  it('are known while they have connections, one entry for each network', () => {
     const networks = new ClientNetworks()
     const first = connectFrom(networks, 'a')
     const second = connectFrom(networks, 'a')
@@ -45,7 +45,7 @@ describe('the networks of clients', () => {
     assert.notEqual(networks.networkNamed('a', false), first.network)
   })
 
-  it('are of the kind that an address has now, while it has connections of the other', () => {
+  it('are of the kind that an address has now, though older connections are of the other kind', () => {
     const networks = new ClientNetworks()
     for (const isProxy of [false, true]) {
       const before = networks.networkNamed('10.0.0.5', isProxy)
@@ -81,7 +81,7 @@ describe('the networks of clients', () => {
     assert.ok(ofProxy.includes(networks.idleOfLargest() as TestConnection))
   })
 
-  it('are searched behind some that have many connections, all busy', () => {
+  it('are searched also behind networks with many connections, all busy', () => {
     const networks = new ClientNetworks()
     for (let i = 0; i < 63 * 20; i++) connectFrom(networks, `many-${i % 63}`, { isIdle: false })
     const idle = connectFrom(networks, 'few')

@@ -50,7 +50,7 @@ describe('a response goes out, byte for byte,', () => {
       client.send(asked)
       await until(() => client.text().length >= expected.length)
       if (!expected.includes(KEEP)) await until(() => client.socket.readableEnded)
-      // What else there is comes before the end.
+      // Anything else would come before the end.
       client.socket.end()
       assert.equal((await client.over()).text, expected)
     })
@@ -65,7 +65,7 @@ describe('a response goes out, byte for byte,', () => {
     assert.equal(text, OK.replace(KEEP, `Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n${KEEP}`))
   })
 
-  it('with its head first, when that is sent off, then a chunk of every piece, however long, and none of an empty one', async (t) => {
+  it('with its head first, if that is flushed, then a chunk for each piece, however long, but none for an empty piece', async (t) => {
     const long = 'x'.repeat(20_000)
     const text = await textOf(t, ({ res }) => {
       res.writeInterim(103, 'Link: </a>\r\n')
@@ -181,7 +181,7 @@ describe('a response that is held', () => {
   })
 })
 
-/** @returns what it calls back with, once it has */
+/** @returns the arguments of the callback, once it was called */
 function switching(res: OutgoingResponse): (Socket | undefined)[] {
   const sockets: (Socket | undefined)[] = []
   res.switch(SWITCHING, (socket) => sockets.push(socket))
@@ -229,7 +229,7 @@ describe('the switch to another protocol', () => {
     })
   }
 
-  it('ends the connection when it is broken off while it is held, and its client sees nothing of it', async (t) => {
+  it('ends the connection when it is broken off while it is held, and its client sees nothing of the switch', async (t) => {
     const { client, first } = await asking(t, UPGRADE)
     first.res.hold()
     const sockets = switching(first.res)
@@ -262,7 +262,7 @@ describe('the switch to another protocol', () => {
   })
 })
 
-it('a head that has not been sent can be replaced by another, with another framing', async (t) => {
+it('a head that has not been sent can be replaced by a head with another framing', async (t) => {
   const { client, first } = await asking(t, GET)
   first.res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
   assert.equal(first.res.headersSent, false)

@@ -48,7 +48,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([seen[0]?.fault, seen[0]?.method], ['request_timeout', 'GET'])
   })
 
-  it('30 s after the first byte of a request, when its body is not there by then', async (t) => {
+  it('30 s after the first byte of a request, when its body has not come by then', async (t) => {
     const { seen, time, connect, swept } = await serving(t)
     const client = await connect()
     client.send('P')
@@ -115,7 +115,7 @@ describe('a connection is given up, at the millisecond', () => {
     }
   })
 
-  it('when its client takes nothing of the response for as long as it may be idle, and is blamed', async (t) => {
+  it('when its client takes nothing of the response for the idle time, and the client is blamed', async (t) => {
     const breaking = {
       begun: ({ res }: Seen) => res.writeHead(HEAD),
       refused: ({ res }: Seen) => res.breakOff(),
@@ -135,7 +135,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
   })
 
-  it('not while its client takes something of the response now and then, and sooner where the request says so', async (t) => {
+  it('not while its client takes something of the response now and then, and sooner if the request says so', async (t) => {
     const endless = ({ res }: Seen) => {
       res.idleMs = 5000
       res.writeHead(HEAD)
@@ -195,7 +195,7 @@ describe('a request body', () => {
     assert.equal(seen[0]?.fault, 'request_timeout')
   })
 
-  it('that comes at the minimum rate has no end to its time; a slower one has the grace, whatever was sent fast before', async (t) => {
+  it('that comes at the minimum rate has unlimited time; a slower one has the grace, whatever was sent fast before', async (t) => {
     const { seen, time, connect, swept } = await serving(t, {}, pace)
     const client = await connect()
     client.send(LONG)
@@ -252,7 +252,7 @@ describe('a request body', () => {
   })
 })
 
-/** Until the kernels take no more. */
+/** Waits until the kernels take no more. */
 async function writesSettle(socket: Socket): Promise<void> {
   for (let before = -1; socket.writableLength !== before; ) {
     before = socket.writableLength
@@ -352,7 +352,7 @@ describe('after a response that came early, or before the last', () => {
 })
 
 describe('a response in the middle of its request', () => {
-  it('is the last of its connection, also when the rest of the request came with what it responds to', async () => {
+  it('is the last of its connection, also when the rest of the request came in the same read', async () => {
     let nowMs = 0
     const refuse = ({ body, res }: Seen) => body?.once('data', () => respond(res, { status: 413 }))
     const http = serverOf(scribe({ begun: refuse }), () => nowMs)
@@ -396,7 +396,7 @@ describe('a client that has closed its half', () => {
     assert.ok(text.startsWith(`${CONTINUE}${CONTINUE}HTTP/1.1 200`) && text.endsWith('0\r\n\r\n'), text)
   })
 
-  it('is gone when it is sent nothing of a response that has begun for ten seconds', async (t) => {
+  it('is gone when nothing of a begun response is sent to it for ten seconds', async (t) => {
     t.mock.timers.enable({ apis: ['setInterval'] })
     const { seen, connect } = await serving(t, { begun: ({ res }) => void res.writeHead(HEAD) })
     const client = await connect()
@@ -428,7 +428,7 @@ describe('a client that has closed its half', () => {
     assert.match((await client.over()).text, /^HTTP\/1\.1 200/)
   })
 
-  it('is gone, and its request with it, when it replies to that with a reset', async (t) => {
+  it('is gone, and its request with it, when it replies to the question with a reset', async (t) => {
     const { seen, connect } = await serving(t, { begun: () => {} })
     const client = await connect()
     client.send(GET)
@@ -472,7 +472,7 @@ describe('a client that has closed its half', () => {
     ['GET / HTTP/1.1\r\nHos', 'malformed_request'],
     [`${POST}012`, undefined],
   ] as const) {
-    it(`gets its response, and is gone with the ${half.length} bytes of a request behind that one`, async (t) => {
+    it(`gets its response, and is gone with the ${half.length} bytes of the next request`, async (t) => {
       const { seen, connect } = await serving(t, { begun: () => {} })
       const client = await connect()
       client.send(GET + half)

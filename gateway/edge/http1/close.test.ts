@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { it } from 'node:test'
 import { GET, serving, until } from './conformance/client.test-support.ts'
 
-it('who waits in the accept queue when the listener closes is served, not reset', async (t) => {
+it('a client that waits in the accept queue when the listener closes is served, not reset', async (t) => {
   const { http, seen } = await serving(t)
   const { port } = http.server.address() as AddressInfo
   const clients = Array.from({ length: 40 }, () => {
@@ -21,7 +21,7 @@ it('who waits in the accept queue when the listener closes is served, not reset'
     socket.write('GET / HTTP/1.1\r\nConnection: close\r\n\r\n')
     return client
   })
-  // Now all of them have asked the system to connect, and the loop has not turned: nobody has been accepted.
+  // Now all clients have asked the system to connect, and the loop has not turned, so none was accepted.
   await new Promise((resolve) => process.nextTick(resolve))
   const closed = http.close()
   // Nor does it turn for a while, because the machine is busy.
@@ -35,7 +35,7 @@ it('who waits in the accept queue when the listener closes is served, not reset'
   await closed
 })
 
-it('new connections do not keep a listener open that closes', async (t) => {
+it('new connections do not keep a closing listener open', async (t) => {
   const { http } = await serving(t)
   const { port } = http.server.address() as AddressInfo
   let over = false

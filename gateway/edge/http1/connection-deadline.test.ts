@@ -20,7 +20,7 @@ function bodyAt(minBytesPerSecond: number) {
   return { deadline, time }
 }
 
-it('a body at the minimum rate goes on for an hour, one below it for as long as the grace covers', () => {
+it('a body at the minimum rate goes on for an hour, a slower one for as long as the grace covers', () => {
   const lifeMs = (bytesPerSecond: number): number => {
     const { deadline, time } = bodyAt(500)
     for (time.nowMs = 1000; time.nowMs < 3_600_000; time.nowMs += 1000) {

@@ -105,7 +105,7 @@ describe('the table of transitions of a connection', () => {
       const connections = connectionsOf(handler, { steadyClock: () => time.nowMs })
       const wire = wireTo(createHttpServer(connections))
       await live({ wire, seen: handler.seen, time, connections })
-      // One after the other, so that the sweeps of 50 ms come between however late all of them are.
+      // Waits three times, so that the sweeps of 50 ms come in between, however late all timers are.
       for (let i = 0; i < 3; i++) await new Promise((resolve) => setTimeout(resolve, 50))
       wire.destroy()
       await turns()

@@ -18,7 +18,7 @@ const certificate = await makeAuthority({ subject: 'CN=localhost' })
 
 interface Ground {
   readonly seen: readonly Seen[]
-  /** Opens a connection, and gives it when it stands. */
+  /** Opens a connection. */
   open(localAddress: string): Promise<Socket>
   /** Resolves when the server has no connection. */
   emptied(): Promise<void>
@@ -114,7 +114,7 @@ describe('one address that opens connections without end', () => {
     assert.deepEqual([ground.standing(greedy), ground.standing(others)], [ROOM / 2 - 3, others.length])
   })
 
-  it('is not served beyond its share, and has all of the room but a quarter', async (t) => {
+  it('is not served beyond its share, which is three quarters of the room', async (t) => {
     const ground = await listening(t, false, true)
     const greedy = await openMany(ground, ROOM)
     for (const socket of greedy) socket.write(GET)
@@ -159,7 +159,7 @@ it('a client that leaves in its TLS handshake is forgotten at once', async (t) =
 })
 
 describe('a response behind TLS that is broken off while its client takes nothing of it', () => {
-  it('is not kept by the system for the client to take later: the connection below is reset', async (t) => {
+  it('is not kept by the system for the client to take later, because the connection below is reset', async (t) => {
     const ground = await listening(t, true, true)
     const raw = await ground.open(GREEDY)
     const socket = connectSecure({ socket: raw, rejectUnauthorized: false })

@@ -22,7 +22,7 @@ async function pair(t: TestContext): Promise<{ near: Socket; far: Socket }> {
   return { near, far }
 }
 
-/** One tunnel between a client and a service that both are the test's. */
+/** One tunnel between a client and a service of the test. */
 async function tunnelled(t: TestContext, terms: Partial<TunnelTerms> = {}) {
   const time = { nowMs: 0 }
   const looked = { times: 0 }
@@ -158,7 +158,7 @@ describe('a tunnel', () => {
     assert.equal(heard, 'last words')
   })
 
-  it('ends once, when both sides have', async () => {
+  it('ends once, when both sides have ended', async () => {
     client.resume().end()
     await once(server.resume(), 'end')
     assert.equal(ended, 0)
@@ -168,7 +168,7 @@ describe('a tunnel', () => {
     assert.equal(ended, 1)
   })
 
-  it('closes the other side when one fails', async () => {
+  it('closes one side when the other fails', async () => {
     upstream.destroy(new Error('reset'))
     await turn()
     assert.equal(downstream.destroyed, true)

@@ -64,7 +64,7 @@ const FLOODS: Readonly<Record<string, (client: FrameClient, at: number) => void>
 }
 
 describe('a body that nobody reads', () => {
-  /** In each read one byte for the body, and much for a stream that was reset. */
+  /** Each read has one byte for the body, and much for a stream that was reset. */
   async function waiting(frames: number, beside: number): Promise<Buffer[]> {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
@@ -138,7 +138,7 @@ describe('a client that only makes work is sent away:', () => {
     }
   })
 
-  it('heads that mean a multiple of what they may, the second at the latest', async () => {
+  it('heads that decode to a multiple of their bound, at the second at the latest', async () => {
     const { seen, connect } = serveFrames({ refused: respondEmpty })
     const client = connect()
     const bomb = Buffer.alloc(16_000, 0xbe)
@@ -165,7 +165,7 @@ describe('a client that only makes work is sent away:', () => {
     assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
   })
 
-  it('but not one that pings while it asks', async () => {
+  it('but not a client that pings while it sends requests', async () => {
     const { connect } = serveFrames()
     const client = connect()
     for (let id = 1; id < 2 * MANY; id += 2) {
@@ -212,7 +212,7 @@ describe('a client that is too slow', () => {
     assert.equal(await partial.goAway(), ENHANCE_YOUR_CALM)
   })
 
-  it('with a body gets what it gets in HTTP/1.1', async () => {
+  it('with a body gets the same response as in HTTP/1.1', async () => {
     const timeouts = { bodyPace: { graceMs: 1000, minBytesPerSecond: 100 } }
     const { seen, time, connect } = serveFrames({ begun: () => {} }, { timeouts })
     const client = connect()
@@ -241,8 +241,8 @@ describe('a client that is too slow', () => {
     assert.equal(seen[0]?.fault, undefined)
   })
 
-  it('to open its window holds a stream no longer than one that takes nothing in HTTP/1.1', async () => {
-    // The exchange of the second was over already when the service had said all: nobody breaks its response off.
+  it('to open its window holds a stream no longer than a client of HTTP/1.1 that takes nothing', async () => {
+    // The second exchange was over when the service had sent all, so nobody breaks its response off.
     for (const refused of [({ res }: Seen) => res.breakOff(true), () => {}]) {
       const begun = ({ res }: Seen) => respond(res, { body: 'hello' })
       const { seen, time, connect } = serveFrames({ begun, refused }, { timeouts: { idleMs: 3000 } })
@@ -262,7 +262,7 @@ describe('a client that is too slow', () => {
     }
   })
 
-  it('to ask for anything is told to go', async () => {
+  it('to send any request is told to go', async () => {
     const { time, connect } = serveFrames()
     const unused = connect()
     const idle = connect()
@@ -276,7 +276,7 @@ describe('a client that is too slow', () => {
     await until(() => idle.wire.destroyed && unused.wire.destroyed)
   })
 
-  it('to read the end of its last response is sent away, and one that reads on is not', async () => {
+  it('to read the end of its last response is sent away, but not a client that reads on', async () => {
     const { seen, time, connect } = serveFrames({}, { timeouts: { idleMs: 3000 } })
     const [client, reader] = [connect(), connect()]
     for (const { wire } of [client, reader]) wire.stall(true)

@@ -44,16 +44,16 @@ export const POST: Fields = [[':method', 'POST'], ...GET.slice(1)]
 
 export interface Served {
   readonly seen: readonly Seen[]
-  /** How many requests were never begun, each time that was told. */
+  /** Reported numbers of requests that were never begun. */
   readonly left: readonly number[]
   readonly http: HttpServer
   readonly connections: Connections<Seen>
-  /** Set by the test, milliseconds. */
+  /** Set by the test. */
   readonly time: { nowMs: number }
   connect(address?: string): FrameClient
 }
 
-/** A server of HTTP/2 whose connections are made of nothing but bytes. */
+/** A server of HTTP/2 whose connections have no sockets. */
 export function serveFrames(
   acts: Acts = {},
   {
@@ -100,7 +100,7 @@ export class FrameClient {
     this.bytes(frameOf(type, flags, id, payload))
   }
 
-  /** Begins a request, and ends it too unless `flags` says otherwise. */
+  /** Sends a whole request, unless `flags` says otherwise. */
   request(id: number, fields: Fields = GET, flags = END_STREAM): void {
     this.frame(HEADERS, flags | END_HEADERS, id, blockOf(fields))
   }
@@ -138,13 +138,13 @@ export class FrameClient {
     return this.heads(id)[0]?.[0]
   }
 
-  /** The code that the connection ended with. */
+  /** The code with which the connection ended. */
   async goAway(): Promise<number> {
     await until(() => this.of(GOAWAY, 0).length > 0, 'a GOAWAY')
     return this.of(GOAWAY, 0).at(-1)?.payload.readUInt32BE(4) ?? -1
   }
 
-  /** The code that a stream was reset with. */
+  /** The code with which a stream was reset. */
   async reset(id: number): Promise<number> {
     await until(() => this.of(RST_STREAM, id).length > 0, 'an RST_STREAM')
     return this.of(RST_STREAM, id)[0]?.payload.readUInt32BE(0) ?? -1

@@ -112,7 +112,7 @@ describe('a stream of HTTP/2', () => {
       assert.equal(await client.status(3), ':status: 200', 'the connection goes on')
     })
 
-  it('has metadata of gRPC without the white space around it, wherever its type stands', async () => {
+  it('has gRPC metadata without the white space around it, wherever content-type stands', async () => {
     const type = ['content-type', 'application/grpc'] as const
     const padded = [
       ['x-a', ' two words\t'],
@@ -124,7 +124,7 @@ describe('a stream of HTTP/2', () => {
     ]) {
       const { seen, connect } = serveFrames()
       const client = connect()
-      // The second comes from the table.
+      // The second request comes from the table.
       for (const id of [1, 3]) client.request(id, [...POST, ...fields])
       assert.equal(await client.status(3), ':status: 200')
       for (const { headers } of seen) {
@@ -138,7 +138,7 @@ describe('a stream of HTTP/2', () => {
     assert.equal(await client.status(1), ':status: 400', 'pseudo-fields are no metadata')
   })
 
-  it('gets 400 when Host differs from its authority, and may repeat it', async () => {
+  it('gets 400 when Host differs from :authority, but Host may repeat it', async () => {
     const { seen, connect } = serveFrames()
     const client = connect()
     client.request(1, [...GET, ['host', 'other']])
@@ -148,7 +148,7 @@ describe('a stream of HTTP/2', () => {
     assert.deepEqual([seen[0]?.fault, seen[1]?.headers], ['invalid_host', ['host', 'gateway']])
   })
 
-  it('gets 400 for more or less body than its length says', async () => {
+  it('gets 400 for a body longer or shorter than announced', async () => {
     for (const text of ['hell', 'hello!']) {
       const { seen, connect } = serveFrames()
       const client = connect()
@@ -178,7 +178,7 @@ describe('a stream of HTTP/2', () => {
     )
   })
 
-  it('gets 431 for a head that HTTP/1.1 refuses too, also a small block that means a large one', async () => {
+  it('gets 431 for a head that HTTP/1.1 refuses too, also for a small block of a large head', async () => {
     const { seen, connect } = serveFrames()
     const client = connect()
     client.request(
@@ -224,7 +224,7 @@ describe('a stream of HTTP/2', () => {
     assert.deepEqual(client.heads(1)[0], [':status: 103', 'link: </a>'])
   })
 
-  it('gives up the table of a client that says how large it is, in the next head (RFC 9113 section 4.3.1)', async () => {
+  it('gives up the table, in the next head, for a client that names its size (RFC 9113 section 4.3.1)', async () => {
     const begun = ({ res }: Seen) => {
       res.writeInterim(103, 'Link: </a>\r\n')
       respond(res)
@@ -246,7 +246,7 @@ describe('a stream of HTTP/2', () => {
     assert.deepEqual(await heads(7), [0x20, 0x88])
   })
 
-  it('gives up the table in trailers that wait for the same settings, behind their acknowledgement', async () => {
+  it('gives up the table also in trailers that were waiting, after the settings are acknowledged', async () => {
     const begun = ({ res }: Seen) => {
       res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
       res.write(Buffer.from('hello'))
@@ -286,7 +286,7 @@ describe('a stream of HTTP/2', () => {
     assert.equal(seen.length, 1)
   })
 
-  it('is over when its response ends, also after the last byte that was announced', async () => {
+  it('is over when its response ends, though the last announced byte came earlier', async () => {
     let over = 0
     const begun = ({ res }: Seen) => {
       res.onClose(() => over++)
@@ -305,7 +305,7 @@ describe('a stream of HTTP/2', () => {
     assert.equal(over, 150)
   })
 
-  it('that is broken off is reset, and others go on', async () => {
+  it('that is broken off is reset, and other streams go on', async () => {
     const begun = ({ res, target }: Seen) => {
       if (target === '/') return respond(res)
       res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
@@ -378,7 +378,7 @@ describe('the windows of HTTP/2', () => {
     assert.ok(credit <= 64_000)
   })
 
-  it('must be kept to', async () => {
+  it('must be respected by the client', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1, POST, 0)
@@ -387,7 +387,7 @@ describe('the windows of HTTP/2', () => {
     await until(() => seen.every(({ closes }) => closes === 1))
   })
 
-  it('let others pass while one stream waits', async () => {
+  it('let other streams pass while one stream waits', async () => {
     const { connect } = serveFrames({ begun: ({ res }) => respond(res, { body: 'x'.repeat(50) }) })
     const client = connect()
     client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
@@ -405,7 +405,7 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
   const sizes = (client: FrameClient, id: number) =>
     client.of(DATA, id).reduce((sum, { payload }) => sum + payload.length, 0)
 
-  it('goes on when another takes all that was left of the window', async () => {
+  it('goes on though another response takes all that was left of the window', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.frame(SETTINGS, 0, 0, WIDE)
@@ -459,7 +459,7 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
     await until(() => faults().every((fault) => fault === late))
   })
 
-  it('has its turn when the window is too small for all', async () => {
+  it('has its turn when the window is too small for all responses', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.frame(SETTINGS, 0, 0, WIDE)
@@ -479,7 +479,7 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
 })
 
 describe('the requests of one connection of HTTP/2', () => {
-  it('begin ten in a turn of the loop when one read brings more, whatever the next reads bring', async () => {
+  it('begin ten at a time, one group in each turn of the loop, whatever the next reads bring', async () => {
     const { seen, connect } = serveFrames()
     const client = connect()
     await client.settled()
@@ -498,7 +498,7 @@ describe('the requests of one connection of HTTP/2', () => {
 })
 
 describe('a connection of HTTP/2 that ends', () => {
-  it('finishes what it has begun, and leaves the rest to another one', async () => {
+  it('finishes what it has begun, and leaves the rest to another connection', async () => {
     const { seen, http, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1)

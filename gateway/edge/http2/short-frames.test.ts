@@ -9,7 +9,6 @@ import { DATA, END_STREAM, ENHANCE_YOUR_CALM } from './frames.ts'
 
 const one = (id: number) => frameOf(DATA, 0, id, 'x')
 
-/** Requests whose bodies are read as they come. */
 async function reading(ids: readonly number[]) {
   const served = serveFrames({
     begun: (seen) => {
@@ -76,7 +75,7 @@ describe('DATA of a byte each', () => {
           const texts = sizes.map((size, at) =>
             String.fromCharCode(97 + ((sent.length + at) % 26)).repeat(size),
           )
-          // What the client may send is more than what is read ahead.
+          // The client may send more than is read ahead.
           if (sent.length + texts.join('').length > 60_000) break
           if (pauses) seen[0]?.body?.pause()
           client.bytes(Buffer.concat(texts.map((text) => frameOf(DATA, 0, 1, text))))
@@ -105,7 +104,7 @@ describe('DATA of a byte each', () => {
     assert.equal(client.wire.destroyed, false)
   })
 
-  it('is too much without end, but not over a long time', () => {
+  it('is too much when it never ends, but not over a long time', () => {
     let nowMs = 0
     const guard = new ConnectionGuard(() => nowMs)
     const allowed = (bytes: number) => {
@@ -147,7 +146,7 @@ describe('in one turn of the loop', () => {
     assert.equal(seen[0]?.text.length, 20_000)
   })
 
-  it('so many requests begin of one connection and of all, one connection after the other', async () => {
+  it('a bounded number of requests begins, on one connection after the other', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} }, { maxConnections: 100_000 })
     const clients = Array.from({ length: 30 }, (_, at) => connect(`192.0.2.${at + 1}`))
     await turns()

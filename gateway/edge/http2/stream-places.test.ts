@@ -29,7 +29,7 @@ import {
 const WAITING: Fields = [...GET.slice(0, 2), [':path', '/waits'], ...GET.slice(3)]
 const REFUSED = ({ res }: Seen) => respond(res, { status: 503, body: 'too many' })
 
-/** Serves `/waits` never, everything else at once. */
+/** Responds at once, but never to `/waits`. */
 function serveSome(terms: Parameters<typeof serveFrames>[1] = {}) {
   const begun = ({ target, res }: Seen) => {
     if (target !== '/waits') respond(res)
@@ -42,7 +42,7 @@ function begunOf(seen: readonly Seen[]): number {
 }
 
 describe('a stream without a place', () => {
-  it('beyond those of the settings gets a response, and then the reset that RFC 9113 wants', async () => {
+  it('beyond the settings gets a response, and then the reset that RFC 9113 asks for', async () => {
     const { seen, connect } = serveSome()
     const client = connect()
     for (let id = 1; id <= 201; id += 2) client.request(id, WAITING)
@@ -52,7 +52,7 @@ describe('a stream without a place', () => {
     assert.deepEqual([begunOf(seen), seen.at(-1)?.fault, seen.at(-1)?.closes], [100, 'overloaded', 1])
   })
 
-  it('beyond the share of its address gets a response, and none of the common room', async () => {
+  it('beyond the share of its address gets a response, and no place in the common room', async () => {
     const { seen, connect } = serveSome({ maxConnections: 40 })
     const greedy = connect('192.0.2.1')
     for (let id = 1; id <= 99; id += 2) greedy.request(id, WAITING)
@@ -83,7 +83,7 @@ describe('a stream without a place', () => {
     assert.deepEqual([client.heads(3)[0]?.[0], seen[1]?.closes], [':status: 503', 1])
   })
 
-  it('waits for its record, with few others: GOAWAY says of the rest that it was not handled', async () => {
+  it('waits for its record with few others, and GOAWAY says that the rest was not handled', async () => {
     const release: (() => void)[] = []
     const refused = (one: Seen) => {
       release.push(one.res.hold())
@@ -111,7 +111,7 @@ describe('a stream without a place', () => {
 })
 
 describe('a request that never begins', () => {
-  it('is one of a connection that fails, whose GOAWAY says that it was not handled', async () => {
+  it('is counted when its connection fails, and GOAWAY says that it was not handled', async () => {
     const { seen, left, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     for (let id = 1; id <= 29; id += 2) client.request(id)
@@ -126,7 +126,7 @@ describe('a request that never begins', () => {
     assert.ok(seen.every(({ closes }) => closes === 1))
   })
 
-  it('is one that is reset in time, and counted', async () => {
+  it('is counted when it is reset in time', async () => {
     const { seen, left, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     const bytes: Buffer[] = []
@@ -139,7 +139,7 @@ describe('a request that never begins', () => {
     assert.equal(seen.length, 0)
   })
 
-  it('is not one that depends on itself', async () => {
+  it('is not a request that depends on itself, which gets 400', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     const dependent = Buffer.concat([Buffer.from([0, 0, 0, 1, 0]), blockOf(GET)])
@@ -157,7 +157,7 @@ describe('the common room', () => {
     await until(() => begunOf(seen) === 30 && seen.length === 40)
   })
 
-  it('is one for streams and connections, whichever come first', async () => {
+  it('is shared by streams and connections, whichever come first', async () => {
     const { seen, http, connections, connect } = serveSome({ maxConnections: 40 })
     const greedy = connect('192.0.2.1')
     for (let id = 1; id <= 79; id += 2) greedy.request(id, WAITING)
@@ -177,7 +177,7 @@ describe('the common room', () => {
     assert.equal(wireTo(http, '192.0.2.5').destroyed, true)
   })
 
-  it('takes a connection from who has most of it, in streams or in connections', async () => {
+  it('takes a connection from the address with most of the room, in streams or in connections', async () => {
     const { seen, connect } = serveSome({ maxConnections: 40 })
     const greedy = connect('192.0.2.1')
     for (let id = 1; id <= 79; id += 2) greedy.request(id, WAITING)

@@ -72,7 +72,7 @@ describe('downstreamOf', () => {
     ] as const)
       assert.equal(named(value), address, value)
     assert.equal(named('for=203.0.113.9', '198.51.100.1'), '198.51.100.1')
-    // What a client wrote on the left does not hide it.
+    // Text that a client wrote on the left does not hide the address.
     for (const left of ['"', 'for="', 'for=1.1.1.1;x="', 'for="\\', 'for="\\"', 'for=1.1.1.1, x=",y', 'a b'])
       for (const own of [
         'for=203.0.113.9',
@@ -84,7 +84,7 @@ describe('downstreamOf', () => {
     assert.equal(downstreamOf('10.0.0.1', both, proxies).address, '203.0.113.9')
   })
 
-  it('reads the longest Forwarded in no time, whatever it is', () => {
+  it('reads the longest Forwarded quickly, whatever its text', () => {
     const usage = process.cpuUsage()
     for (const part of [' ', '\t', '"', '\\', ',', ',"', ';', 'x=";', 'x= ', 'for=1.1.1.1,'])
       for (const end of ['', '"', ' x', ',"'])

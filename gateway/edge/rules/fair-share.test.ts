@@ -16,7 +16,7 @@ function taken(max: number, callers: number): number[] {
 }
 
 describe('the share of a room', () => {
-  it('is bound by nothing as long as a quarter is free', () => {
+  it('is unbounded as long as a quarter is free', () => {
     assert.equal(isOverShare({ own: 767, free: 257, max: 1024 }), false)
     assert.equal(isOverShare({ own: 768, free: 256, max: 1024 }), true)
   })
@@ -25,13 +25,12 @@ describe('the share of a room', () => {
     assert.deepEqual(taken(1024, 4), [768, 129, 64, 32])
   })
 
-  it('leaves room for someone who has nothing, as long as there is any', () => {
+  it('leaves room, as long as there is any, for a caller that has nothing', () => {
     assert.equal(isOverShare({ own: 0, free: 1, max: 1024 }), false)
     assert.equal(isOverShare({ own: 2, free: 1, max: 1024 }), true)
   })
 })
 
-/** As many as it can get. */
 function takeAll(permits: FairPermits, caller: string, isProxy = false): number {
   const before = permits.taken
   while (permits.take(caller, isProxy));

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { foldedName, isProtectedName, REMOVED_HEADERS, ruleOf } from './field-rules.ts'
 
-/** Written out here, so that none can leave the list of the rules unseen. */
+/** Written out here, so that no name can leave the list of the rules unseen. */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
   'cf-connecting-ipv6',
@@ -36,7 +36,7 @@ const CLAIMS: readonly string[] = [
   'x-url-scheme',
   'x-userinfo',
 ]
-/** Likewise, of names that begin so. */
+/** Likewise, the beginnings of names. */
 const CLAIM_PREFIXES: readonly string[] = [
   'cf-access-authenticated-user-',
   'client-cert',
@@ -93,14 +93,14 @@ describe('the rule of a field', () => {
     assert.ok(names.every((name) => ruleOf(name).once > 0))
   })
 
-  it('keeps every claim of who and where the caller is from the service, also folded', () => {
+  it('hides from the service every claim of who and where the caller is, also folded', () => {
     for (const name of [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}a`)]) {
       assert.equal(ruleOf(name).upstream, 'dropped', name)
       assert.equal(isProtectedName(foldedName(name.replaceAll('-', '_'))), true, name)
     }
   })
 
-  it('is in the table of the reference for every name that does not go on as it is', () => {
+  it('is in the table of the reference for every field that is not passed on unchanged', () => {
     const listed = new Map(
       REMOVED_HEADERS.flatMap(({ names, logged }) => names.map((name) => [name, logged])),
     )
@@ -136,7 +136,7 @@ describe('the rule of a field', () => {
       assert.equal(ruleOf(name).upstream, 'refused', name)
   })
 
-  it('tells names that clients make up by what it knows of them', () => {
+  it('recognises names that clients make up', () => {
     for (const [name, told] of [
       ['x-auth-anything', 'x-auth-*'],
       ['x_auth_anything', 'x-auth-*'],

@@ -34,7 +34,7 @@ describe('a call of gRPC', () => {
     assert.equal(isGrpc({ version: '2', fields: [] }), false)
   })
 
-  it('says how long it waits, or not as it should', () => {
+  it('says how long it waits, or has a malformed timeout', () => {
     const read = (value: string) => grpcTimeoutMs([new Field('grpc-timeout', value)])
     assert.deepEqual(
       ['2H', '2M', '2S', '2m', '2000u', '2000000n', '99999999S'].map(read),
@@ -52,7 +52,7 @@ describe('a call of gRPC', () => {
     assert.deepEqual(statuses.map(grpcStatusOfRefusal), [13, 16, 7, 12, 8, 2, 8, 14, 14, 4])
   })
 
-  it('came to what its response says, and to UNKNOWN where that is no status of gRPC', () => {
+  it('ends with the status of its response, or with UNKNOWN if that is no status of gRPC', () => {
     const read = (value: string) => grpcStatusIn([new Field('grpc-status', value)])
     assert.deepEqual(
       ['0', '14', '16', '17', '99', '100', '-1', '', 'OK'].map(read),
@@ -62,7 +62,7 @@ describe('a call of gRPC', () => {
     assert.deepEqual([200, 404, 429, 500, 503, 504].map(grpcStatusOfHttp), [2, 12, 14, 2, 14, 14])
   })
 
-  it('counts as a failure of the service, or as none', () => {
+  it('counts as a failure of the service by its status', () => {
     const failed = GRPC_STATUSES.filter((_, status) => httpStatusOfGrpc(status) >= 500)
     assert.deepEqual(failed, ['UNKNOWN', 'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS'])
   })

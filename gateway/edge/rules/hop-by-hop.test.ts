@@ -5,7 +5,7 @@ import { Field } from '../syntax/field.ts'
 import { endsHere, isNominated, nominatedBy, oneHopLess, withoutNominated } from './hop-by-hop.ts'
 
 describe('hop-by-hop headers', () => {
-  it('are those of RFC 9110 and those that Connection names', () => {
+  it('are the headers of RFC 9110 and the headers that Connection names', () => {
     const nominated = nominatedBy(
       fieldsOf(['Connection', 'close, X-Secret', 'CONNECTION', 'x-other ,keep-alive']),
     )
@@ -25,7 +25,7 @@ describe('hop-by-hop headers', () => {
     assert.deepEqual(nominated, new Set(['x-a', 'x-b\xa0', '\xa0x-c']))
   })
 
-  it('leave the other fields, all of them where Connection names none', () => {
+  it('leave the other fields, and all fields when Connection names none', () => {
     const fields = fieldsOf(['Connection', 'X-A', 'x-a', '1', 'X-B', '2', 'Host', 'h'])
     assert.deepEqual(
       withoutNominated(fields).map(({ lower }) => lower),
@@ -35,14 +35,14 @@ describe('hop-by-hop headers', () => {
     assert.equal(withoutNominated(others), others)
   })
 
-  it('are nominated by nobody when Connection only says close', () => {
+  it('are not nominated when Connection only says close', () => {
     assert.equal(nominatedBy(fieldsOf(['Connection', 'close', 'X', 'y'])), undefined)
   })
 })
 
 const field = (value: string) => new Field('Max-Forwards', value)
 
-it('Max-Forwards of 0 ends at the gateway, and any other goes on one less; what is no number stays', () => {
+it('Max-Forwards of 0 ends at the gateway, a larger number goes on one less, and other text stays', () => {
   for (const [value, ends, next] of [
     ['0', true, '0'],
     ['00', true, '0'],

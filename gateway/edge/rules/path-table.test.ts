@@ -35,7 +35,7 @@ describe('PathTable', () => {
     assert.equal(found('-'), undefined)
   })
 
-  it('knows the registered methods, those too that the parser of Node does not know', () => {
+  it('knows the registered methods, also methods that the parser of Node does not know', () => {
     for (const method of ['GET', 'QUERY', 'PROPFIND', 'UPDATE', 'LABEL', 'VERSION-CONTROL'])
       assert.equal(table.knows(method), true, method)
     for (const method of ['PURGE', 'STEAL', 'PRI']) assert.equal(table.knows(method), false, method)

@@ -12,7 +12,7 @@ function finder(...paths: string[]) {
   const table = new PathTable(paths.map((path) => row(path)))
   return {
     found: (path: string) => table.find(path)?.rows[0]?.path,
-    /** True when a request is refused because a service may take it for one of a more specific row. */
+    /** True when a request is refused because a service may take it for a request of a more specific row. */
     isAlias: (path: string) => (table.findFolded(path)?.weight ?? 0) > (table.find(path)?.weight ?? 0),
   }
 }
@@ -34,11 +34,11 @@ test('a parameter stands for any one segment, never for none and never for two',
     assert.equal(found(path), undefined, path)
 })
 
-test('a path of braces is read in one pass', () => {
+test('a path full of braces is read in one pass', () => {
   assert.equal(withoutNames(`/${'{'.repeat(1_000_000)}/{id}`), `/${'{'.repeat(1_000_000)}/{_}`)
 })
 
-test('a fixed path comes before a template, and the template that is fixed longer before others', () => {
+test('a fixed path comes before a template, and the template with the longer fixed beginning before others', () => {
   const { found } = finder(
     '/users/me',
     '/users/{id}',
@@ -62,7 +62,7 @@ test('a branch that leads nowhere is left again', () => {
   assert.equal(found('/a/b/f'), undefined)
 })
 
-test('a template comes before a prefix that ends where it still is fixed, and after one that goes further', () => {
+test('a template comes before a prefix shorter than its fixed beginning, and after a longer prefix', () => {
   const { found } = finder('/api/*', '/api/users/{id}', '/{tenant}/{thing}', '/*')
   assert.equal(found('/api/users/5'), '/api/users/{id}')
   assert.equal(found('/api/x'), '/api/*')
@@ -70,7 +70,7 @@ test('a template comes before a prefix that ends where it still is fixed, and af
   assert.equal(found('/t/x/y'), '/*')
 })
 
-test('a request that an upstream may take for one of a more specific row is known, by letter case and closing slash', () => {
+test("a request that an upstream may take for a more specific row's is known, by letter case and closing slash", () => {
   const { isAlias } = finder('/*', '/users/{id}', '/users/me', '/users/{id}/Keys')
   for (const path of ['/USERS/5', '/users/5/', '/users/Me', '/users/me/', '/users/5/keys']) {
     assert.ok(isAlias(path), path)
@@ -104,7 +104,7 @@ test('a parameter may be a part of a segment, and is one letter at least', () =>
   assert.equal(found('/v1/:close'), '/v1/{name}')
 })
 
-test('what is more specific only by a part of a segment is known by letter case too', () => {
+test('a row that is more specific only by a part of a segment is known by letter case too', () => {
   const { isAlias } = finder(
     '/v1/{name}',
     '/v1/{name}:close',
@@ -117,7 +117,7 @@ test('what is more specific only by a part of a segment is known by letter case 
   for (const path of ['/v1/a:close', '/v1/a', '/r/a-c', '/r/axb-c']) assert.ok(!isAlias(path), path)
 })
 
-test('the text of a parameter ends before the first place where what follows may be', () => {
+test('the text of a parameter ends before the first place where the following text fits', () => {
   const texts = (template: string, path: string) =>
     parametersOf(template).map((place) => `${place.name}=${textOf(place, segmentsOf(path))}`)
   assert.deepEqual(texts('/a/{id}', '/a/5'), ['id=5'])
@@ -125,7 +125,7 @@ test('the text of a parameter ends before the first place where what follows may
   assert.deepEqual(texts('/v{a}-{b}.x', '/v1-2-3.x'), ['a=1', 'b=2-3'])
 })
 
-test('what is found is what a comparison of all rows segment by segment finds', () => {
+test('the table finds what a comparison of all rows segment by segment finds', () => {
   const segment = fc.constantFrom('a', 'ab', '{x}', 'a{x}', '{x}b', '{x}-{x}', '{x}-{x}b')
   const template = fc.array(segment, { minLength: 1, maxLength: 4 }).map((parts) => `/${parts.join('/')}`)
   const path = fc.array(fc.constantFrom('a', 'ab', 'abb', 'a-b', 'c-cb'), { minLength: 1, maxLength: 4 })
@@ -145,7 +145,7 @@ function matcher(segment: string): RegExp {
   return new RegExp(`^${segment.replaceAll('{x}', '.+')}$`)
 }
 
-/** The most specific first: what is fixed before a parameter, then how much is fixed, then the text, segment by segment. */
+/** Sorts the most specific first, by segment: fixed before a parameter, then how much is fixed, then the text. */
 function rank(template: string): string {
   const ranks = template
     .slice(1)

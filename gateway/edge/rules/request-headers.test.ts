@@ -74,7 +74,7 @@ describe('readRequestHeaders', () => {
     assert.equal(read(HOST).oddNames, undefined)
   })
 
-  it('reads a User-Agent as UTF-8 where it is that, else byte by byte', () => {
+  it('reads a User-Agent as UTF-8 if it is valid, else byte by byte', () => {
     const agentOf = (text: string) => read([...HOST, 'User-Agent', text]).userAgent
     assert.equal(agentOf(Buffer.from('Zürich/1.0 😀').toString('latin1')), 'Zürich/1.0 😀')
     assert.equal(agentOf('Z\xfcrich/1.0'), 'Z\xfcrich/1.0')

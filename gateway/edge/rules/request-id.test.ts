@@ -5,7 +5,7 @@ import { acceptedRequestId, newRequestId } from './request-id.ts'
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 describe('request ids', () => {
-  it('makes ids that ascend and never repeat', () => {
+  it('ascend and never repeat', () => {
     const fromMs = Date.now()
     const ids = Array.from({ length: 5000 }, () => newRequestId())
     assert.deepEqual(ids.toSorted(), ids)

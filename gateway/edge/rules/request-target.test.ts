@@ -91,7 +91,7 @@ describe('readTarget', () => {
     })
   })
 
-  it('takes a path for the same however its characters are encoded, and gives one spelling of it', () => {
+  it('gives one spelling of a path, however its characters are encoded', () => {
     const letters = "abzAZ09-._~:@!$&'()*+,=".split('').concat('%20', '%25', '%3F', '%C3%A9', '%22', '%5B')
     const written = fc.record({
       letter: fc.constantFrom(...letters),

@@ -28,7 +28,7 @@ describe('filterResponseHead', () => {
     assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
   })
 
-  it('drops what a cache obeys before no-store', () => {
+  it('drops fields that a cache obeys before no-store', () => {
     const names = [
       'CDN-Cache-Control',
       'Surrogate-Control',
@@ -47,7 +47,7 @@ describe('filterResponseHead', () => {
     assert.equal(filterResponseTrailers(fields), '')
   })
 
-  it('drops where else the service is, unless the file lets it say so', () => {
+  it('drops fields with other addresses of the service, unless the file allows them', () => {
     const fields = fieldsOf(['Alt-Svc', 'h3=":443"'])
     for (const headers of [{}, { altSvc: false }, { referrerPolicy: 'no-referrer' }])
       assert.equal(filterResponseHead(fields, 200, undefined, forwardedPolicy(headers, false)).lines, '')
@@ -56,7 +56,7 @@ describe('filterResponseHead', () => {
     assert.equal(filterResponseTrailers(fields, passing), '')
   })
 
-  it('drops the RateLimit fields of the upstream where the gateway sets its own', () => {
+  it('drops the RateLimit fields of the upstream if the gateway sets its own', () => {
     const fields = fieldsOf(['RateLimit', '"x";r=9;t=1', 'RateLimit-Policy', '"x";q=9;w=1', 'X-Kept', 'yes'])
     assert.equal(
       filterResponseHead(fields, 200, { limitHeaders: ['RateLimit', 'x'], interactionId: undefined }).lines,

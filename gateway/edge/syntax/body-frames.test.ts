@@ -5,11 +5,11 @@ import { BodyFrames } from './body-frames.ts'
 
 interface Taken {
   readonly data: Buffer
-  /** Where it stood in what was read. */
+  /** Where the data stood in the read. */
   readonly from: number
 }
 
-/** What the frames in each of `reads` hold. @param reads changed by it */
+/** What the frames in each of `reads` hold. @param reads are changed */
 function takenOf(reads: readonly Buffer[], frames = new BodyFrames()): Taken[][] {
   frames.begin('chunks')
   return reads.map((bytes) => {
@@ -72,7 +72,7 @@ describe('the chunks of a body', () => {
     )
   })
 
-  it('are one piece for each read when they are short', () => {
+  it('are joined to one piece for each read when they are short', () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ minLength: 1, maxLength: 6000, size: 'max' }),
@@ -105,7 +105,7 @@ describe('the chunks of a body', () => {
     )
   })
 
-  it('are refused when more of them are tiny than are allowed, anew for each body', () => {
+  it('are refused when too many are tiny, counted anew for each body', () => {
     const frames = new BodyFrames(1000)
     for (const [count, size, fault] of [
       [1000, 1, undefined],

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { HeadParser } from './head-parser.ts'
 
-/** With what a reader keeps of the fields: how many it was told of since it last had to forget. */
+/** A parser, and a reader that knows which fields it was told since it last had to forget. */
 function parserWithReader(maxBytes = 16 * 1024) {
   const reader = {
     told: [] as string[],
@@ -36,7 +36,7 @@ const lines = (values: readonly string[]) => values.map((value, n) => `X-${n}: $
 const head = (values: readonly string[]) => `start\r\n${lines(values)}\r\n`
 
 describe('the heads of one connection', () => {
-  it('share the fields that are alike, in their place, and no others', () => {
+  it('share equal fields at equal places, and no others', () => {
     const parser = parserOf()
     const first = read(parser, head(['a', 'b', 'c', 'd']))
     const second = read(parser, head(['a', 'other', 'c', 'd']))
@@ -48,7 +48,7 @@ describe('the heads of one connection', () => {
       second.map(({ value }) => value),
       ['a', 'other', 'c', 'd'],
     )
-    // One that is longer than the line before it, and one that is left out.
+    // One line is longer than before, and others are left out.
     assert.deepEqual(
       read(parser, head(['ab', 'other'])).map(({ value }) => value),
       ['ab', 'other'],
@@ -78,7 +78,7 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('without fields have none, whatever was between, and what the reader knew before is told anew', () => {
+  it('without fields have none, whatever came before, and the reader is told all fields anew', () => {
     const { parser, reader } = parserWithReader()
     for (const values of [['a'], [], ['a'], [], ['a'], ['a'], []]) {
       assert.deepEqual(
@@ -89,7 +89,7 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('are bounded by their bytes, also where only the first line is another', () => {
+  it('are bounded by their bytes, also when only the first line differs', () => {
     const { parser } = parserWithReader(100)
     const rest = `${lines(['v'.repeat(60)])}\r\n`
     read(parser, `start\r\n${rest}`)
@@ -124,7 +124,7 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('that came in pieces are not taken for one that has their last lines only', () => {
+  it('that came in pieces are not mistaken for a head with only their last lines', () => {
     const text = head(['a', 'b'])
     for (let one = 1; one < text.length; one++) {
       for (let other = one; other < text.length; other++) {
@@ -138,7 +138,7 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('are read by a parser that has read others as by a new one, and its reader knows the same of them', () => {
+  it('are read by a used parser as by a new one, and its reader learns the same', () => {
     const field = fc.constantFrom(
       'A: 1\r\n',
       'A: 2\r\n',
@@ -157,7 +157,7 @@ describe('the heads of one connection', () => {
           const fresh = parserWithReader()
           const outcomes = [used, fresh].map((both) => outcomeOf(both, one, at))
           assert.deepEqual(outcomes[0], outcomes[1])
-          // Its connection is closed.
+          // The connection of a faulty head is closed.
           if (used.parser.fault !== undefined) used = parserWithReader()
         }
       }),

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { randomHex } from './random-hex.ts'
 
-test('as many digits come as were asked for, and none twice', () => {
+test('as many digits come as were asked for, and no text comes twice', () => {
   const seen = new Set<string>()
   fc.assert(
     fc.property(fc.integer({ min: 12, max: 2048 }), (count) => {

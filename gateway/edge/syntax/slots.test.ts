@@ -29,7 +29,7 @@ describe('slots', () => {
     )
   })
 
-  it('are not changed by removing what is not there, or not any more', () => {
+  it('are not changed by removing what was never added, or was removed already', () => {
     const slots = new Slots<Slotted>()
     const [one, other] = [{ slot: -1 }, { slot: -1 }]
     slots.add(one)

@@ -59,7 +59,7 @@ test('an item has nothing after its parameters', () => {
   assert.equal(parseItem('("x")'), undefined)
 })
 
-test('what is written canonically reads as itself', () => {
+test('canonical text is read and written unchanged', () => {
   const bare = fc.oneof(
     fc.integer({ min: -999_999_999_999_999, max: 999_999_999_999_999 }).map(String),
     fc.stringMatching(/^[ !#-[\]-~]{0,12}$/).map((text) => `"${text}"`),

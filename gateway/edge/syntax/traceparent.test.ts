@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newTraceparent } from './traceparent.ts'
 
-test('every trace has ids of its own, also beyond one portion of randomness', () => {
+test('every trace has ids of its own, also beyond one buffer of random bytes', () => {
   const traces = new Set<string>()
   const parents = new Set<string>()
   for (let i = 0; i < 2000; i++) {

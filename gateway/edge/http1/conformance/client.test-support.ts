@@ -24,14 +24,14 @@ export async function until(holds: () => boolean, what = String(holds)): Promise
 /** A client on a real socket. */
 export interface Client {
   readonly socket: Socket
-  /** The other end of it. */
+  /** The server's end of the connection. */
   readonly served: Socket
   /** All that has been received. */
   text(): string
   send(text: string): void
-  /** Until the server has read all that was sent. */
+  /** Waits until the server has read all that was sent. */
   read(): Promise<void>
-  /** Until the server has lost the connection. */
+  /** Waits until the server has lost the connection. */
   gone(): Promise<void>
   /** The end of the connection: all that was received, and whether it ended with a reset. */
   over(): Promise<{ text: string; reset: boolean }>
@@ -39,13 +39,13 @@ export interface Client {
 
 export interface Serving {
   readonly seen: readonly Seen[]
-  /** How many requests connections that ended have left that were never begun. */
+  /** Counts of requests that were never begun, of each ended connection. */
   readonly left: readonly number[]
   readonly http: HttpServer
-  /** What the server takes for the time, milliseconds, set by the test. */
+  /** Time of the server, set by the test. */
   readonly time: { nowMs: number }
   connect(): Promise<Client>
-  /** Until every connection has been looked at, at the present time. */
+  /** Waits until a sweep has looked at every connection at the present time. */
   swept(): Promise<void>
 }
 
@@ -90,7 +90,7 @@ export async function serving(
       return client
     },
     async swept() {
-      // The first may have been under way when the time was set.
+      // The first sweep may have been under way when the time was set.
       const from = asked
       await until(() => asked >= from + 2)
     },

@@ -17,27 +17,27 @@ interface Taken {
 }
 
 interface Outcome {
-  /** The requests of which not a byte was missing. */
+  /** The requests that were whole. */
   readonly taken: readonly Taken[]
-  /** Why nothing was taken behind them; empty when there was nothing. */
+  /** Why nothing was taken behind the requests; empty without a reason. */
   readonly fault: string
 }
 
-/** Where we refuse what node:http takes, each for a rule of RFC 9110 or 9112, or for one of the gateway's own. */
+/** Faults of what node:http takes and we refuse, each by a rule of RFC 9110 or 9112, or of the gateway. */
 const STRICTER = new RegExp(
   [
     // llhttp takes several of these, and a list of codings that ends with chunked.
     'The only transfer coding accepted is chunked|more than one transfer-encoding header|HTTP/1.0 has no transfer',
     'other than letters, digits and hyphens|header is repeated|more than one (Host|content-length header)',
-    // llhttp takes chunk extensions with an empty name or value, HTTP/2.0, and 0.9: without a version, ended by LF alone.
+    // llhttp takes chunk extensions with an empty name or value, HTTP/2.0, and 0.9 (no version, ended by LF alone).
     'a malformed chunk extension|no HTTP/1 request line|a line feed without its carriage return',
     'The request target|The path has',
   ].join('|'),
 )
 
 /**
- * A field of framing or connection among trailers: llhttp obeys or refuses it, and we forget it with all the others
- * (RFC 9110 section 6.5.1); nothing of it goes upstream.
+ * A field of framing or connection among trailers. llhttp obeys or refuses it, and we drop it with all other trailers
+ * (RFC 9110 section 6.5.1). Nothing of it goes upstream.
  */
 const MISPLACED = /\r\n0+\r\n(?:[^\r\n:]+:[^\r\n]*\r\n)*(?:content-length|transfer-encoding|connection):/i
 
@@ -47,16 +47,16 @@ const TABBED = /transfer-encoding:[ \t]*chunked *\t/i
 /** node:http refuses it; RFC 9110 section 2.5 reads it as HTTP/1.1. */
 const NEWER = / HTTP\/1\.[2-9]\r\n/
 
-/** Why node:http takes nothing behind the end of what it was sent; empty when there is no reason. */
+/** Why node:http takes nothing behind the end of its input; empty without a reason. */
 const ENDED = /^$|HPE_INVALID_EOF_STATE|HPE_CLOSED_CONNECTION/
 
-/** True for a request with both close and keep-alive. close counts (RFC 9112 section 9.3); node:http goes by keep-alive in HTTP/1.0. */
+/** True for HTTP/1.0 with close and keep-alive. node:http obeys keep-alive, we close (RFC 9112 section 9.3). */
 function closesAllTheSame({ version, headers }: Taken): boolean {
   const options = headers.filter((_, i) => /^connection$/i.test(headers[i - 1] ?? '')).join()
   return version === '1.0' && /close/i.test(options) && /keep-alive/i.test(options)
 }
 
-/** @returns `methods`: those of all requests whose head came */
+/** @returns `methods` of all requests whose head came */
 async function ourOutcome(
   pieces: readonly string[],
 ): Promise<Outcome & { readonly methods: readonly string[] }> {
@@ -80,7 +80,7 @@ function toldOf({ method, target, version, headers }: Seen): Omit<Taken, 'body'>
   return { method, target, version, headers: [...headers] }
 }
 
-/** `admit` refuses it, and the connection goes on. */
+/** `admit` refuses this target, and the connection goes on. */
 function targetFault({ method, target }: Seen): string {
   if (method === 'CONNECT') return 'The request target is none of ours'
   const read = readTarget(target)
@@ -107,7 +107,7 @@ async function theirOutcome(pieces: readonly string[]): Promise<Outcome> {
   server.on('checkExpectation', take)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     fault ||= error.code ?? error.message
-    // What came before it has still to be read.
+    // The bytes before the end have still to be read.
     void turns().then(() => socket.destroy())
   })
   Object.assign(server, { httpAllowHalfOpen: true })
@@ -250,7 +250,7 @@ const wild = fc
     ({ method, target, version, gap, end, fields, rest }) =>
       `${[`${method} ${target}${gap}${version}`, ...fields].join(end)}${end}\r\n${rest}`,
   )
-/** Framed as it says, so that a mutation meets a good request, and what follows is read. */
+/** A request with correct framing, so that a mutation changes a good one, and what follows is read. */
 const sound = fc.oneof(
   fc.constant('GET /a HTTP/1.1\r\nHost: a\r\n\r\n'),
   chunked.map((chunks) => `POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: b\r\n\r\n${chunks}`),
@@ -276,7 +276,7 @@ function cut(text: string, places: readonly number[]): string[] {
   return [0, ...at].map((from, i) => text.slice(from, at[i] ?? text.length))
 }
 
-describe('our server and a strict one of node:http, sent the same', () => {
+describe('our server and a strict server of node:http, given the same bytes,', () => {
   const agree = async (text: string, places: readonly number[]): Promise<void> => {
     fc.pre(!MISPLACED.test(text) && !TABBED.test(text) && !NEWER.test(text))
     const pieces = cut(text, places)
@@ -291,7 +291,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
     }
     assert.ok(ours.taken.length <= theirs.taken.length, `ours takes what node:http refuses: ${theirs.fault}`)
     if (ours.fault !== '') {
-      // Never stricter without a reason; behind a request to upgrade node:http reads nothing more, not even its body.
+      // Ours is stricter only for a reason. Behind a request to upgrade, node:http reads nothing, not even the body.
       if (theirs.fault === '' && !/upgrade/i.test(text)) assert.match(ours.fault, STRICTER)
       return
     }
@@ -302,7 +302,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
     assert.equal(ours.taken.length, theirs.taken.length)
   }
 
-  /** A line that never ends: node:http refuses its first wrong byte, and our parser refuses the line once it is whole. */
+  /** For a line that never ends: node:http refuses its first wrong byte, our parser the line once it is whole. */
   const assertOnlyUnfinished = async (text: string): Promise<void> => {
     const before = await theirOutcome([text.slice(0, text.lastIndexOf('\n') + 1)])
     assert.match(before.fault, ENDED)
@@ -342,7 +342,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
 
   it('read the same from what both accept, and ours accepts nothing that node:http refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // The texts are equal in each run, because a new finding may be a fault of node:http. To look for more, ask for a number of runs.
+    // Each run has the same texts, as a new finding may be a fault of node:http. `DIFFERENTIAL_RUNS` looks for more.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: 4000 * LONGER, seed: 9112 }

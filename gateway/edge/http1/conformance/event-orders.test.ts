@@ -9,15 +9,15 @@ import { turns, type Wire } from './wire.test-support.ts'
 interface Plan {
   readonly method: string
   readonly version: string
-  /** Its Connection field; empty when it has none. */
+  /** The Connection field; empty without one. */
   readonly option: string
   readonly framing: 'none' | 'length' | 'chunks'
-  /** Bytes of its body, about. */
+  /** Approximate bytes of the body. */
   readonly bytes: number
-  /** When the response comes: at once, behind its body, or when the client has done so many more things. */
+  /** When the response comes: at once, behind the request's body, or after so many more steps of the client. */
   readonly when: 'at once' | 'behind' | number
   readonly bounded: boolean
-  /** The handler takes the socket's time: it holds the response until then. */
+  /** True when the handler holds the response back for a while. */
   readonly held: boolean
   readonly breaksOff: boolean
 }
@@ -72,7 +72,7 @@ class Life {
   }
 
   #begun(seen: Seen): void {
-    // One after the other, in their order.
+    // Requests begin in their order.
     assert.equal(seen.target, `/${this.handler.seen.length - 1}`)
     for (const { closes } of this.handler.seen.slice(0, -1)) assert.equal(closes, 1)
     const { when } = this.#planOf(seen)
@@ -101,7 +101,7 @@ class Life {
     this.#later = this.#later.filter(({ left }) => left >= 0)
   }
 
-  /** Until nothing happens any more. */
+  /** Waits until nothing happens any more. */
   async settle(): Promise<void> {
     let before = ''
     for (let quiet = 0; quiet < 6; quiet++) {
@@ -159,7 +159,7 @@ async function live(
   await life.settle()
   life.check()
   const most = countUntil(plans, closes)
-  // All has been sent, and nothing was broken off: all has a response.
+  // All was sent and nothing was broken off, so every request has a response.
   if (end === undefined) {
     assert.ok(handler.seen.length >= countUntil(plans, mayClose))
     if (!wire.wasReset) for (const { closes } of handler.seen) assert.equal(closes, 1)
@@ -172,21 +172,21 @@ async function live(
   for (const { closes } of handler.seen) assert.equal(closes, 1)
 }
 
-/** How many are begun, if not one is behind the first that is `last`. */
+/** How many requests begin, if none begins behind the first that is `last`. */
 function countUntil(plans: readonly Plan[], last: (plan: Plan) => boolean): number {
   const at = plans.findIndex(last)
   return at < 0 ? plans.length : at + 1
 }
 
-/** Nothing is read behind it, whatever becomes of it. */
+/** True when nothing is read behind the request, whatever becomes of it. */
 function closes({ version, option }: Plan): boolean {
   return option === 'close' || (version === '1.0' && option !== 'keep-alive')
 }
 
-/** Nor is anything behind these. */
+/** True when nothing may be read behind the request. */
 function mayClose(plan: Plan): boolean {
   const { version, framing, when, bounded, breaksOff } = plan
-  // The response has no other end than the connection's; or it comes before the body.
+  // Only the connection's end ends the response, or it comes before the body.
   return (
     closes(plan) || breaksOff || (version === '1.0' && !bounded) || (when !== 'behind' && framing !== 'none')
   )

@@ -1,6 +1,6 @@
 /**
- * The requests of llhttp's own suite (test/request of nodejs/llhttp, MIT) that are refused here, as facts: the name of the
- * case, the bytes, and the code of the refusal. All that need one of its lenient modes are among them.
+ * The requests of llhttp's own suite (test/request of nodejs/llhttp, MIT) that are refused here, as facts: the name of
+ * the case, the bytes, and the code of the refusal. Cases that need one of its lenient modes are among them.
  */
 export const REFUSED: readonly (readonly [what: string, text: string, code: string])[] = [
   ['Not treating \\r as -', 'PUT /url HTTP/1.1\r\nConnection: keep\ralive\r\n\r\n', 'malformed_request'],

@@ -1,6 +1,6 @@
 /**
- * The requests of llhttp's own suite (test/request of nodejs/llhttp, MIT) as facts: the name of the case, the bytes, and
- * what becomes of them here; those that are refused stand on their own.
+ * The requests of llhttp's own suite (test/request of nodejs/llhttp, MIT) as facts: the name of the case, the bytes,
+ * and what becomes of them here. llhttp-refused.test-support.ts has the refused ones.
  */
 
 /** One request, taken just as it stands. */
@@ -87,7 +87,7 @@ export const TAKEN_AS_IT_STANDS: readonly (readonly [what: string, text: string]
   ['host:port and basic auth', 'GET http://a%12:b!&*$@hypnotoad.org:1234/toto HTTP/1.1\r\n\r\n'],
 ]
 
-/** Whatever else comes of the bytes: each request as it is told, its body without chunks. */
+/** Other outcomes: each request as it is told, its body without chunks. */
 export const TAKEN: readonly (readonly [what: string, text: string, ...told: string[]])[] = [
   [
     'PRI request HTTP2',

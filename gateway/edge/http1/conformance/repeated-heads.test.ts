@@ -30,7 +30,7 @@ const start = fc.constantFrom(
 )
 const fields = fc.array(fc.constantFrom(...LINES), { maxLength: 4 }).map((lines) => lines.join(''))
 
-/** One connection, and a function that tells all that comes of one request on it. */
+/** One connection, and a function that tells what becomes of one request on it. */
 function connection() {
   const handler = scribe()
   const wire = wireTo(serverOf(handler))

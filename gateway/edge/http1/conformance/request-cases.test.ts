@@ -6,7 +6,7 @@ import { REFUSED } from './llhttp-refused.test-support.ts'
 import { TAKEN, TAKEN_AS_IT_STANDS } from './llhttp-requests.test-support.ts'
 import { type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
 
-/** What a server has made of some bytes in some pieces, and the end behind them. */
+/** What a server has made of some pieces, and the end after them. */
 async function toldOf(pieces: readonly string[]): Promise<string[]> {
   const handler = scribe()
   const wire = wireTo(serverOf(handler))
@@ -46,7 +46,7 @@ describe('a request of the suite of llhttp, whole and split at every byte,', () 
     it(`is refused: ${what}`, () => whicheverWay(text, [`refused: ${code}`]))
   }
 
-  it('is taken with UTF-8 in its target, which llhttp refuses: who reads the target refuses it', () => {
+  it('is taken with UTF-8 in its target, which llhttp refuses at once, and our reader of targets later', () => {
     const text = TAKEN_AS_IT_STANDS.find(([what]) => what.startsWith('Disallow UTF-8'))?.[1] ?? ''
     assert.equal(typeof readTarget(text.split(' ')[1] ?? ''), 'string')
   })

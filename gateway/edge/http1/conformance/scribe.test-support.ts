@@ -38,18 +38,18 @@ export interface Seen extends Said {
   readonly res: OutgoingResponse
   readonly upgrade: string | undefined
   readonly body: IncomingRequest['body']
-  /** What has been read of the body. */
+  /** The body that was read. */
   text: string
   /** True when no byte of it is missing. */
   whole: boolean
-  /** Why it, or its rest, will not come. */
+  /** Why the body, or its rest, will not come. */
   fault: string | undefined
   cause: string
-  /** How often its end has been told. */
+  /** How often the end of the request was told. */
   closes: number
 }
 
-/** What is done about a request. By default it is read to its end first, a refused one gets its response at once. */
+/** What is done about a request. By default its body is read first. A refused request gets its response at once. */
 export interface Acts {
   begun?(seen: Seen): void
   refused?(seen: Seen): void
@@ -113,7 +113,7 @@ function readAndRespond(seen: Seen): void {
   readThrough(seen, () => respondEmpty(seen))
 }
 
-/** Answers without a body: 200, or 400 for what had to be refused. */
+/** Responds without a body: 200, or 400 to a refused request. */
 export function respondEmpty({ res, fault }: Seen): void {
   respond(res, { status: fault === undefined ? 200 : 400 })
 }
@@ -125,7 +125,7 @@ export interface GivenResponse {
   readonly bounded?: boolean
 }
 
-/** Answers in one go, with Date left out so that the bytes are the same every time. */
+/** Responds in one go, without Date, so that the bytes are always the same. */
 export function respond(
   res: OutgoingResponse,
   { status = 200, body = '', bounded = true }: GivenResponse = {},
@@ -140,7 +140,7 @@ export const TIMEOUTS: ClientTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
   keepAliveMs: 5000,
-  // So long that only a test of its own meets it.
+  // So long that only tests of the pace meet it.
   bodyPace: { graceMs: 1e9, minBytesPerSecond: 0 },
   idleMs: 60_000,
 }
@@ -188,7 +188,7 @@ function checkTransition(from: ConnectionPhase, to: ConnectionPhase): void {
   transitionsSeen.add(`${from} -> ${to}`)
 }
 
-/** Time stands still unless somebody asks for another clock. */
+/** Time stands still unless a test gives another clock. */
 export function connectionsOf(
   handler: Handler<Seen>,
   terms: Partial<ServerTerms<Seen>> = {},

@@ -2,8 +2,8 @@ import { Duplex } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 
 /**
- * A connection without a network: what the client sends comes in exactly the pieces that it is sent in, and nothing
- * happens between two of them that the test does not ask for. As much of a socket as a server uses.
+ * A connection without a network. The client's bytes come in exactly the pieces in which it sends them, and between two
+ * pieces only that happens which the test asks for. Has what a server uses of a socket.
  */
 export class Wire extends Duplex {
   readonly remoteAddress: string | undefined
@@ -71,7 +71,7 @@ export class Wire extends Duplex {
   }
 }
 
-/** Until nothing more happens by itself. */
+/** Waits until nothing more happens by itself. */
 export async function turns(count = 4): Promise<void> {
   for (let i = 0; i < count; i++) await turn()
 }

@@ -27,7 +27,7 @@ async function pair(
   return { client, served }
 }
 
-/** Collects what comes, and copies it, because it is overwritten. */
+/** Collects what comes. Copies it, because the buffer is overwritten. */
 function collector(): { text: string; received(bytes: Buffer, length: number): void } {
   return {
     text: '',

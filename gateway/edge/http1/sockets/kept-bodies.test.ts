@@ -11,7 +11,7 @@ const MIB = 1024 * 1024
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as NodeJS.GCFunction
 
-/** The bytes of those that are still in memory. */
+/** The bytes of the buffers that are still in memory. */
 async function bytesLeft(buffers: ReadonlySet<WeakRef<ArrayBufferLike>>): Promise<number> {
   await turns()
   collect()

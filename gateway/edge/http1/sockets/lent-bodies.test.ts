@@ -20,15 +20,15 @@ interface Upload {
   readonly chunked: boolean
   /** How much is written at once, and how long the chunks are. */
   readonly pieces: readonly number[]
-  /** One of this many pieces is kept for some turns of the event loop; 0: none. */
+  /** One of this many pieces is kept for some turns of the event loop. 0: none. */
   readonly keepsOneOf: number
-  /** The receiver holds back after each of so many pieces; 0: never. */
+  /** The receiver holds back after so many pieces. 0: never. */
   readonly holdsBackAfter: number
   /** Turns before the body is read. */
   readonly late: number
 }
 
-/** A body of 600,000 pieces of one byte takes many seconds of CPU and shows nothing that this many do not. */
+/** More pieces of one byte would take many seconds of CPU and show nothing else. */
 const MAX_PIECES = 3000
 
 const ANY_UPLOAD: fc.Arbitrary<Upload> = fc.record({
@@ -138,7 +138,7 @@ async function take(seen: Seen, upload: Upload): Promise<void> {
   respondEmpty(seen)
 }
 
-/** One request after the other, each when the one before has its response. */
+/** Sends each request when the request before has its response. */
 async function send(port: number, first: number, upload: Upload): Promise<void> {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true })
   let received = 0
@@ -162,7 +162,7 @@ async function send(port: number, first: number, upload: Upload): Promise<void> 
 }
 
 describe('the memory of a body', () => {
-  it('keeps its bytes until the receiver has let go of them, whatever comes beside it', async (t) => {
+  it('keeps its bytes until the receiver has let go of them, whatever else comes', async (t) => {
     let uploads: readonly Upload[] = []
     let failure: Error | undefined
     const handler = scribe({

@@ -19,7 +19,7 @@ describe('the watch over what a client takes', () => {
     watch = new WriteWatch(wire as unknown as Socket, () => nowMs)
   })
 
-  /** A response is written that the socket does not accept. */
+  /** Writes a response that the socket does not accept. */
   const stall = (idleMs: number) => {
     wire = Object.assign(wire, { bytesWritten: wire.bytesWritten + 1000, writableLength: 1000 })
     watch.begin(idleMs)
@@ -27,13 +27,13 @@ describe('the watch over what a client takes', () => {
   const drain = () => {
     wire.writableLength = 0
   }
-  /** When it says so, looking once a second. */
+  /** The time at which the watch, asked once a second, reports a stall. */
   const stalledAt = () => {
     while (!watch.isStalled(nowMs) && nowMs < 1_000_000) nowMs += 1000
     return nowMs
   }
 
-  it('gives each response its own time, longer or shorter than that of the one before', () => {
+  it('gives each response its own time, longer or shorter than the time of the response before', () => {
     stall(2000)
     drain()
     nowMs = 500
@@ -65,7 +65,7 @@ describe('the watch over what a client takes', () => {
     assert.equal(stalledAt(), 3000)
   })
 
-  it('watches nothing that has been taken', () => {
+  it('does not watch what has been taken', () => {
     stall(2000)
     drain()
     assert.equal(stalledAt(), 1_000_000)
@@ -121,7 +121,7 @@ describe('what the system has taken', () => {
   it('does so over TLS, too', async (t) =>
     growsWithinOneWrite(await openTo(t, await secureServer(), 'secureConnection')))
 
-  it('is what has been written, where a socket has no count below it', () => {
+  it('is what has been written, if a socket has no count below it', () => {
     const socket = { bytesWritten: 10, writableLength: 3, _handle: null } as unknown as Socket
     assert.equal(takenBytes(socket), 7)
   })

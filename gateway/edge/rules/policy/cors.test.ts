@@ -78,7 +78,7 @@ describe('a pattern', () => {
 })
 
 describe('the lines of a response', () => {
-  it('name an origin once, and vary by it also when it is not allowed or not there', () => {
+  it('name an origin once, and vary by Origin also when it is not allowed or is missing', () => {
     const cors = corsOf({ ...TERMS, credentials: true })
     const lines = (...origin: string[]) => corsLines(cors, fieldsOf(origin.flatMap((one) => ['Origin', one])))
     assert.equal(

@@ -24,7 +24,7 @@ test('one value has one pseudonym in every encoding that leads to the row', () =
   assert.doesNotMatch(pathMask('/a/{x}9{y}', ['x', 'y'], KEY)('/a/%C3%A9a'), /C3/)
 })
 
-test('a path that no row serves is shown by its first segment, or not at all where that may be masked', () => {
+test('a path that no row serves is shown by its first segment, or not at all if that may be masked', () => {
   assert.equal(firstSegment(`/a/${IBAN}`, ['/a/{iban}']), '/a')
   assert.equal(firstSegment('/', ['/a/{iban}']), '/')
   assert.equal(firstSegment(`/${IBAN}/x`, ['/{iban}']), '/')

@@ -31,7 +31,7 @@ function pathOf(raw: string): string {
   return (target as { path: string }).path
 }
 
-/** Every way in which a service may treat a path, each step or not, and in any order. */
+/** The results of any of the steps in any order, as a service may treat a path. */
 function* servedAs(path: string, steps: readonly ((path: string) => string)[]): Iterable<string> {
   yield path
   for (const step of steps) {
@@ -45,7 +45,7 @@ const merge = (path: string) => path.replace(/\/{2,}/g, '/')
 const resolve = (path: string) => new URL(`http://a${path}`).pathname
 
 describe('a path with encoded slashes and parameters', () => {
-  it('is in one form that is its own canonical form, so that what is matched is what is forwarded', () => {
+  it('is in canonical form, so that what is matched is what is forwarded', () => {
     fc.assert(
       fc.property(written, (raw) => {
         const path = pathOf(raw)
@@ -58,7 +58,7 @@ describe('a path with encoded slashes and parameters', () => {
     )
   })
 
-  it('decodes nothing that stays: as many segments as before', () => {
+  it('keeps as many segments as before, because nothing that stays is decoded', () => {
     assert.equal(pathOf('/npm/@scope%2fname'), '/npm/@scope%2Fname')
     assert.equal(pathOf('/a%2F../b'), '/a%2F../b')
     assert.equal(pathOf('/a%2Fb/../c'), '/c')
@@ -89,7 +89,7 @@ describe('a path with encoded slashes and parameters', () => {
     assert.ok(accepted > 1000, String(accepted))
   })
 
-  it('has no reading when one of them has a dot segment', () => {
+  it('has no readings when one of them has a dot segment', () => {
     for (const path of ['/a%2F..', '/a%2F..%2Fb', '/a%2F../b', '/..;x/b', '/.;/b', '/a;b%2F..%2Fc'])
       assert.equal(readingsOf(path), undefined, path)
   })
@@ -116,7 +116,7 @@ const RAW_PIECES = [
 ]
 const TABLE = new PathTable(['/*', '/raw/*', '/raw/admin/*'].map((path) => ({ path, methods: undefined })))
 
-/** Ways of a service to treat a path, each of which may come at any place among the others. */
+/** Ways of a service to treat a path, which may come in any order. */
 const WAYS: readonly ((path: string) => string)[] = [
   (path) => path.replace(/%([0-9A-F]{2})/gi, (_, octet) => String.fromCharCode(Number.parseInt(octet, 16))),
   (path) => path.replace(/%([0-9A-F]{2})/gi, (_, octet) => String.fromCharCode(Number.parseInt(octet, 16))),
@@ -126,7 +126,7 @@ const WAYS: readonly ((path: string) => string)[] = [
   (path) => new URL(`http://h/${path.replace(/[?#]/g, '_').replace(/^\//, '')}`).pathname,
 ]
 
-test('no service that treats a path in its own order reaches another row than the readings do', () => {
+test('no service, whatever its order of ways, reaches a row that the readings do not reach', () => {
   let passed = 0
   fc.assert(
     fc.property(

@@ -37,7 +37,7 @@ const PIECES = [
 ]
 const targets = fc.array(fc.constantFrom(...PIECES), { maxLength: 12 }).map((pieces) => pieces.join(''))
 
-/** The path that the service gets; undefined: the request is refused, or another row's. */
+/** The path that the service gets; undefined when the request is refused, or is another row's. */
 function sent(row: { readonly path: string; readonly rewrite: object }, raw: string): string | undefined {
   const target = readTarget(raw, { encodedSlashes: false, pathParameters: true })
   if (typeof target === 'string') return undefined
