@@ -73,7 +73,7 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
 }
 
 /**
- * Makes a segment. Its number is above those of all files and of `newest`, whose file may have been removed.
+ * Makes a segment. Its number is above the numbers of all files and of `newest`, whose file may have been removed.
  *
  * @returns also `header`, still to be written
  * @throws Error of the system

@@ -726,7 +726,7 @@ describe('a table that another process takes over', () => {
     assert.equal(next.outcome('free'), 'begun')
   })
 
-  it('does not know the outcomes of other keys when the process before has ended', (t) => {
+  it('does not know the outcomes of the remaining keys when the process before has ended', (t) => {
     const { old, held, next } = handedOver(t, ['a', 'b'])
     old.table.leaveTo((key, run) => next.table.apply(key, run))
     old.table.finish(held.a as HeldKey, RESPONSE, none)

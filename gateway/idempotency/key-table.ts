@@ -71,7 +71,7 @@ export const MAX_KEYS = 1_000_000
 /** Beyond these bytes of records, only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
 const SWEPT_AT_ONCE = 5000
-/** Most expired keys of its caller that a request drops, more than it adds. */
+/** Most expired keys of its caller that a request drops. It is more than the request adds. */
 const SWEPT_OF_CALLER = 8
 /** The longest `keep`, used for a damaged record. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
@@ -320,7 +320,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** True when the caller has `maxKeys`, after some expired ones were dropped. @param name under the first secret */
+  /** True when the caller has `maxKeys`, after some expired keys were dropped. @param name under the first secret */
   #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
@@ -347,7 +347,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.forget(entry)
   }
 
-  /** Writes nothing until `resume` or `leaveTo`. Another process may take the files. @returns ids of awaited keys */
+  /** Writes nothing until `resume` or `leaveTo`. Another process may take the files. @returns ids of keys under way */
   suspend(): readonly string[] {
     this.#isSuspended = true
     this.#journal.suspend()

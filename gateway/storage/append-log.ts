@@ -49,7 +49,7 @@ export class AppendLog {
     return hasFile && this.waitingBytes === 0 && !this.isFailing
   }
 
-  /** Writes whole lines, after those that wait. @returns false when none of them is in the file */
+  /** Writes whole lines, after the waiting lines. @returns false when none of `lines` is in the file */
   append(lines: string, nowMs: number): boolean {
     const written = nowMs >= this.#retryAtMs && this.#flushed(nowMs) && this.#attempt(lines, nowMs)
     this.isFailing = !written

@@ -16,7 +16,7 @@ interface RememberedKeysOptions {
   readonly tally?: KeyTally | undefined
 }
 
-// Most keys that a sweep removes, more than one call adds.
+// Most keys that a sweep removes. It is more than a call adds.
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
 /** After a set-back of a year, held keys would fill the memory. */
@@ -26,7 +26,7 @@ const MAX_SET_BACK_MS = 24 * 3_600_000
  * Keys that are remembered for a fixed time, in memory and in files, so that a restart or `kill -9` loses none. Each
  * lifetime begins a new file, and only the file before is kept. `clock` measures ages, so that a wrong wall clock
  * erases nothing. At a start, the newest key in the files counts as new. If the wall clock is set back, by at most a
- * day, keys are remembered until they have expired by both clocks. A later process does not know of it.
+ * day, keys are remembered until they have expired by both clocks. A later process does not know of the set-back.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions

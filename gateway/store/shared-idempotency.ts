@@ -216,7 +216,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#cancelTick ??= this.#options.timers.after(TICK_MS, this.#tick)
   }
 
-  /** Renews leases, and repeats outcomes that the store has not taken. An old process does so too after a restart. */
+  /** Renews leases, and repeats outcomes that the store has not taken. After a restart, the old process does so too. */
   readonly #tick = (): void => {
     this.#cancelTick = undefined
     const { breaker, timers } = this.#options

@@ -107,7 +107,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     )
   })
 
-  it('of rows beside each other go in one command, and rows in shadow mode do not count what the others refuse', async () => {
+  it('of rows beside each other go in one command, and rows in shadow mode do not count what enforced rows refuse', async () => {
     const store = await open()
     const rows = [
       makeRow({ path: '/beside', limit: 1 }),

@@ -168,7 +168,7 @@ class TakeBatch implements StoreCall {
 
 /** A limit that all gateways count together. */
 export interface SharedRow {
-  /** All gateways have the same, also after an edit that keeps the counts. Holds no NUL. */
+  /** Equal at all gateways, and after each edit that keeps the counts. Holds no NUL. */
   readonly identity: string
   readonly rule: string
   /** End of the key in the store. The longest window has none, so it keeps its counts when other windows come or go. */

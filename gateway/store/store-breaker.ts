@@ -254,7 +254,7 @@ export class StoreBreaker {
     connection.send(['SET', key, '1', 'PX', '1000'], key).then(
       (reply) =>
         over(reply === 'OK' && timers.nowMs() - sentAtMs <= this.#deadlineMs && isUsable?.() !== false),
-      // A replica refused: waits for the reset above, because a new connection may lead to the master.
+      // After a replica's refusal, waits for the reset above, because a new connection may lead to the master.
       (error: unknown) => isReply(error, 'READONLY') || over(false),
     )
   }

@@ -29,7 +29,7 @@ const CONSEQUENCES = {
 /**
  * Runs each command of a gateway on keys of its own, and checks whether servers could lose data. Never rejects.
  *
- * @param secrets compared with those of gateways checked within a day
+ * @param secrets compared with the secrets of gateways checked within a day
  */
 export async function checkStore(
   settings: StoreSettings,

@@ -42,7 +42,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
     return stores
   }
 
-  /** Waits until each store has responded once. On a busy machine, never all may be there at once. */
+  /** Waits until each store has responded once. On a busy machine, they may never all be there at once. */
   async function back(stores: readonly SharedStore[]): Promise<void> {
     const left = new Set(stores)
     await until(() => {

@@ -68,7 +68,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     room.divide([model])
     let us = 1_000_000_000
     let now = rule
-    // Sent in one write, in this order: no take waits for the reply to the one before.
+    // Sent in one write, in this order, so no take waits for the reply to the take before.
     const decided: Promise<number[][]>[] = []
     const expected: number[][][] = []
     for (const { stepUs, count, edit } of steps) {

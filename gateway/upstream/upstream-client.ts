@@ -70,7 +70,7 @@ export interface UpstreamFault {
 export interface UpstreamResponse {
   /** RFC 9110 section 15.2; never 100 or 101. */
   information(status: number, fields: readonly Field[]): void
-  /** The fields include hop-by-hop ones. */
+  /** The fields include hop-by-hop fields. */
   head(status: number, fields: readonly Field[]): void
   /** The bytes are overwritten afterwards, unless `isHolding`. Return `false` to pause until `UpstreamCall.resume`. */
   data(chunk: Buffer): boolean

@@ -133,7 +133,7 @@ describe('upstream groups', () => {
     assert.equal(await ask(before, 'gone'), 'c')
   })
 
-  it('check what stays as before, stop checks of what goes, and begin those of what is new', async (t) => {
+  it('check what stays as before, stop checks of what goes, and begin checks of what is new', async (t) => {
     const { scripted, urls, events, make, planned } = await start(t, ['a', 'b', 'c'])
     const [a = '', b = '', c = ''] = urls
     const checks = { healthCheck: HEALTH_CHECK }

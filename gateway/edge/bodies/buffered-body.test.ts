@@ -141,7 +141,7 @@ describe('buffering a body', () => {
 })
 
 describe('buffering the body of a request', () => {
-  it('gives the raw bytes, chunked or not, also those that are no text', async (t) => {
+  it('gives the raw bytes, chunked or not, also when they are no text', async (t) => {
     const bodies: Promise<Buffer | BufferFault>[] = []
     const { port } = await listening(t, (req) => {
       bodies.push(bufferBody(req, { maxBytes: 1_048_576, contentLength: undefined }))

@@ -175,7 +175,7 @@ describe('a tunnel', () => {
     assert.equal(ended, 1)
   })
 
-  it('waits ten seconds for a side that does not end when the other has', async () => {
+  it('waits ten seconds for a side that does not end when the other has ended', async () => {
     client.resume().end()
     await once(server.resume(), 'end')
     mock.timers.tick(9999)

@@ -51,7 +51,7 @@ describe('a connection', () => {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x', `Keep-Alive: timeout=${/ \/(\d)/.exec(head)?.[1]}\r\n`)),
     })
-    // A keep-alive of two seconds leaves no margin: the connection closes with the response.
+    // A keep-alive of two seconds leaves no margin, so the connection closes with the response.
     assert.ok((await send(upstream, { target: '/2' }).over).ended)
     assert.ok((await send(upstream, { target: '/9' }).over).ended)
     assert.ok((await send(upstream, { target: '/9' }).over).ended)

@@ -50,7 +50,7 @@ describe('a body of 200 MiB', () => {
         received += chunk.length
         mostInFlight = Math.max(mostInFlight, sent - received)
         held = true
-        // A slow receiver: everything else that is ready gets its turn first.
+        // The receiver is slow, because everything else that is ready gets its turn first.
         setImmediate(() => {
           held = false
           call.resume()

@@ -284,7 +284,7 @@ describe('a circuit breaker', () => {
     assert.deepEqual([events, avoided], [[], [false, false]])
   })
 
-  it('of one target leaves the others alone', async (t) => {
+  it('of one target leaves other targets alone', async (t) => {
     const { scripted, upstream, time } = await guarded(t, [status(500), status(200, 'b')], {
       breaker: BREAKER,
     })
@@ -425,7 +425,7 @@ describe('a target that serves WebSockets only', () => {
   const SWITCH = 'HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'
   const NO = 'HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'
 
-  itInBytes('is asked as often as the others once it switches again', async (t) => {
+  itInBytes('is asked as often as other targets once it switches again', async (t) => {
     let ill = true
     const scripts = [true, false].map(
       (mayBeIll): ScriptedOptions => ({

@@ -244,7 +244,7 @@ describe('an upgrade', () => {
     await until(() => scripted.received.endsWith('ping'))
     scripted.requests[0]!.socket.write('pong')
     assert.equal((await once(socket, 'data'))[0].toString(), 'pong')
-    // The tunnel no longer belongs to an exchange: closing the client leaves it open.
+    // The tunnel no longer belongs to an exchange, so closing the client leaves the tunnel open.
     await upstream.close()
     assert.equal(socket.destroyed, false)
     scripted.requests[0]!.socket.destroy()

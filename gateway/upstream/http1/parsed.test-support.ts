@@ -40,7 +40,7 @@ export function parse(
   parser.expect({ ...GET, ...request })
   let at = 0
   for (const end of [...ends, bytes.length]) {
-    // A buffer of its own, as wide as the pieces: the next piece overwrites it.
+    // Each piece has its own buffer, which is overwritten after the call.
     const piece = Buffer.from(bytes.subarray(at, end))
     at += parser.read(piece, 0, piece.length)
     piece.fill('!')

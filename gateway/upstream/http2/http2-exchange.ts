@@ -10,7 +10,7 @@ import { requestHead } from './stream-heads.ts'
 import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Each turning away may have opened a connection. */
+/** An exchange that is turned away may have opened a connection each time. */
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
@@ -101,7 +101,7 @@ export class Http2Exchange
   responded(status: number, fields: readonly Field[]): void {
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
-    // False when the response was dropped, and the request is sent again.
+    // `headReceived` is false if the response was dropped, and the request is sent again.
     this.#isWholeWithHead = this.headReceived && isBodiless(this.request.method, status)
   }
 

@@ -220,7 +220,7 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams ignored if 0, because each later request would get its own session */
+  /** @param streams 0 is ignored, because with it each later request would get its own session */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()

@@ -121,7 +121,7 @@ export function respondEmpty({ res, fault }: Seen): void {
 export interface GivenResponse {
   readonly status?: number
   readonly body?: string
-  /** False: its length is not announced. */
+  /** False if the length is not announced. */
   readonly bounded?: boolean
 }
 

@@ -97,7 +97,7 @@ describe('the log says', () => {
     headers: ['Authorization'],
   })
 
-  it('which origin was refused, and those that are allowed', () => {
+  it('which origin was refused, and which origins are allowed', () => {
     assert.equal(
       whyNotAllowed(cors, 'https://evil"\n'),
       'origin "https://evil\\"\\n" is not one of "cors.origins": https://app.example, https://*.b.example',
