@@ -36,8 +36,8 @@ export class UpstreamClient {
   }
 
   /**
-   * Closes connections that the successor does not keep: idle ones at once, the rest when their exchange ends. Earlier requests
-   * still go through this client.
+   * Closes connections that the successor does not keep: idle ones at once, the rest when their exchange ends. Earlier
+   * requests still go through this client.
    */
   handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
     const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))

@@ -10,7 +10,7 @@ export interface Address {
   readonly socketPath: string | undefined
 }
 
-/** Reads `http://host[:port]`, `https://…`, `h2c://…`, `h2://…` or `unix:/path.sock`. @throws TypeError that names the fault */
+/** Reads `http://host[:port]`, `https://…`, `h2c://…`, `h2://…` or `unix:/path.sock`. @throws TypeError */
 export function parseAddress(url: string): Address {
   if (url.startsWith('unix:')) {
     const socketPath = url.slice('unix:'.length)

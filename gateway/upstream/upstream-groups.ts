@@ -64,8 +64,8 @@ export class UpstreamGroups {
   readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
   /**
-   * @param before its targets keep connections, health and checks in a group of the same name. Does not change until it hands
-   *   over
+   * @param before its targets keep connections, health and checks in a group of the same name. Does not change before
+   *   `handOver`
    */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options

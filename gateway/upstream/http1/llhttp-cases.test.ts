@@ -9,8 +9,8 @@ const UPGRADE = 'Connection: upgrade\r\nUpgrade: h2c\r\n'
 const NEXT = `${H}\r\n`
 
 /**
- * The cases of llhttp's own suite of responses (test/response of nodejs/llhttp) as facts: the bytes, and what becomes of
- * them here: `whole`, `cut` or `refused`, the body, and the bytes that are left alone. Its lenient modes are all refused.
+ * The cases of llhttp's own suite of responses (test/response of nodejs/llhttp) as facts: the bytes, and their outcome
+ * here (`whole`, `cut` or `refused`), the body, and the bytes that are left. Its lenient modes are all refused.
  */
 const CASES: readonly (readonly [string, string, string, string?, number?])[] = [
   [

@@ -24,7 +24,7 @@ export interface PendingRequest {
   readonly upgrade: string | undefined
 }
 
-/** `whole`: nothing beyond the response was read. `switched`: what follows is not HTTP. `stopped`: no byte is wanted. */
+/** `whole`: nothing beyond the response was read. `switched`: further bytes are not HTTP. `stopped`: wants no byte. */
 export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'switched' | 'faulty' | 'stopped'
 
 /** Takes pieces of any size (RFC 9112). */
@@ -41,7 +41,7 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
-  /** True when a response without a body (RFC 9112 section 6.3) announced one, whose bytes must not become the next response. */
+  /** True when a bodiless response (RFC 9112 section 6.3) announced a body, which must not become the next response. */
   #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {
