@@ -9,6 +9,11 @@ const turns = {
   isAwaited: false,
 }
 
+/** True while requests that have come have not begun. */
+export function areRequestsWaiting(): boolean {
+  return turns.waiting.size > 0
+}
+
 function awaitTurn(): void {
   if (turns.isAwaited) return
   turns.isAwaited = true

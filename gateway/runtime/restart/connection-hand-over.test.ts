@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
-import { describe, it, type TestContext } from 'node:test'
+import { describe, it, type TestContext, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectSecure, type TLSSocket } from 'node:tls'
 import { until } from '../../edge/http1/conformance/client.test-support.ts'
@@ -12,6 +12,9 @@ import {
   scribe,
 } from '../../edge/http1/conformance/scribe.test-support.ts'
 import { createHttpServer, createSecureHttpServer } from '../../edge/http1/http-server.ts'
+import { blockOf, frameOf, GET as HTTP2_GET } from '../../edge/http2/frame-client.test-support.ts'
+import { END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS } from '../../edge/http2/frames.ts'
+import { http2 } from '../../edge/http2/http2-connection.ts'
 import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
@@ -48,20 +51,25 @@ async function overfill({ res }: Seen): Promise<void> {
 async function serving(t: TestContext, secure: boolean, drainMs: number) {
   const filled = Promise.withResolvers<void>()
   const held = Promise.withResolvers<readonly [Seen, Socket]>()
+  let onBegun: () => unknown = () => {}
   const handler = scribe({
     begun: (one) => {
+      onBegun()
       if (one.target === '/endless') void overfill(one).then(filled.resolve, filled.reject)
       else if (one.target !== '/held') respondEmpty(one)
     },
   })
-  const connections = connectionsOf({
-    ...handler,
-    begin: (received, fault) => {
-      const seen = handler.begin(received, fault)
-      if (seen.target === '/held') held.resolve([seen, received.req.socket])
-      return seen
+  const connections = connectionsOf(
+    {
+      ...handler,
+      begin: (received, fault) => {
+        const seen = handler.begin(received, fault)
+        if (seen.target === '/held') held.resolve([seen, received.req.socket])
+        return seen
+      },
     },
-  })
+    { http2, isPlainHttp2: true },
+  )
   const http = secure
     ? createSecureHttpServer(connections, { cert: certificate.certPem, key: certificate.keyPem })
     : createHttpServer(connections)
@@ -97,6 +105,10 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
   }
   const successor = { pass: adopt }
   return {
+    seen: handler.seen,
+    onBegun: (run: () => unknown) => {
+      onBegun = run
+    },
     filled: filled.promise,
     held: held.promise,
     successor,
@@ -138,6 +150,22 @@ describe('a process that leaves', () => {
     await handOver.leave(successor, NEVER)
     assert.deepEqual(closed, ['upstreams', 'spans'])
   })
+})
+
+test('a process gives its files away once all requests that it took over HTTP/2 have begun', async (t) => {
+  const context = await serving(t, false, 1)
+  const client = await context.open()
+  const requests = Array.from({ length: 30 }, (_, at) =>
+    frameOf(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, blockOf(HTTP2_GET)),
+  )
+  const { promise, resolve } = Promise.withResolvers<number>()
+  context.onBegun(async () => {
+    context.onBegun(() => {})
+    await context.handOver.suspend()
+    resolve(context.seen.length)
+  })
+  client.write(Buffer.concat([Buffer.from(PREFACE), frameOf(SETTINGS, 0, 0), ...requests]))
+  assert.equal(await promise, requests.length)
 })
 
 describe('a process whose time to leave is over', () => {

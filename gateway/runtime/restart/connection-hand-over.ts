@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { ParkedConnection } from '../../edge/http1/connections.ts'
+import { areRequestsWaiting } from '../../edge/http2/arrivals.ts'
 import { breakOff, endOrphans, LAST_REFUSALS_MS, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
@@ -139,7 +140,7 @@ export class ConnectionHandOver {
     const { inFlight } = this.#inForce.gateway.load
     const untilMs = performance.now() + DECIDE_MS
     for (;;) {
-      let undecided = 0
+      let undecided = Number(areRequestsWaiting())
       inFlight.visitAll(({ forwarding, refusalCode }) => {
         if (forwarding === undefined && refusalCode === undefined) undecided++
       })
