@@ -23,6 +23,21 @@ describe('the log of the backend', () => {
     assert.match(msg, /^waits /)
   })
 
+  it('names the fault of a statement, but none of its values', () => {
+    const failing = `
+      const { backendLog } = await import(${JSON.stringify(new URL('backend-log.ts', import.meta.url).href)})
+      const { openPglite } = await import(${JSON.stringify(new URL('../database/pglite.ts', import.meta.url).href)})
+      const database = await openPglite()
+      await database.query('CREATE TABLE keys (private_key text, kid text NOT NULL)')
+      await database.query('INSERT INTO keys VALUES ($1, $2)', ['the secret', null])
+        .catch((err) => backendLog().error({ err }, 'failed'))
+      await database.close()`
+    const { stderr } = spawnSync(process.execPath, [...ARGS, failing], { encoding: 'utf8' })
+    const { code, column, query } = JSON.parse(stderr).err
+    assert.deepEqual([code, column, query], ['23502', 'kid', 'INSERT INTO keys VALUES ($1, $2)'])
+    assert.doesNotMatch(stderr, /the secret/)
+  })
+
   it('does not end the backend when the disk is full', {
     skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
   }, () => {

@@ -19,7 +19,11 @@ export function backendLog(): Logger {
   const stderr = pino.destination({ dest: 2, sync: true })
   // A full disk or a closed terminal must not stop the backend.
   stderr.on('error', () => {})
-  const options = { base: { service: 'backend' } }
+  const options = {
+    base: { service: 'backend' },
+    // A database error contains the values of its statement: keys, hashes, names.
+    redact: { paths: ['err.params', 'err.detail'], remove: true },
+  }
   return isatty(2)
     ? pino(options, { write: (json) => void stderr.write(lineForPeople(json)) })
     : pino(options, stderr)
