@@ -268,13 +268,15 @@ onEachDatabase('POST /api/transfer', (database) => {
     })
 
     it('refuses keys that are empty, too long, or no key', async () => {
-      const bad = ['""', 'x'.repeat(256), 'two, keys', '"open', '"a"; p=1', 'sp ace', '"\u00e9"']
-      for (const key of bad) {
+      const long = 'x'.repeat(256)
+      const bad = ['', '""', 'two, keys', '"open', '"a"b"', '"a\\b"', '"a"; p=1', 'sp ace', '"\u00e9"']
+      for (const key of [...bad, long, `"${long}"`]) {
         const { status, body } = await withKey(key)
         assert.equal(status, 400, key)
         assert.equal(body.errors[0].field, 'idempotency-key')
       }
       assert.equal((await withKey('x'.repeat(255))).status, 201)
+      assert.equal((await withKey(`"${'\\"'.repeat(255)}"`)).status, 201, 'counted without escapes')
     })
   })
 })
