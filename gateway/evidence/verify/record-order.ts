@@ -88,7 +88,6 @@ export class RecordOrder {
 
 const MAX = 20
 
-/** A warning without a place is about the last line that was read. */
 export class Warnings {
   readonly #lines: ReadLines
   readonly #texts: string[] = []
@@ -99,7 +98,8 @@ export class Warnings {
     this.#lines = lines
   }
 
-  add(text: string, place?: Place): void {
+  /** @param place default: that of the last line that was read. Null: the warning is about no line */
+  add(text: string, place?: Place | null): void {
     this.#push(this.#texts, text, place)
   }
 
@@ -111,7 +111,8 @@ export class Warnings {
     return isFromMiddle ? this.#texts : [...this.#texts, ...this.#doubtful].slice(0, MAX)
   }
 
-  #push(texts: string[], text: string, place = this.#lines.place(this.#lines.count - 1)): void {
-    if (texts.length < MAX) texts.push(place === undefined ? text : `${showPlace(place)}: ${text}`)
+  #push(texts: string[], text: string, place?: Place | null): void {
+    const at = place === undefined ? this.#lines.place(this.#lines.count - 1) : place
+    if (texts.length < MAX) texts.push(at ? `${showPlace(at)}: ${text}` : text)
   }
 }

@@ -251,6 +251,21 @@ describe('verifying a trail', () => {
     assert.match(anew.findings[0]?.text ?? '', /written anew with the same key/)
   })
 
+  it('names no line in the warning about a kept checkpoint that is older than what is left', async () => {
+    const trail = await newTrail(40)
+    const kept = [
+      { file: 'kept', bytes: readFileSync(checkpointFile(trail.directory)), says: 'kept elsewhere' },
+    ]
+    trail.exchanges(200)
+    await trail.rotate()
+    trail.exchange()
+    await trail.rotate()
+    await trail.prune()
+    await trail.end()
+    const { findings, warnings } = await judge(trail, { kept })
+    assert.deepEqual([findings, warnings], [[], ['kept is older than what is left of the log']])
+  })
+
   it('finds lines that were rewritten with the tiles over them, and names the seal behind them', async () => {
     const trail = await newTrail(300)
     trail.exchange()

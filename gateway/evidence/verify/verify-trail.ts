@@ -230,7 +230,7 @@ class Verification {
     if (line.startsWith(STOP_HEAD) || (isSeal && this.#closedLines === before)) this.#closedLines = before + 1
     if (!isSeal && !line.startsWith(PRUNE_HEAD)) return
     const { origin, size, root, last } = parseLine(bytes.subarray(start, end)) ?? {}
-    if (isSeal) this.#seals.push({ origin, size: numberOf(size), root, line: this.#lines.count - 1 })
+    if (isSeal) this.#seals.push({ origin, size: numberOf(size), root, line: before })
     else if (typeof last === 'number' && !this.#prunedTo.has(last + 1)) this.#prunedTo.set(last + 1, before)
   }
 
@@ -350,7 +350,7 @@ class Verification {
       const compared = compareKept(one, key, log)
       if ('what' in compared) this.#findings.push(compared)
       else if (compared.isKnown) this.#attested.push(compared.text)
-      else this.#warnings.add(compared.text)
+      else this.#warnings.add(compared.text, null)
     }
   }
 }
