@@ -31,6 +31,17 @@ test('words and flags are taken in any order, and flags of both kinds', () => {
   assert.deepEqual(parseCommandLine(command, ['GET', '--config=b', '--', '--x']).words, ['GET', '--x'])
 })
 
+test('keys rotate says why the program of the backend cannot be started', async (t) => {
+  const { execPath } = process
+  t.after(() => {
+    process.execPath = execPath
+  })
+  process.execPath = '/'
+  const { status, stderr } = await countersign(['keys', 'rotate'])
+  assert.equal(status, 1)
+  assert.match(stderr, /rotate-keys\.ts cannot be started: spawnSync \/ EACCES/)
+})
+
 test('what the command does not take is refused, with what was meant', () => {
   assert.equal(refused('GET', '/x', '--confg', 'a'), 'has no --confg; did you mean --config?')
   assert.match(refused('GET', '/x', '--zzzzzz'), /it has --config, --force, --help$/)

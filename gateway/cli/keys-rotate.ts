@@ -25,8 +25,11 @@ export const command: Command = {
       stdio: 'inherit',
       timeout: TIMEOUT_MS,
     })
-    if (error !== undefined)
-      throw new CommandFault(`not rotated within ${TIMEOUT_MS / 1000} s: the backend or its database hangs`)
+    if (error !== undefined) {
+      const hangs = (error as NodeJS.ErrnoException).code === 'ETIMEDOUT'
+      const late = `not rotated within ${TIMEOUT_MS / 1000} s: the backend or its database hangs`
+      throw new CommandFault(hangs ? late : `${PROGRAM} cannot be started: ${error.message}`)
+    }
     return status ?? EXIT.fault
   },
 }
