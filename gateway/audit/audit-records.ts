@@ -118,7 +118,6 @@ export const REQUEST_HEAD = '{"type":"API_REQUEST"'
 export const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 const REQUEST_ID_KEY = ',"requestId":'
 const AFTER_TIMESTAMP = ',"method":'
-const TYPE_AT = '{"type":"'.length
 /** Index of the I of `API_`. No other type has an I there. */
 const EXCHANGE_AT = REQUEST_HEAD.indexOf('I_')
 const EXCHANGE = 'I'.charCodeAt(0)
@@ -255,7 +254,7 @@ export function openChangeOf(line: string): number {
 
 export function typeOf(record: string): string {
   const change = openChangeOf(record)
-  if (change === 0) return record.slice(TYPE_AT, record.indexOf('"', TYPE_AT))
+  if (change === 0) return record.slice(RECORD_HEAD.length, record.indexOf('"', RECORD_HEAD.length))
   return change === 1 ? 'API_REQUEST' : 'API_RESPONSE'
 }
 

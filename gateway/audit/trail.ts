@@ -2,6 +2,7 @@ import { setTimeout as afterMs } from 'node:timers/promises'
 import { syncDirectoryOf } from '../storage/append-file.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
+import { plural } from '../terminal/printable.ts'
 import type { StartFacts } from './audit-records.ts'
 import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
 import { BufferedCommit, GroupCommit } from './commit/group-commit.ts'
@@ -198,9 +199,9 @@ export class Trail {
   /** Continues in a new file, if the present one was renamed. The caller holds the right to commit. */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
-    const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
+    const syncs = durability === 'synced'
     const next = TrailSink.open(file)
-    const { device, inode, isRemoved } = trailFile.sink
+    const { device, inode, isRemoved } = this.#trailFile.sink
     if (next.device === device && next.inode === inode) {
       next.close()
       return
@@ -212,12 +213,12 @@ export class Trail {
       next.close()
       throw error
     }
-    if (syncs ? outage.writable : outage.recheck()) {
-      outage.addStop(isRemoved ? 'removed' : 'rotated')
-      outage.flush()
+    if (syncs ? this.#outage.writable : this.#outage.recheck()) {
+      this.#outage.addStop(isRemoved ? 'removed' : 'rotated')
+      this.#outage.flush()
     }
-    const old = trailFile.moveTo(next)
-    outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
+    const old = this.#trailFile.moveTo(next)
+    this.#outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
     try {
       if (syncs) old.sync()
     } finally {
@@ -302,7 +303,7 @@ export class Trail {
     const { left, error } = this.#outage.end()
     this.#closed = true
     const { onFault } = this.#options
-    if (left > 0) onFault(new Error(`${left} audit records could not be written before the end`))
+    if (left > 0) onFault(new Error(`${plural(left, 'audit record')} could not be written before the end`))
     try {
       this.#trailFile.close()
     } catch (fault) {

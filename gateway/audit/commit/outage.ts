@@ -235,10 +235,10 @@ export class Outage {
 
   #putPending(): Error | undefined {
     const { trailFile } = this.#options
+    const { pid } = process
     let done = 0
     let error: Error | undefined
     for (const record of this.#pending) {
-      const pid = process.pid
       const line = typeof record === 'string' ? record : stopRecord({ ...record, pid, open: trailFile.open })
       error = this.#put(line)
       if (error !== undefined && trailFile.torn) this.#pending[done] = line

@@ -57,18 +57,18 @@ export async function placeToGoOn(
     onFault,
   }: { readonly file: string; onGap(gap: SealGap): void; onFault(message: string): void },
 ): Promise<Place> {
-  const open = [{ path: file, compression: 'none' as const }]
+  const open = { path: file, compression: 'none' } as const
   const { size } = log
   if (size === 0) {
     const segments = await segmentsOfTrail(file).catch((error: Error) => {
       onFault(`only new records are sealed: ${error.message}`)
-      return open
+      return [open]
     })
     return { segments, index: 0, position: 0 }
   }
   const last = log.lastLeaves(LAST_LEAVES)
-  const found = await lastSealedLine({ path: file, compression: 'none' }, last)
-  if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.position }
+  const found = await lastSealedLine(open, last)
+  if (found?.leaf === size - 1) return { segments: [open], index: 0, position: found.position }
   const segments = await segmentsOfTrail(file)
   const exact = await newestSealedLine(segments, last)
   if (exact?.leaf === size - 1) return { segments, ...exact }

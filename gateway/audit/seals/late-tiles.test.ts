@@ -22,8 +22,8 @@ import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
 import { firstUnsynced, LateTiles } from './late-tiles.ts'
 import { checkSeal } from './sealed-trail.test-support.ts'
 import { TileFiles } from './tile-files.ts'
-import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
-import { rootOf } from './tree-edge.ts'
+import { hashesIn, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
+import { rootOf, TILE_HEIGHT } from './tree-edge.ts'
 
 const ids = (count: number, name = 'request') => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 

@@ -9,8 +9,8 @@ import { LastLeaves, newestSealedLine } from './find-sealed.ts'
 import type { HashText } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { TileFile, TileFiles } from './tile-files.ts'
-import { hashesIn, TILE_HEIGHT, TILE_WIDTH, type TileReader, tilePath, unlessFaulty } from './tiles.ts'
-import { rootOf } from './tree-edge.ts'
+import { hashesIn, TILE_WIDTH, type TileReader, tilePath, unlessFaulty } from './tiles.ts'
+import { rootOf, TILE_HEIGHT } from './tree-edge.ts'
 
 /** Linux has mostly written a tile by then, so the sync costs only a fifth. */
 const LATE_MS = 40_000

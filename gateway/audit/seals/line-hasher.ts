@@ -1,4 +1,5 @@
 import { createHash, type Hash } from 'node:crypto'
+import { NEWLINE } from '../segments/read-segment.ts'
 import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from './hashes.ts'
 
 /**
@@ -7,7 +8,6 @@ import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from
  */
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
-const NEWLINE = 10
 /** Holds an unfinished line (at most `LEAF_MAX_BYTES`) and the next bytes. */
 const BUFFER_BYTES = 256 * 1024
 

@@ -103,7 +103,7 @@ test('a record that comes while the last seal is made is not written, so nothing
   trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp: new Date().toISOString(), store: 'shared' }))
   await ended
   assert.deepEqual(ends(), ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
-  assert.deepEqual([lost, faults], [['1 audit records could not be written before the end'], []])
+  assert.deepEqual([lost, faults], [['1 audit record could not be written before the end'], []])
   openTrail({ ...options, onForeign: () => assert.fail() }).close('end')
 })
 

@@ -3,10 +3,9 @@ import { join } from 'node:path'
 import { readIfThere } from '../../storage/regular-file.ts'
 import { HASH_BYTES } from './hashes.ts'
 import type { Subtrees } from './proofs.ts'
-import { rootOf } from './tree-edge.ts'
+import { rootOf, TILE_HEIGHT } from './tree-edge.ts'
 
 export const TILE_WIDTH = 256
-export const TILE_HEIGHT = 8
 
 /** Enough for any proof of one leaf. */
 const CACHED_TILES = 64

@@ -1,5 +1,6 @@
 import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 } from './hashes.ts'
 
+export const TILE_HEIGHT = 8
 /** Depth of a tree of 2^53 leaves, and one more hash while two are joined. */
 const MAX_HASHES = 55
 
@@ -43,7 +44,7 @@ export class TreeEdge {
       const node = this.#nodes[place] ?? nodeAt(stack, place)
       this.#nodes[place] = node
       const joined = joinIn(node)
-      if (height % 8 === 0) this.#onTileHash?.(height / 8, joined)
+      if (height % TILE_HEIGHT === 0) this.#onTileHash?.(height / TILE_HEIGHT, joined)
     }
     heights.push(height)
     this.size++

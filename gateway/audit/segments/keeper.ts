@@ -144,7 +144,7 @@ export class SegmentKeeper {
       wallMs: wallNow(),
       needed: () => (files ??= needed()),
       inUse,
-      record: (lines: readonly string[]) => record(lines, seals === 'on'),
+      record: (lines) => record(lines, seals === 'on'),
       isShipped: ship === undefined ? undefined : isShipped,
     })
     const names = segments.map(({ path }) => basename(path))

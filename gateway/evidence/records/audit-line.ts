@@ -1,4 +1,4 @@
-import { RECORD_MAX_BYTES } from '../../audit/audit-records.ts'
+import { RECORD_MAX_BYTES, REQUEST_HEAD, RESPONSE_HEAD } from '../../audit/audit-records.ts'
 import { NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
 
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
@@ -29,20 +29,17 @@ export function timestampMs(record: AuditLine): number {
   return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN
 }
 
-const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
-const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
-const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
+const RESPONSE = Buffer.from(RESPONSE_HEAD)
+const REQUEST = Buffer.from(REQUEST_HEAD)
 const LAST_MS = 8_640_000_000_000_000
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
 /** Time at which a line was written. Requests and recovered responses do not tell it. */
 export function writtenMs(line: Buffer): number | undefined {
-  if (startsWith(line, REQUEST_HEAD)) return undefined
-  const text = line.toString('latin1')
-  const startMs = Date.parse(TIMESTAMP.exec(text)?.[1] ?? '')
-  if (Number.isNaN(startMs)) return undefined
-  if (!startsWith(line, RESPONSE_HEAD)) return startMs
-  const [, durationMs, recovered] = DURATION.exec(text) ?? []
+  if (startsWith(line, REQUEST)) return undefined
+  const startMs = timeOf(line)
+  if (startMs === undefined || !startsWith(line, RESPONSE)) return startMs
+  const [, durationMs, recovered] = DURATION.exec(line.toString('latin1')) ?? []
   if (durationMs === undefined || recovered !== undefined) return undefined
   const endMs = startMs + Number(durationMs)
   return endMs <= LAST_MS ? endMs : undefined
@@ -68,7 +65,7 @@ export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | u
     const newline = block.lastIndexOf(NEWLINE, end - 1)
     const line = block.subarray(newline + 1, end)
     const ms = writtenMs(line)
-    if (ms !== undefined && (responsesTell || !startsWith(line, RESPONSE_HEAD))) return ms
+    if (ms !== undefined && (responsesTell || !startsWith(line, RESPONSE))) return ms
     end = newline
   }
   return undefined

@@ -1,7 +1,7 @@
 import { pairKeyOf } from '../../audit/audit-records.ts'
-import { HEAD_BYTES, linesIn, NEWLINE } from '../../audit/segments/read-segment.ts'
+import { linesIn, NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
+import { type AuditLine, parseLine } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
 export interface RecordFilter {
@@ -150,12 +150,10 @@ class Finder {
 
   #isOfTime(line: Buffer): boolean {
     if (this.#period === undefined) return true
-    const ms = timestampMs({ timestamp: TIMESTAMP.exec(line.toString('latin1', 0, HEAD_BYTES))?.[1] })
+    const ms = timeOf(line) ?? Number.NaN
     return ms >= this.#period.fromMs && ms < this.#period.toMs
   }
 }
-
-const TIMESTAMP = /"timestamp":"([^"]+)"/
 
 function* linesWith(needle: Buffer, block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = block.indexOf(needle); at !== -1; ) {

@@ -4,13 +4,12 @@ import { rangeHash } from '../../audit/seals/proofs.ts'
 import {
   hashesIn,
   hashesOnLevel,
-  TILE_HEIGHT,
   TILE_WIDTH,
   TileReader,
   tileWidth,
   unlessFaulty,
 } from '../../audit/seals/tiles.ts'
-import { rootOf } from '../../audit/seals/tree-edge.ts'
+import { rootOf, TILE_HEIGHT } from '../../audit/seals/tree-edge.ts'
 
 /** Tells which tiles of a log lead to the signed root. */
 export class ProvenTiles {

@@ -201,5 +201,5 @@ function checkChain(
 }
 
 function nameOf({ subject }: X509Certificate): string {
-  return JSON.stringify(subject.replaceAll('\n', ', ').slice(0, 200))
+  return JSON.stringify(subject.replaceAll('\n', ', ').slice(0, MAX_TEXT))
 }
