@@ -1,5 +1,6 @@
 import { type Command, EXIT, type Flags, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
+import { HELP } from './help.ts'
 
 /** What may come next: a group's commands, a command's flags. */
 interface Next {
@@ -9,7 +10,6 @@ interface Next {
 }
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
-const HELP: Flags = { help: { about: 'says what it takes' } }
 
 export const command: Command = {
   words: 'SHELL',

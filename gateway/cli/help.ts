@@ -1,7 +1,7 @@
 import type { Command, Flags } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-const HELP: Flags = { help: { about: 'says this' } }
+export const HELP: Flags = { help: { about: 'says what it takes' } }
 
 export function overview(version: string): string {
   return `Countersign ${version}: an API gateway for financial services.

@@ -98,7 +98,7 @@ export async function discoverIssuer(issuer: string, audience: string | undefine
     tokens: provider.preset,
     ...(isOpaque && { introspection: { url: endpoint, ...UNSET_CLIENT, for: 'all' } }),
   }
-  const source = cause === undefined ? `as ${published.uri} says` : `by the usual form, unchecked`
+  const source = cause === undefined ? `as ${published.uri} says` : 'by the usual form, unchecked'
   const way = isOpaque ? 'no keys, so it is asked about each token' : `keys from ${jwksUri}`
   return {
     keys,
