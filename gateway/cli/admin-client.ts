@@ -5,6 +5,7 @@ import { describeFault } from '../config/faults.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
+import { reachable } from '../edge/rules/network.ts'
 import { createSender, type SendFault } from '../outgoing/sender.ts'
 import { CommandFault, type Flags, type Given, UsageFault } from './command.ts'
 
@@ -91,8 +92,7 @@ function defaultUrl(env: Environment, place: Place): string {
   const host = env.GATEWAY_ADMIN_HOST ?? place.adminHost ?? DEFAULTS.adminHost.default
   const port = env.GATEWAY_ADMIN_PORT ?? place.adminPort ?? DEFAULTS.adminPort.default
   if (Number(port) === 0) throw new UsageFault('cannot know which port the gateway took: name it by --admin')
-  const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+  return `http://${reachable(host)}:${port}`
 }
 
 function readToken(file: string | undefined): string | undefined {

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { resolve } from 'node:path'
 import type { Settings } from '../../config/settings.ts'
+import { reachable } from '../../edge/rules/network.ts'
 import { inShell } from '../../terminal/printable.ts'
 
 const PACKED = new URL('./page/runbook.md', import.meta.url)
@@ -55,7 +56,7 @@ export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'local
   const file = (path: string | undefined) => path && resolve(path)
   const [server] = store?.addresses ?? []
   const values = {
-    ADMIN: `http://${host.includes(':') ? `[${host}]` : host}:${at.localPort}`,
+    ADMIN: `http://${reachable(host)}:${at.localPort}`,
     TOKEN_FILE: file(adminTokenFile),
     GATEWAY: tls && `https://localhost:${tls.port}`,
     UPSTREAM: upstream.find((url) => url.startsWith('http')),

@@ -16,6 +16,12 @@ export function networkOf(address: string): string {
   return `${hex(a)}:${hex(b)}:${hex(c)}:${hex(d)}::/64`
 }
 
+/** The host of a URL by which this machine reaches what listens at `host`. */
+export function reachable(host: string): string {
+  const address = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return isIPv6(address) ? `[${address}]` : address
+}
+
 function groupsOf(address: string): number[] {
   const gap = address.indexOf('::')
   if (gap === -1) return numbersOf(address)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { isIPv6 } from 'node:net'
 import { join } from 'node:path'
 import { configFiles, type Environment } from '../../config/environment.ts'
+import { reachable } from '../../edge/rules/network.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
@@ -14,7 +14,7 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const shared: Partial<Record<Shared, string>> = {}
   const backendPort = BACKEND_PORT || '3000'
   if ((host || BACKEND_PORT) && backendPort !== '0' && !env.GATEWAY_UPSTREAM && !written.upstream)
-    shared.GATEWAY_UPSTREAM = `http://${reachable(host)}:${backendPort}`
+    shared.GATEWAY_UPSTREAM = `http://${reachable(host || '127.0.0.1')}:${backendPort}`
   const isIssuerSet =
     Boolean(env.GATEWAY_ISSUER) || (written.issuer ?? DEFAULT_PUBLIC_URL) !== DEFAULT_PUBLIC_URL
   if (!env.PUBLIC_URL && !isIssuerSet && Number(GATEWAY_PORT) > 0)
@@ -28,13 +28,6 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
-}
-
-/** The address at which this machine reaches a program that listens at `host`. */
-function reachable(host = '127.0.0.1'): string {
-  if (host === '' || host === '0.0.0.0') return '127.0.0.1'
-  if (host === '::') return '[::1]'
-  return isIPv6(host) ? `[${host}]` : host
 }
 
 /** Reads nothing from a faulty gateway.json, which the gateway itself reports. */

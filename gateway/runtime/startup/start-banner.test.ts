@@ -25,10 +25,10 @@ test('the banner has every address as a client on this machine would use it, and
   const text = banner({ host: '0.0.0.0', adminHost: '::1', routes })
   for (const part of [
     'Countersign 1.2.3',
-    'http://localhost:8080  →  http://127.0.0.1:3000',
-    'https://localhost:8443',
+    'http://127.0.0.1:8080  →  http://127.0.0.1:3000',
+    'https://127.0.0.1:8443',
     'http://[::1]:9090',
-    'curl -i http://localhost:8080/open/\n',
+    'curl -i http://127.0.0.1:8080/open/\n',
     'explain route GET /open/\n',
   ]) {
     assert.ok(text.includes(part), `${part}\n${text}`)

@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import { configFiles } from '../../config/environment.ts'
 import type { Route } from '../../config/settings.ts'
+import { reachable } from '../../edge/rules/network.ts'
 import { printable } from '../../terminal/printable.ts'
 import type { StartupConfiguration } from './read-configuration.ts'
 
@@ -44,10 +45,4 @@ function toTry(routes: readonly Route[]): string {
   const gets = routes.filter(({ methods }) => methods?.has('GET') !== false)
   const route = gets.find(({ auth }) => auth.has('none')) ?? gets[0] ?? routes[0]
   return route?.path.replace(/\*$/, '') ?? '/'
-}
-
-/** An address that a client on this machine can use. */
-function reachable(host: string): string {
-  if (host === '0.0.0.0' || host === '::') return 'localhost'
-  return host.includes(':') ? `[${host}]` : host
 }
