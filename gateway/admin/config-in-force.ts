@@ -100,12 +100,8 @@ export class ConfigInForce {
   failed(part: ConfigPart, faults: readonly Fault[]): void {
     const before = this.#parts[part]
     if (before === undefined) return
-    const lastReload = {
-      ...this.#success(false),
-      result: 'failure',
-      faults: faults.map(describeFault),
-    } as const
-    this.#set(part, { ...before, lastReload })
+    const told = { changed: false, faults: faults.map(describeFault), needsRestart: [] }
+    this.#set(part, { ...before, lastReload: { atMs: this.#clock(), result: 'failure', ...told } })
   }
 
   report(): ConfigReport {

@@ -51,7 +51,10 @@ export async function runGateway(): Promise<void> {
   if (predecessor === undefined) process.send?.('ready', () => {})
 
   const restarts = new Restarts({
-    ...{ settings, log, serving, admin },
+    settings,
+    log,
+    serving,
+    admin,
     predecessorIsHere: () => predecessor !== undefined && process.connected,
     onSuspended: () => control.close(),
     onBack: () => control.open(),

@@ -116,9 +116,15 @@ function limitsOf({ callers: nearestCallers, totals, past, rate }: View) {
     const before = past.decisions.get(row.name)
     const after = totals.decisions.get(row.name)
     const rateOf = (decision: string) => rate(before?.get(decision), after?.get(decision))
-    const { name, path, limit, window, per, mode } = row
     return {
-      ...{ name, path, limit, window, per, mode, callers, nearest },
+      name: row.name,
+      path: row.path,
+      limit: row.limit,
+      window: row.window,
+      per: row.per,
+      mode: row.mode,
+      callers,
+      nearest,
       allowedPerSecond: rateOf('allowed') + rateOf('uncounted'),
       refusedPerSecond: rateOf('refused') + rateOf('shadow_refused') + rateOf('unavailable'),
     }
@@ -144,7 +150,8 @@ function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idemp
     outcomes: countsOf(added(past.keyed), added(totals.keyed), view),
     keys: metrics.gateway_idempotency_keys.value,
     bytes: metrics.gateway_idempotency_bytes.value ?? 0,
-    ...{ maxKeys: MAX_KEYS, maxBytes: MAX_BYTES },
+    maxKeys: MAX_KEYS,
+    maxBytes: MAX_BYTES,
   }
 }
 
@@ -165,7 +172,9 @@ function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: V
       const of = (name: 'upstreamAttempts' | 'upstreamErrors') =>
         rate(past[name].get(upstream), totals[name].get(upstream))
       return {
-        ...{ group, upstream, errorShare: of('upstreamErrors') / (of('upstreamAttempts') || 1) },
+        group,
+        upstream,
+        errorShare: of('upstreamErrors') / (of('upstreamAttempts') || 1),
         healthy: health?.get(upstream) !== 0,
         breaker: BREAKERS[breakers?.get(upstream) ?? -1],
         perSecond: rate(before?.counts.at(-1), latency?.counts.at(-1)),
@@ -226,7 +235,10 @@ function configOf({ hash, parts }: ConfigReport): ConsoleState['config'] {
   return {
     hash,
     parts: Object.entries(parts).map(([part, { file, hash: own, sinceMs, lastReload }]) => ({
-      ...{ part, file, hash: own, sinceMs },
+      part,
+      file,
+      hash: own,
+      sinceMs,
       lastReload: lastReload && { ...lastReload, faults: lastReload.faults.slice(0, MAX_FAULTS) },
     })),
   }
