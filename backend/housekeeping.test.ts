@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Database } from './database/database.ts'
-import { earlierTime, STEP_ROWS, sweep } from './housekeeping.ts'
+import { DAY_MS, earlierTime, STEP_ROWS, sweep } from './housekeeping.ts'
 import { KEPT_MS } from './money/idempotency.ts'
 import { onEachDatabase, onPostgres } from './testing/databases.ts'
 
-const DAY_MS = 24 * 60 * 60 * 1000
 const NOW = new Date('2026-03-01T12:00:00Z')
 
 async function keep(database: Database, key: string, createdAt: Date): Promise<void> {

@@ -5,7 +5,7 @@ import { VERIFICATIONS_KEPT_MS } from './resources/verify.ts'
 
 const SWEEP_LOCK = 7_310_516
 
-const DAY_MS = 24 * 60 * 60 * 1000
+export const DAY_MS = 24 * 60 * 60 * 1000
 
 export const STEP_ROWS = 1_000
 /** The most webhooks that one statement deletes. Each has up to 1 MiB. */

@@ -6,7 +6,7 @@ import { endExposure, isExposed } from './database/private-directory.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
-import { earlierTime, sweep } from './housekeeping.ts'
+import { DAY_MS, earlierTime, sweep } from './housekeeping.ts'
 import {
   ASKED_EVERY_MS,
   isRotationAsked,
@@ -22,7 +22,6 @@ import { shutDown } from './process/shut-down.ts'
 import { mayPass, whenAvailable } from './process/when-available.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
-const DAY_MS = 24 * 60 * 60 * 1000
 
 process.umask(0o077)
 const logger = backendLog()

@@ -10,9 +10,8 @@ import {
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
-/** The OID of int8. It is read as a bigint, because a number would lose cents above 2^53. */
-const INT8 = 20
-const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
+/** int8 is read as a bigint, because a number would lose cents above 2^53. */
+const PARSERS = { ...types.parsers, [types.INT8]: (text: string) => BigInt(text) }
 /** The engine fills its buffers at each start. Its default is 128 MB. */
 const BUFFERS = ['-c', 'shared_buffers=16MB']
 

@@ -1,4 +1,4 @@
-import { type ClientBase, DatabaseError, Pool, type PoolClient, TypeOverrides } from 'pg'
+import { type ClientBase, DatabaseError, Pool, type PoolClient, TypeOverrides, types } from 'pg'
 import {
   type Database,
   DatabaseBusyError,
@@ -10,9 +10,6 @@ import {
   sqlState,
   type Transaction,
 } from './database.ts'
-
-/** OID of int8, which the driver returns as text by default. */
-const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
@@ -49,8 +46,9 @@ export async function openPostgres(options: {
   readonly statementTimeoutMs?: number
   readonly queueTimeoutMs?: number
 }): Promise<Database> {
-  const types = new TypeOverrides()
-  types.setTypeParser(INT8, (text) => BigInt(text))
+  const parsers = new TypeOverrides()
+  // The driver returns int8 as text by default.
+  parsers.setTypeParser(types.builtins.INT8, (text) => BigInt(text))
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, queueTimeoutMs = QUEUE_TIMEOUT_MS } = options
   const settings = {
     connectionString: options.url,
@@ -61,7 +59,7 @@ export async function openPostgres(options: {
     idleTimeoutMillis: IDLE_MS,
     keepAlive: true,
     application_name: 'countersign-backend',
-    types,
+    types: parsers,
     onConnect: setSessionEnds,
   }
   const pool = new Pool({ ...settings, max: MAX_CONNECTIONS })

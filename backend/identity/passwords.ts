@@ -66,7 +66,7 @@ function phc(salt: Buffer, hash: Buffer): string {
   return `$argon2id$v=19$m=${MEMORY_KIB},t=${PASSES},p=${LANES}$${unpadded(salt)}$${unpadded(hash)}`
 }
 
-function unpadded(bytes: Buffer): string {
+export function unpadded(bytes: Buffer): string {
   return bytes.toString('base64').replace(/=+$/, '')
 }
 

@@ -87,6 +87,6 @@ export function verifyAccessToken(
   }
 }
 
-function secondsOf(date: Date): number {
+export function secondsOf(date: Date): number {
   return Math.floor(date.getTime() / 1000)
 }

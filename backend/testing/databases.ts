@@ -104,15 +104,11 @@ async function openTestPostgres(url: string): Promise<Database> {
 }
 
 async function makeSchema(url: string): Promise<{ readonly schema: string; readonly url: string }> {
-  const schema = newSchemaName()
+  const schema = `test_${randomBytes(8).toString('hex')}`
   await administer(url, `CREATE SCHEMA ${schema}`)
   const own = new URL(url)
   own.searchParams.set('options', `-c search_path=${schema}`)
   return { schema, url: own.href }
-}
-
-function newSchemaName(): string {
-  return `test_${randomBytes(8).toString('hex')}`
 }
 
 async function administer(url: string, sql: string): Promise<void> {

@@ -1,4 +1,5 @@
 import { argon2Sync, randomBytes } from 'node:crypto'
+import { unpadded } from '../identity/passwords.ts'
 
 const SALT_BYTES = 16
 const HASH_BYTES = 32
@@ -9,8 +10,4 @@ export function cheapHash(password: string): string {
   const cost = { memory: 8, passes: 1, parallelism: 1 }
   const hash = argon2Sync('argon2id', { ...cost, message: password, nonce, tagLength: HASH_BYTES })
   return `$argon2id$v=19$m=8,t=1,p=1$${unpadded(nonce)}$${unpadded(hash)}`
-}
-
-function unpadded(bytes: Buffer): string {
-  return bytes.toString('base64').replace(/=+$/, '')
 }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
 import type { Database, Queryable } from '../../database/database.ts'
-import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
+import { CLOCK_TOLERANCE_MS, secondsOf } from '../session-tokens.ts'
 import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
 import { changeAtEnd, UsedTwice } from './provider-database.ts'
@@ -136,10 +136,6 @@ async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<
 /** The user of an artifact or of a sign-in under way, and how that user signed in. */
 function signInOf(payload: AdapterPayload): Pick<AdapterPayload, 'accountId' | 'amr'> | undefined {
   return payload.accountId === undefined ? (payload.result?.login ?? payload.session) : payload
-}
-
-function secondsOf(date: Date): number {
-  return Math.floor(date.getTime() / 1000)
 }
 
 /** The stored form of an id. No salt is needed: ids have 256 random bits. */
