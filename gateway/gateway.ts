@@ -80,8 +80,9 @@ export interface Configured {
   readonly upstreamSecret: Field | undefined
 }
 
-type CountedHere = Pick<Limiter, 'find' | 'take' | 'close'> & { readonly ask?: undefined }
-type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
+type CountedHere = Pick<Limiter, 'find' | 'take'> & { close(): void; readonly ask?: undefined }
+type CountedByStore = Pick<Limiter, 'find'> & {
+  close(): void
   ask(row: LimitRow, key: string, caller: Caller): PendingTake
 }
 

@@ -169,12 +169,12 @@ export class Limiter {
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Writes the counts that are not on disk yet. Later takes are refused. */
-  close(): void {
+  /** Writes the counts that are not on disk yet. Later takes are refused. @returns false when that failed */
+  close(): boolean {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))
-    this.#journal?.close(hitsOf(brief, nowMs), nowMs)
     this.#closed = true
+    return this.#journal?.close(hitsOf(brief, nowMs), nowMs) !== false
   }
 
   /** @throws Error when another process has the journal */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -51,7 +51,7 @@ async function serveGateway(t: TestContext, config: object) {
     rmSync(dir, { recursive: true })
     for (const name of Object.keys(env)) delete process.env[name]
   })
-  return { port, write, serving }
+  return { dir, port, write, serving }
 }
 
 /** @param caller the last part of the address that a proxy names */
@@ -80,4 +80,12 @@ test('a group lets through as many requests at once as its bound says, also afte
   await serving.reload()
   assert.equal(serving.settings.timeouts.headersMs, 25_000)
   assert.deepEqual(await askAll(), all)
+})
+
+test('the files do not change hands when counts would be lost, because the disk does not take the snapshot', async (t) => {
+  const { dir, serving } = await serveGateway(t, { routes: [{ path: '/*', auth: ['none'] }] })
+  // A directory in the place of the draft.
+  mkdirSync(join(dir, 'limits', 'snapshot.ndjson.tmp'))
+  assert.ok(serving.handOver)
+  await assert.rejects(serving.handOver.suspend(), /^Error: limits cannot be written$/)
 })

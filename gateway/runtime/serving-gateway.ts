@@ -175,7 +175,7 @@ function keepFiles(
     suspend: () => {
       clearInterval(timer)
       for (const maintain of parts) maintain()
-      limiter.close()
+      if (!limiter.close()) throw new Error('limits cannot be written')
       return takeState(state, inForce.lastGoodKeys())
     },
     resume: () => {

@@ -6,11 +6,11 @@ import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts
 
 /** The limit table, counted by the store. For outages, rows with `onStoreFailure: local` are counted here too. */
 export class SharedLimits {
-  readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
+  readonly #local: Pick<Limiter, 'find' | 'take'> & { close(): void }
   readonly #takes: Pick<SharedTakes, 'take'>
   readonly #rows = new WeakMap<LimitRow, SharedRow>()
 
-  constructor(local: Pick<Limiter, 'find' | 'take' | 'close'>, takes: Pick<SharedTakes, 'take'>) {
+  constructor(local: Pick<Limiter, 'find' | 'take'> & { close(): void }, takes: Pick<SharedTakes, 'take'>) {
     this.#local = local
     this.#takes = takes
   }

@@ -196,14 +196,15 @@ export class Journal {
     }
   }
 
-  /** Writes the snapshot and releases the directory. Only `reopen` may follow. */
-  close(hits: Iterable<Hit>, nowMs: number): void {
+  /** Writes the snapshot and releases the directory. Only `reopen` may follow. @returns false when the disk lacks hits */
+  close(hits: Iterable<Hit>, nowMs: number): boolean {
     const doubted = this.#conservativeClock.doubted(this.#doubted, this.#rows, nowMs)
-    this.#attempt(() => replaceFile(this.#snapshot, snapshotOf([...doubted, ...hits])))
+    const hasSnapshot = this.#attempt(() => replaceFile(this.#snapshot, snapshotOf([...doubted, ...hits])))
     this.#log.flush(nowMs)
     this.#log.close()
     this.#reopenAtMs = Number.POSITIVE_INFINITY
     this.#lock.release()
+    return hasSnapshot && this.#log.waitingBytes === 0
   }
 
   /** `putTable` must follow. @throws Error when another process has the directory */
@@ -247,11 +248,13 @@ export class Journal {
     }
   }
 
-  #attempt(action: () => void): void {
+  #attempt(action: () => void): boolean {
     try {
       action()
+      return true
     } catch (error) {
       this.#fail(error)
+      return false
     }
   }
 

@@ -14,7 +14,7 @@ const HEARD_MS = 5000
 const LAST_MESSAGE_MS = 2000
 
 export interface StateFiles {
-  /** Completes the files and gives them up. @returns the state that is in no file */
+  /** Completes the files and gives them up. @returns the state that is in no file @throws Error when counts would be lost */
   suspend(): PassedState
   /** @throws Error when another process has the files */
   resume(): void
