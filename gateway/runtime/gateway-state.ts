@@ -224,11 +224,10 @@ export function whyUnready(
   return limiter.isWritable || limits.onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
-export function whyNotHandedOver(
-  trail: Pick<Trail, 'recheck'>,
-  { limiter, revocations, keys }: Pick<GatewayState, 'limiter' | 'revocations' | 'keys'>,
-): string | undefined {
+export function whyNotHandedOver(trail: Pick<Trail, 'recheck'>, state: GatewayState): string | undefined {
+  const { limiter, revocations, keys } = state
   if (!trail.recheck()) return 'the audit trail cannot be written'
+  if (!areWritable(state)) return 'accepted webhooks cannot be written'
   if (!limiter.isWritable) return 'limits cannot be written'
   if (keys.table?.isWritable === false) return 'idempotency keys cannot be written'
   return revocations.isSafe ? undefined : 'the end of a session cannot be written'

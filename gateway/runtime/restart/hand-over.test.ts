@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -11,7 +11,7 @@ import { ReplayMemory } from '../../auth/replay.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import type { LimitRow } from '../../limits/table/limit-table.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
-import { makeGatewayState, restoreState, takeState } from '../gateway-state.ts'
+import { makeGatewayState, restoreState, takeState, whyNotHandedOver } from '../gateway-state.ts'
 import { readConfiguration } from '../startup/read-configuration.ts'
 import type { StoreWatch } from '../store-watch.ts'
 import { HandOver } from './hand-over.ts'
@@ -168,23 +168,30 @@ test('a process that leaves learns of sessions that end in the new process, whic
 
 const HOUR_MS = 3_600_000
 
+/** Makes a gateway's state in a directory of its own. */
+function stateMaker(t: TestContext) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
+  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const limitsFile = join(dataDir, 'limits.json')
+  const row = { path: '/pay', limit: 2, window: '1h', purpose: 'Payments.' }
+  writeFileSync(limitsFile, JSON.stringify({ limits: [row] }))
+  const { value } = readConfiguration({ GATEWAY_DATA_DIR: dataDir, GATEWAY_LIMITS: limitsFile })
+  assert.ok(value)
+  const startup = { ...value, log: pino({ level: 'silent' }), storeModule: undefined }
+  const watch = { fault: () => {}, removed: assert.fail } as Partial<StoreWatch> as StoreWatch
+  const begin = (passed?: PassedState) => {
+    const state = makeGatewayState(startup, { watch, gatewayId: 'one', clockAheadMs: passed?.clockAheadMs })
+    state.limiter.replace(value.limits.value.rows)
+    if (passed !== undefined) restoreState(passed, state)
+    t.after(() => state.limiter.close())
+    return state
+  }
+  return { dataDir, begin }
+}
+
 for (const setHours of [2, -2])
   test(`a restart changes no age by the ${setHours} hours that the wall clock was set meanwhile`, (t) => {
-    const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
-    t.after(() => rmSync(dataDir, { recursive: true, force: true }))
-    const limitsFile = join(dataDir, 'limits.json')
-    const row = { path: '/pay', limit: 2, window: '1h', purpose: 'Payments.' }
-    writeFileSync(limitsFile, JSON.stringify({ limits: [row] }))
-    const { value } = readConfiguration({ GATEWAY_DATA_DIR: dataDir, GATEWAY_LIMITS: limitsFile })
-    assert.ok(value)
-    const startup = { ...value, log: pino({ level: 'silent' }), storeModule: undefined }
-    const watch = { fault: assert.fail, removed: assert.fail } as Partial<StoreWatch> as StoreWatch
-    const begin = (passed?: PassedState) => {
-      const state = makeGatewayState(startup, { watch, gatewayId: 'one', clockAheadMs: passed?.clockAheadMs })
-      state.limiter.replace(value.limits.value.rows)
-      if (passed !== undefined) restoreState(passed, state)
-      return state
-    }
+    const { begin } = stateMaker(t)
     const take = ({ limiter }: ReturnType<typeof begin>) =>
       limiter.take(limiter.find('/pay', 'POST') as LimitRow, 'a:192.0.2.1')
     const before = begin()
@@ -201,5 +208,17 @@ for (const setHours of [2, -2])
     assert.equal(after.proofs.take('proof', 'app'), 'replayed')
     const blockedSeconds = after.throttle.blockedSeconds('a:192.0.2.2') ?? 0
     assert.ok(blockedSeconds > 0 && blockedSeconds <= 60, `${blockedSeconds}`)
-    after.limiter.close()
   })
+
+test('a gateway is not handed over while webhooks that were taken are not in their file', (t) => {
+  const { dataDir, begin } = stateMaker(t)
+  const state = begin()
+  const trail = { recheck: () => true }
+  const delivery = { keys: ['webhook'], sender: 'acme' }
+  assert.equal(state.guards.deliveries.begin(delivery), undefined)
+  assert.equal(whyNotHandedOver(trail, state), undefined)
+  rmSync(join(dataDir, 'deliveries.ndjson'), { force: true })
+  mkdirSync(join(dataDir, 'deliveries.ndjson'))
+  state.guards.deliveries.end(delivery, true)
+  assert.equal(whyNotHandedOver(trail, state), 'accepted webhooks cannot be written')
+})
