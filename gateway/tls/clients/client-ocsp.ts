@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { createSender, type Send } from '../../outgoing/sender.ts'
 import { askResponder } from '../stapling/ask-responder.ts'
 import { checkOcspResponse, Revoked, responderOf, Unknown } from '../stapling/ocsp-response.ts'
@@ -59,10 +60,10 @@ const MAX_SILENCES = 3
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
   readonly #steadyClock: () => number
-  /** Answers by thumbprint, the oldest first. */
-  readonly #known = new Map<string, Known>()
+  /** Answers by thumbprint. */
+  readonly #known = new LRUCache<string, Known>({ max: MAX_CERTIFICATES })
   readonly #asking = new Map<string, Promise<void>>()
-  readonly #responders = new Map<string, Responder>()
+  readonly #responders = new LRUCache<string, Responder>({ max: MAX_RESPONDERS })
 
   constructor(options: ClientOcspOptions) {
     this.#options = options
@@ -106,10 +107,7 @@ export class ClientOcsp {
     const asking = this.#answerFor(leaf, issuer, responder).then((answer) => {
       this.#asking.delete(key)
       this.#options.onAnswer(answer.outcome, key, answer.reason)
-      const next = this.#settled(answer, this.#known.get(key))
-      this.#known.delete(key)
-      this.#known.set(key, next)
-      dropFirst(this.#known, MAX_CERTIFICATES)
+      this.#known.set(key, this.#settled(answer, this.#known.get(key)))
     })
     this.#asking.set(key, asking)
     return asking
@@ -200,15 +198,6 @@ export class ClientOcsp {
     if (known !== undefined) return known
     const responder = { send: sendTo(url), silences: 0, pausedUntilMs: 0 }
     this.#responders.set(url, responder)
-    dropFirst(this.#responders, MAX_RESPONDERS)
     return responder
-  }
-}
-
-function dropFirst(map: Map<string, unknown>, most: number): void {
-  if (map.size <= most) return
-  for (const [first] of map) {
-    map.delete(first)
-    return
   }
 }
