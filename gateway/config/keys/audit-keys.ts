@@ -133,7 +133,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. If `sealKeyFile` is set, `countersign audit key --second` makes it.',
+    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. If `sealKeyFile` is set, `countersign audit key --second` makes this key.',
     { restart: true },
   ),
   origin: anyText(

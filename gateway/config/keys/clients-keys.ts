@@ -85,7 +85,7 @@ const DESCRIBED = keys({
     examples: ['v0='],
   }),
   signed: anyText(
-    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is one of `dpop.publicUrls` and after it the target of the request.',
+    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is one of `dpop.publicUrls`, followed by the target of the request.',
     {
       required: true,
       minLength: 1,
@@ -268,7 +268,7 @@ export const CLIENT_KEYS = keys({
 
 export const CLIENTS_FILE = file(
   'clients',
-  'The machines that may call: by a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
+  'The machines that may call with a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
   {
     clients: list(CLIENT_KEYS, 'One entry per client.', {
       required: true,

@@ -20,7 +20,7 @@ export const AUTHORIZATION_DETAILS = keys({
         patternErrorMessage: 'must have JSON pointers (RFC 6901) as its keys',
       },
     } as typeof MATCH,
-    'JSON pointers into the detail. The value of each points to the member of the body that must equal it. Numbers are compared by their decimal value; a text equals no number.',
+    'Each name is a JSON pointer into the detail, its value one into the body. The two members must be equal. Numbers are compared by their decimal value; a text equals no number.',
     {
       required: true,
       minProperties: 1,
@@ -44,7 +44,7 @@ export const DECISION = keys({
     examples: ['10s'],
   }),
   onFailure: choice(['deny'], 'Without a decision the request gets 503.', { default: 'deny' }),
-  body: list(MEMBER, 'The members of the JSON body to send, as JSON pointers.', {
+  body: list(MEMBER, 'The members of the JSON body that the decider gets, as JSON pointers.', {
     maxItems: 32,
     uniqueItems: true,
     default: [],

@@ -4,7 +4,7 @@ export const IDEMPOTENCY = keys({
   required: flag('Whether POST, PATCH, PUT and DELETE without a key get 400.', {
     default: false,
   }),
-  header: text('The header with the key. Signatures must cover it.', {
+  header: text('The header with the key. All signatures but `uk-jws` must cover it.', {
     default: 'Idempotency-Key',
     maxLength: 64,
     examples: ['x-idempotency-key'],

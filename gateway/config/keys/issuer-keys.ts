@@ -66,7 +66,7 @@ export type WrittenIntrospection = Written<typeof INTROSPECTION>
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust one issuer that has it.',
+    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust only one issuer with `introspection`.',
     {
       examples: [
         {
@@ -168,7 +168,7 @@ export const ISSUER_KEYS = {
     "How long an issuer's keys are used while they cannot be fetched again. After that none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
-  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {
+  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which come with tokens that are bound to a key.', {
     default: {},
     examples: [{ nonce: 'required' }],
   }),

@@ -53,7 +53,7 @@ export const LIMIT_KEYS = keys({
     examples: ['Slows down the guessing of passwords'],
   }),
   name: anyText(
-    'What the RateLimit header fields and the metrics call this limit; unique. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`users` for /api/users/*, `all` for /*, `root` for /).',
+    'What the RateLimit header fields and the metrics call this limit; unique. With `windows`, `-` and the window are added. Default: the last fixed segment of the path (`users` for /api/users/*, `all` for /*, `root` for /).',
     {
       ...NAME,
       examples: ['login', 'users-read'],
@@ -67,7 +67,7 @@ export const LIMIT_KEYS = keys({
   }),
   per: choice(
     ['caller', 'user', 'client', 'client+user', 'address'],
-    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without a client, as `user`. `client+user`: each user of each client; where one is missing, the other. `address`: the address.',
+    'Whom the limit counts. `caller` and `user`: the user; if there is none, the client (a machine, or the app of a token), else the address. `client`: the client, all its users together; without a client, as `user`. `client+user`: each user of each client; if one is missing, the other. `address`: the address.',
     { default: 'caller' },
   ),
   mode: choice(

@@ -14,13 +14,13 @@ const TLS = keys({
     'The authorities whose client certificates are accepted, each with those that issued it, up to the root. Default: clients are not asked for certificates.',
     { env: 'GATEWAY_TLS_CLIENT_CA', examples: ['/run/tls/clients.pem'] },
   ),
-  clientCrlFile: text('A revocation list of each of the authorities. Default: nothing is revoked.', {
+  clientCrlFile: text('A revocation list of each authority of `clientCaFile`. Default: nothing is revoked.', {
     env: 'GATEWAY_TLS_CLIENT_CRL',
     examples: ['/run/tls/clients.crl'],
   }),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. Where `clientCrlFile` revokes it, nobody is asked. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 where it names no responder. Default: `off`.',
+    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. Where `clientCrlFile` revokes it, nobody is asked. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if the certificate names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(
@@ -28,11 +28,11 @@ const TLS = keys({
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
   ),
   ocspFile: text(
-    'The response of OCSP about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires.',
+    'The OCSP response about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires.',
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
-    'Whether the gateway gets the response of `ocspFile` itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`.',
+    'Whether the gateway fetches the OCSP response itself, from the responder that the certificate names, over http. No client waits for it. Not with `ocspFile`.',
     { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
   ),
 })
@@ -67,7 +67,7 @@ export const LISTENER_KEYS = {
     default: 9090,
   }),
   adminTokenFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit of the file is in force within a second. Default: none, on loopback only.',
+    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit of the file is in force within a second. Default: no token, which is allowed on loopback only.',
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(

@@ -31,7 +31,7 @@ export const MAINTENANCE = keys({
 })
 
 const STRICT_TRANSPORT_SECURITY = keys({
-  maxAgeSeconds: integer('At least the mandatory year.', {
+  maxAgeSeconds: integer('The `max-age`, at least a year.', {
     range: [31_536_000, 315_360_000],
     required: true,
     examples: [63_072_000],
@@ -91,7 +91,7 @@ export const POLICY_KEYS = {
     { examples: ['/run/secrets/mask'] },
   ),
   idempotencyKeyFile: text(
-    'A file with lines of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps, then earlier keys. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    'A file with lines of 32 to 256 visible ASCII characters: the key that encrypts what `idempotency` of rows keeps, then earlier keys. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
     { examples: ['/run/secrets/idempotency'] },
   ),
   signing: key(

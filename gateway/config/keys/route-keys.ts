@@ -120,7 +120,7 @@ const ROUTE = keys({
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470), and a tunnel ends.',
+    'How long ago the user may have been authenticated (`auth_time` of the token), besides `clockTolerance`. After that, or without the claim, the client gets 401 (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
@@ -128,7 +128,7 @@ const ROUTE = keys({
     examples: ['payments'],
   }),
   timeoutMs: milliseconds(
-    'How long an exchange with the upstream or a tunnel may take. Default: `timeouts.totalMs`, if set.',
+    'How long a tunnel, or an exchange with the upstream, may take. Default: `timeouts.totalMs`, if set.',
     { examples: [5000] },
   ),
   idleTimeoutMs: milliseconds(
@@ -214,11 +214,11 @@ const ROUTE = keys({
   ),
   ...SENDING_KEYS,
   encodedSlashes: flag(
-    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. It is refused where the decoded path would be that of another row or limit, or has a dot segment.',
+    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. A path is refused if, decoded, it belongs to another row or limit, or has a dot segment.',
     { default: false },
   ),
   pathParameters: flag(
-    'Whether `;` may be in the path. It is refused where the path without its parameters would be that of another row or limit, or has a dot segment.',
+    'Whether `;` may be in the path. A path is refused if, without its parameters, it belongs to another row or limit, or has a dot segment.',
     { default: false },
   ),
   underscoreNames: flag(

@@ -33,7 +33,7 @@ const REQUEST_HEADERS = keys(
     ),
     set: key(
       FIELD_VALUES,
-      "Headers that the service gets in place of the client's. Not for secrets: the values are shown where the configuration is.",
+      "Headers that the service gets in place of the client's. Not for secrets, because the configuration is shown with these values.",
       { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
     ),
     remove: list(TEXT, 'Headers that do not go to the service.', {
@@ -62,7 +62,7 @@ export const SENDING_KEYS = {
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path byte by byte, not in canonical form. A path is refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters and not all are plain. Not with `rewrite`.',
+    'Whether the service gets the path byte by byte, not in canonical form. A path is refused if a service may read it as the path of another row or limit, or if it has more than 1,024 characters, unless it is canonical and without `%`. Not with `rewrite`.',
     { default: false },
   ),
   requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {

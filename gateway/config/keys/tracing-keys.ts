@@ -40,7 +40,7 @@ const TRACING = keys({
     { default: 'all' },
   ),
   delayMs: integer(
-    'How long a span waits for others to be posted with. Environment: OTEL_BSP_SCHEDULE_DELAY.',
+    'How long a span waits, so that others are posted with it. Environment: OTEL_BSP_SCHEDULE_DELAY.',
     { range: [1, 600_000], default: 1000, examples: [5000] },
   ),
   maxQueue: integer(

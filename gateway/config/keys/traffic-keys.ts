@@ -49,7 +49,7 @@ const LIMITS = keys({
 
 const TIMEOUTS = keys({
   connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
-  headersMs: milliseconds("From the request sent until the upstream's answer begins.", { default: 30_000 }),
+  headersMs: milliseconds("From the request's end until the answer begins.", { default: 30_000 }),
   bodyIdleMs: milliseconds(
     'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs`.',
     { default: 300_000 },

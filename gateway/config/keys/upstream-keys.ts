@@ -88,7 +88,7 @@ const TLS = keys({
     examples: ['/run/secrets/upstream-ca.pem'],
   }),
   certFile: text(
-    "PEM file of the gateway's certificate for upstreams that ask for one, then those up to its authority. With `keyFile`.",
+    "PEM file of the gateway's certificate for upstreams that ask for one, then those up to its authority. Needs `keyFile`.",
     { examples: ['/run/secrets/upstream-client.pem'] },
   ),
   keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
