@@ -11,7 +11,7 @@ export interface Dated {
   /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
   readonly place: Pick<Fault, 'file' | 'path'>
-  /** Undefined: it is valid at that time. */
+  /** Why it is not valid at that time, if it is not. */
   readonly reasonAt: (nowMs: number) => string | undefined
 }
 
@@ -30,7 +30,7 @@ export function timeFault(
 
 /**
  * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if out of
- * date: it may revoke more. If a server or client certificate in force has expired, its whole file counts as expired.
+ * date, as it may revoke more. If a server or client certificate in force has expired, its whole file counts as expired.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
   const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]

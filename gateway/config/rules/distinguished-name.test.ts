@@ -31,7 +31,7 @@ test('a name is spelt one way, however it was written', () => {
   }
 })
 
-test('the order of the parts counts, that within a multi-valued part does not', () => {
+test('the order of the parts counts, but not the order within a multi-valued part', () => {
   assert.notEqual(canonicalName('CN=a,O=b'), canonicalName('O=b,CN=a'))
   assert.equal(canonicalName('CN=a+UID=1,O=b'), canonicalName('UID=1+CN=a,O=b'))
   assert.notEqual(canonicalName('CN=a+UID=1,O=b'), canonicalName('CN=a,UID=1,O=b'))
@@ -84,7 +84,7 @@ test('no two names share a spelling, whatever stands in their values', () => {
   )
 })
 
-test('the name that openssl prints of a certificate is the name that its reader has', () => {
+test('the name that openssl prints of a certificate is the name that Node reads', () => {
   const printed = 'CN=\\ M\\C3\\BCller \\"B\\"\\ ,O=Bank\\, B+OU=x \\+ y,C=DE'
   const { subject } = new X509Certificate(CERTIFICATE)
   const lines = (subject ?? '').split('\n').reverse().join(',')

@@ -23,7 +23,7 @@ test('GET brings HEAD with it, and HEAD alone does not bring GET', () => {
   assert.equal(methodSet(undefined), undefined)
 })
 
-test('sets of methods meet in a common method, and every method meets any', () => {
+test('two sets of methods meet if they share a method, and a missing set meets every set', () => {
   assert.equal(methodsMeet(methodSet(['GET']), methodSet(['HEAD'])), true)
   assert.equal(methodsMeet(methodSet(['GET']), methodSet(['POST'])), false)
   assert.equal(methodsMeet(undefined, methodSet(['POST'])), true)

@@ -23,7 +23,7 @@ test('exact paths, prefixes and escapes that are needed are good', () => {
   }
 })
 
-test('a parameter as routers write it is told how a route has it', () => {
+test('the fault of a parameter as routers write it says how a route writes it', () => {
   for (const [path, segment] of [
     ['/users/:id', ':id'],
     ['/users/:id?', ':id?'],
@@ -73,7 +73,7 @@ test('each way for a path to be wrong has its reason', () => {
   for (const [path, reason] of cases) assert.match(pathFault(path) ?? 'good', reason, path)
 })
 
-test('a path that is good is one that a request can have after normalising', () => {
+test('a request can have every good path after normalising', () => {
   const piece = fc.constantFrom(
     '/',
     'a',
@@ -109,7 +109,7 @@ test('a path that is good is one that a request can have after normalising', () 
   )
 })
 
-test('a path that differs from a good one only in how it is encoded names that one, and is no row itself', () => {
+test('a needless escape is a fault that names the character, because requests are compared decoded', () => {
   for (const character of ":@!$&'()+,=-._~aZ9") {
     const octet = `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`
     assert.equal(pathFault(`/x${character}y`), undefined)

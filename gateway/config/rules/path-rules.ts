@@ -9,7 +9,7 @@ const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
 const PARAMETER_FORM = '"{id}"'
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
-/** Refuses paths that match no request: they are not canonical. @param varying how a row writes a part that varies */
+/** Refuses paths that are not canonical, because no request has them. @param varying how a row writes a varying part */
 export function pathFault(path: string, varying = 'a closing "/*"'): string | undefined {
   if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
   const fixed = path.endsWith('/*') ? path.slice(0, -1) : path

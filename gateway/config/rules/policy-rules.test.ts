@@ -100,7 +100,7 @@ const cases: Case[] = [
     /maxAgeSeconds: must be between/,
   ],
   [
-    'one of a route, which browsers take for the whole host',
+    'the Strict-Transport-Security of one route, which browsers take for the whole host',
     faults({}, { responseHeaders: { strictTransportSecurity: { maxAgeSeconds: 63072000 } } }),
     /strictTransportSecurity: is not a known key/,
   ],

@@ -142,7 +142,7 @@ export function routePolicy(route: WrittenRoute, file: Written) {
   }
 }
 
-/** What any of them allows. */
+/** The exceptions of all routes together. */
 function leniencyOf(all: readonly Leniency[]): Leniency | undefined {
   const leniency = {
     encodedSlashes: all.some((one) => one.encodedSlashes),

@@ -15,7 +15,7 @@ function refuses(row: object, ...expected: RegExp[]): void {
   for (const [index, pattern] of expected.entries()) assert.match(found[index] ?? '', pattern)
 }
 
-test('a rewrite is for the kind of its row, has parameters of it only, and a path that requests may have', () => {
+test('a rewrite fits the kind of its row, has only parameters of the row, and a path that requests may have', () => {
   refuses({ rewrite: {} }, /^rewrite: must/)
   refuses({ rewrite: { path: '/x' } }, /^rewrite: must have "prefix".*"\/api\/\*"/)
   refuses({ rewrite: { prefix: '/a', path: '/b' } }, /not both/)
@@ -44,7 +44,7 @@ test('a rewrite is for the kind of its row, has parameters of it only, and a pat
   assert.deepEqual(faultsOf({ path: '/api/exact', rewrite: { path: '/other' } }), [])
 })
 
-test('upstreamHost is a word or a host, and rawPath stands alone', () => {
+test('upstreamHost is a known word or a host, and rawPath excludes rewrite', () => {
   for (const upstreamHost of ['a b', 'a\r\nX: y', 'http://a', 'a/b', 'a:99999', ''])
     refuses({ upstreamHost }, /^upstreamHost: /)
   refuses({ rawPath: true, rewrite: { prefix: '/v2' } }, /^rawPath: must not be true beside "rewrite"/)
@@ -93,7 +93,7 @@ test('no row lets a name through that the gateway writes or that belongs to the 
     assert.deepEqual(faultsOf({ requestHeaders: { allow: [name] } }), [], name)
 })
 
-test('what is set is one line of visible ASCII, under a name that stands once', () => {
+test('a header is set to one line of visible ASCII, and its name stands once', () => {
   for (const value of ['', 'a\r\nb', 'a\nb', 'a\0', '\x80', 'é', ' a', 'a '])
     refuses({ requestHeaders: { set: { 'X-A': value } } }, /^requestHeaders\.set/)
   for (const name of ['a b', 'a:b', 'a\r\nb', '', 'é'])
@@ -136,7 +136,7 @@ test('no row sets or removes a mandatory header of responses, or one that says w
   refuses({ responseHeaders: { set: { 'X-A': 'a\r\nb' } } }, /^responseHeaders\.set/)
 })
 
-test('dates are dates that there are, the end not before the beginning', () => {
+test('dates exist in the calendar, and sunset is not before deprecated', () => {
   for (const deprecated of [
     '2026-02-30',
     '2026-13-01',

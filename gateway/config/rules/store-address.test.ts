@@ -101,7 +101,7 @@ test('a password in an address is refused without being repeated', () => {
   }
 })
 
-test('anything else is a fault of GATEWAY_STORE that repeats nothing of it', () => {
+test('a bad address is a fault of GATEWAY_STORE that does not repeat it', () => {
   for (const address of [
     '',
     'hunter2',

@@ -90,7 +90,7 @@ test('the HTTPS listener must not be its own upstream', () => {
   assert.deepEqual(faults({ upstream: 'http://localhost:8443' }, TLS_ENV), [])
 })
 
-test('a secret of session tickets is a fault where clients are asked for certificates, which end their sessions', () => {
+test('a ticket key is a fault with a client CA, because sessions of clients with certificates are not resumed', () => {
   const reason =
     'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
   const env = { ...TLS_ENV, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }
@@ -102,7 +102,7 @@ test('a secret of session tickets is a fault where clients are asked for certifi
   ])
 })
 
-test('the response of OCSP comes from a file or is fetched, not both', () => {
+test('the OCSP response comes from a file or is fetched, not both', () => {
   const reason = 'must not be true with an OCSP file: choose one of the two'
   const env = { ...TLS_ENV, GATEWAY_TLS_OCSP_FETCH: 'true' }
   assert.equal(load({}, env).value?.tls?.ocspFetch, true)

@@ -67,7 +67,7 @@ test('an upstream with anything else in it is refused', () => {
   assert.equal(upstreamFault(`unix:/${'x'.repeat(102)}`), undefined)
 })
 
-test('the closing slash of an upstream is dropped, that of a socket is not touched', () => {
+test('the closing slash of an upstream is dropped, but not of a socket', () => {
   assert.equal(tidyUpstream('http://x/'), 'http://x')
   assert.equal(tidyUpstream('http://x'), 'http://x')
   assert.equal(tidyUpstream('unix:/x/'), 'unix:/x/')
