@@ -28,7 +28,7 @@ function fromFile(file: string) {
   return readSecret({ file }, 'whsec', THIS_MACHINE)
 }
 
-test('a secret of the environment is its bytes', () => {
+test('a secret of the environment is decoded to its bytes', () => {
   assert.deepEqual(fromEnv(SECRET).secret?.export(), BYTES)
 })
 
@@ -63,7 +63,7 @@ test('a secret has 24 to 64 bytes', () => {
   assert.match(fromEnv('whsec_').reason ?? '', /but holds 0$/)
 })
 
-test('a secret that is none is a fault that says what it must be, and does not repeat it', () => {
+test('a bad secret is a fault that says what a secret must be, and does not repeat it', () => {
   const base64 = BYTES.toString('base64')
   const cases: [value: string | undefined, end: string][] = [
     [undefined, 'the environment variable SECRET is not set'],

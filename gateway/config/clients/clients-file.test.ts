@@ -52,7 +52,7 @@ const hmac = (id: string, keyId: string, ...secrets: unknown[]) => ({ id, hmac: 
 
 const SCHEME = { header: 'X-Sig', algorithm: 'sha256', encoding: 'hex', signed: '{body}' }
 
-it('without or with too many names of its certificate is a fault for editors too', () => {
+it('an mtls object without a key or with more than three is a fault for editors too', () => {
   const file = new URL('../../../config/schemas/clients.schema.json', import.meta.url)
   const ajv = new Ajv2020({ strict: false })
   const validate = ajv.compile(JSON.parse(readFileSync(file, 'utf8')))
@@ -105,7 +105,7 @@ describe('a client', () => {
     assert.ok(Object.isFrozen(byKeyId.get('key')?.principal))
   })
 
-  it('is known by one of four things in its certificate, each in one spelling', () => {
+  it('is known by thumbprint, DNS name, URI or subject of its certificate, each in one spelling', () => {
     const colons = THUMBPRINT.toUpperCase().replace(/..(?!$)/g, '$&:')
     const { byThumbprint, bySanDns, bySanUri, bySubject } = table(
       certificate('a', { thumbprint: colons }),
@@ -119,7 +119,7 @@ describe('a client', () => {
     assert.equal(bySubject.get('CN="bank-d",O="Bank D, Ltd"')?.client, 'd')
   })
 
-  it('may be known by who has issued its certificate too, in one spelling', () => {
+  it('may need an issuer of its certificate too, in one spelling', () => {
     const colons = THUMBPRINT.toUpperCase().replace(/..(?!$)/g, '$&:')
     const { issuers } = table(
       certificate('a', { sanDns: 'a.example', issuer: 'cn=Bank CA, O=Bank' }),
@@ -141,7 +141,7 @@ describe('a client', () => {
     for (const map of [byKeyId, byThumbprint, bySanDns, bySanUri, bySubject]) assert.equal(map.size, 0)
   })
 
-  it('needs nothing of this machine in the file that comes with the gateway', () => {
+  it('in the file that comes with the gateway needs nothing of this machine', () => {
     const file = new URL('../../../config/clients.json', import.meta.url)
     const sources = { env: {}, readFile: SOURCES.readFile }
     assert.equal(parseClients('clients.json', readFileSync(file, 'utf8'), sources).faults, undefined)
@@ -235,7 +235,7 @@ describe('a fault in clients.json', () => {
     }
   })
 
-  it('in the shape of the whole file is one too', () => {
+  it('is found in the shape of the whole file too', () => {
     const reasons = (text: string) =>
       parseClients('clients.json', text, SOURCES).faults?.map((one) => one.reason)
     assert.deepEqual(reasons('{"client": []}'), ['is not a known key; did you mean "clients"?'])
@@ -319,7 +319,7 @@ describe('two clients', () => {
     )
   })
 
-  it('may differ in the letter case of what has one', () => {
+  it('may differ only in the letter case of a URI or a key id', () => {
     const { bySanUri, byKeyId } = table(
       certificate('a', { sanUri: 'urn:a' }),
       certificate('b', { sanUri: 'urn:A' }),
@@ -332,7 +332,7 @@ describe('two clients', () => {
 })
 
 describe('a secret', () => {
-  it('that is not there or no good is a fault that names its place', () => {
+  it('that cannot be read is a fault that names its place', () => {
     const at = '$.clients[0].hmac.secrets[0]:'
     assert.equal(only(hmac('a', 'k', { env: 'NONE' })), `${at} the environment variable NONE is not set`)
     assert.equal(
@@ -398,7 +398,7 @@ describe('a secret', () => {
     assert.match(shown, /"secrets":\[\{"env":"FIRST"\}\]/)
   })
 
-  it('makes another table when it changes, and the same one when it does not', () => {
+  it('makes another table when it changes, and an equal one when it does not', () => {
     const client = hmac('a', 'k', { env: 'FIRST' })
     const [one, same] = [parse([client]).value, parse([client]).value]
     const other = parse([client], { ...SOURCES, env: { ...ENV, FIRST: secretOf(77) } }).value
@@ -443,7 +443,7 @@ describe('clients.json under a running gateway', () => {
     assert.equal(inForce.table.bySanDns.size, 1)
   })
 
-  it('stays as it was when a secret is no good, and says which', async (t) => {
+  it('is not put in force with a bad secret, which the fault names', async (t) => {
     const { secret, write, reloader, reloads, inForce } = live(t)
     const before = inForce.table
     writeFileSync(secret, 'whsec_short')
@@ -455,7 +455,7 @@ describe('clients.json under a running gateway', () => {
     assert.ok(reload?.result === 'failure')
     assert.equal(reload.faults[0]?.path, '$.clients[0].hmac.secrets[0]')
   })
-  it('is in force once a secret is there that it names', async (t) => {
+  it('is put in force once a missing secret is there', async (t) => {
     const { secret, write, reloader, reloads } = live(t)
     rmSync(secret)
     write(hmac('b', 'key', { file: secret }))
@@ -469,7 +469,7 @@ describe('clients.json under a running gateway', () => {
   })
 })
 
-it('may be the app of a token alone, to have a plan', () => {
+it('an entry may be the app of a token alone, to give it a plan', () => {
   const { plans, rows } = table(
     { id: 'https://idp.example#app', plan: 'gold' },
     { ...certificate('b', { sanDns: 'b' }) },

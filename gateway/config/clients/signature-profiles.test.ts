@@ -27,7 +27,7 @@ test('a described profile has the identifiers of its components, whatever the or
   })
 })
 
-test('what a profile cannot be is a fault with its place', () => {
+test('a bad part of a profile is a fault at its place', () => {
   const at = String.raw`^\$\.clients\[0\]\.signature\.profile`
   for (const component of [
     '@status',
@@ -79,7 +79,7 @@ test('uk-jws has its claims, and no other profile has them', () => {
   })
 })
 
-test('keys are at one address that nobody can change on the way, or in one file, and of one client', () => {
+test('a client has keys of its own, at one private address or in one file', () => {
   const profile = 'fapi-2'
   assert.match(faultsOf({ profile }), /signature: must have either "jwksUri" or "jwksFile"/)
   assert.match(

@@ -28,8 +28,8 @@ export interface WebhookScheme {
   /** How far the signed time may differ from our clock; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
-   * What a replay has in common with the first webhook: id and time (`attempt`), the signed text (`content`), or either
-   * id or signed text (`delivery`). A `delivery` is remembered when the service answers 2xx, the others when accepted.
+   * What a replay has in common with the first webhook: id and time (`attempt`), the signed text (`content`), or id or
+   * signed text (`delivery`). A `delivery` is remembered after a 2xx of the service, the others when we accept them.
    */
   readonly replays: 'attempt' | 'content' | 'delivery'
   readonly secretForm: SecretForm

@@ -76,7 +76,7 @@ for (const [title, changes, path, reason] of [
   })
 }
 
-test('a row that trusts two issuers with introspection is a fault, and one that trusts one of them is none', () => {
+test('a row may trust one issuer with introspection, but not two', () => {
   const own = { introspection: { ...INTROSPECTION, keyFile: 'key.pem', clientSecretFile: undefined } }
   const { faults = [] } = load(INTROSPECTION, own)
   assert.deepEqual(

@@ -82,7 +82,7 @@ test('of very many faults the first hundred are told, and how many more there ar
   assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 150 more faults' })
 })
 
-test('faults that were only counted are among those said to be more', () => {
+test('the number of further faults includes faults that were only counted', () => {
   const file = read(`{"rows": [${Array(20_000).fill('{}').join(',\n')}]}`)
   assert.ok(file.value === undefined)
   const faults = file.faults()
@@ -152,7 +152,7 @@ test('a file of blank lines is read to its end', () => {
   assert.match(read('\n'.repeat(1_000_000)).faults()[0]?.path ?? '', /^line \d+ column 1$/)
 })
 
-test('no line is shown of a file that is no JSON object, or where a secret may stand in it', () => {
+test('no line is shown of a file that is no JSON object or may hold a secret', () => {
   const excerpt = (text: string, secret = false) =>
     new JsonFile('some.json', text, check, { secret }).faults()[0]?.at?.excerpt
   assert.equal(excerpt('-----BEGIN PRIVATE KEY-----'), undefined)

@@ -52,7 +52,7 @@ function chapterOf(name: string): string {
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
 
-/** Its keys are explained at `routes[]`. */
+/** The keys of this object are those of `routes[]`. */
 const EXPLAINED_ELSEWHERE = 'openapi.rows[]'
 
 /** Finds every object with keys of its own, in the order of the file. */

@@ -73,7 +73,7 @@ test('a key that resembles none is answered with the keys there are', () => {
   assert.match(sentence ?? '', /^\$\.zzzzzz: is not a known key; the keys are "window", .* and "flag"$/)
 })
 
-test('a misspelt key is one fault, not also a missing one, yet what it was meant for is not sound', () => {
+test('a misspelt key is one fault and not a missing key too, but the key that was meant is not sound', () => {
   const { problems: named, unsound } = check({ windw: '1s' })
   assert.deepEqual(
     named.map(({ path }) => path),
@@ -138,7 +138,7 @@ test('of very many faults only the first are put into words; the rest is counted
   assert.deepEqual(unsound, ['$'])
 })
 
-test('an object without a text of its own is a fault in the place of a text, a number or a choice', () => {
+test('an object that cannot become a text is a fault in the place of a text, a number or a choice', () => {
   for (const part of [{ type: 'string' }, { type: 'integer' }, { enum: ['a'] }]) {
     const checkPart = schemaCheck({ type: 'object', properties: { part } })
     const { problems } = checkPart({ part: { toString: null } })

@@ -48,7 +48,7 @@ export interface Schema {
 /** Fills defaults into the value, and finds what the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** The most faults that are put in words, which is slow: a file may have 250,000. */
+/** The most faults that are put into words, because that is slow and a file may have 250,000. */
 const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =

@@ -21,7 +21,7 @@ for (const [name, declared] of Object.entries({
   })
 }
 
-test('a declaration with a variable, a default, a need of a restart, or none becomes a key of the schema', () => {
+test('a declaration becomes a key of the schema, with its variable, default and need of a restart', () => {
   const declared = file('some', 'Some file.', {
     port: port('Of the listener.', { env: 'GATEWAY_SOME_PORT', restart: true, default: 80 }),
     least: integer('At least.', { range: [1], required: true, examples: [5] }),

@@ -29,8 +29,8 @@ export function timeFault(
 }
 
 /**
- * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if out of
- * date, as it may revoke more. If a server or client certificate in force has expired, its whole file counts as expired.
+ * Faults of an edit that replaces something valid by something that is not. A newer list is no fault even if expired,
+ * because it may revoke more. If a server or client certificate in force has expired, its whole file counts as expired.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
   const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]

@@ -21,7 +21,7 @@ function fault(upstreams: unknown, routes: readonly object[] = ROUTES): string {
   return `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`
 }
 
-test('a group with nothing but targets does nothing beyond the passive rules', () => {
+test('a group with nothing but targets has no health check, breaker or retries', () => {
   assert.deepEqual(groups({ pay: { targets: ['http://a/', 'https://b:4'] } }), [
     {
       name: 'pay',
@@ -51,7 +51,7 @@ test('the targets of a group speak one version of HTTP, and those of the default
   )
 })
 
-test('what is asked for of a group gets its defaults', () => {
+test('health check, breaker and retries of a group have their defaults', () => {
   const pay = { targets: TARGETS, healthCheck: { path: '/up' }, breaker: {}, retry: {}, slowStartMs: 5 }
   const [group] = groups({ pay }) ?? []
   assert.deepEqual(group?.healthCheck, {

@@ -77,7 +77,7 @@ for (const [what, tls, reason] of [
     'caFile: empty.pem: must hold certificates in PEM',
   ],
   [
-    'a certificate of which the end is missing',
+    'a certificate without its end',
     { caFile: 'cut.pem' },
     'caFile: cut.pem: certificate 2 is not an X.509 certificate',
   ],
@@ -122,7 +122,7 @@ for (const [what, tls, reason] of [
     'serverName: must be a name: SNI allows no address (RFC 6066 section 3)',
   ],
   [
-    'no version at all',
+    'a lowest version above the highest',
     { minVersion: 'TLSv1.3', maxVersion: 'TLSv1.2' },
     'minVersion: must not be above maxVersion, TLSv1.2',
   ],
@@ -141,7 +141,7 @@ test('a certificate that OpenSSL refuses is a fault', () => {
   assert.match(`${fault?.path}: ${fault?.reason}`, /certFile: weak\.pem: OpenSSL refuses it: .*too small/)
 })
 
-test('a target that TLS is not spoken with is a fault, for nobody would notice', () => {
+test('a target without TLS is a fault in a group with TLS settings, because nobody would notice', () => {
   const [fault] = load({}, {}, ['https://a', 'http://b']).faults ?? []
   assert.equal(fault?.path, '$.upstreams.pay.tls')
   assert.equal(fault?.reason, 'must not be given: no TLS is spoken with http://b')
