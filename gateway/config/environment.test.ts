@@ -148,7 +148,7 @@ test('each variable refuses what is not of its kind', () => {
   assert.match(fault('GATEWAY_LOG_LEVEL', 'loud'), /must be "trace", "debug", .*but is "loud"/)
 })
 
-test('what this version cannot do is refused instead of ignored', () => {
+test('an unknown durability is refused instead of ignored', () => {
   assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'safe'), /must be "written", "synced" or "buffered"/)
 })
 
@@ -173,7 +173,7 @@ test('a misspelt variable is a fault that names the one that was meant', () => {
   assert.equal(fault('GATEWAY_SOMETHING_ELSE_ENTIRELY', 'x'), 'is not a variable that the gateway knows')
 })
 
-test('variables that Kubernetes sets for a Service called gateway or gateway-something are let be', () => {
+test('variables that Kubernetes sets for a Service called gateway or gateway-something are ignored', () => {
   const env = {
     GATEWAY_SERVICE_HOST: '10.0.0.1',
     GATEWAY_SERVICE_PORT: '80',
@@ -189,7 +189,7 @@ test('variables that Kubernetes sets for a Service called gateway or gateway-som
   assert.deepEqual(read(env), {})
 })
 
-test('one of ours that Kubernetes has taken is a fault that says so', () => {
+test('a variable of ours that Kubernetes sets is a fault that says so', () => {
   for (const name of ['GATEWAY_PORT', 'GATEWAY_ADMIN_PORT', 'GATEWAY_TLS_PORT']) {
     assert.match(
       fault(name, 'tcp://10.0.0.1:80'),

@@ -621,7 +621,7 @@ test('two routes must not differ only in letter case or a closing slash, whateve
   )
 })
 
-test('all faults come at once, of schema and meaning, one for each cause, in the order of the file', () => {
+test('faults of the schema and of the rules come at once, one for each cause, in the order of the file', () => {
   const text = `{
     "port": "80",
     "port": 99999,
@@ -663,7 +663,7 @@ test('the files that come with the gateway are good', () => {
   }
 })
 
-test('an interaction id is asked for where an issuer has the profile FAPI, unless the file says otherwise', () => {
+test('requests get an interaction id where an issuer has the profile FAPI, unless the file says otherwise', () => {
   const issuers = [{ issuer: 'https://b', jwksUri: 'https://b/keys', audience: 'x', profile: 'fapi' }]
   const asked = (settings: object) => good({ ...settings, routes: ROUTES }).interactionId
   assert.deepEqual([{ profile: 'fapi' }, { issuers }, { interactionId: true }].map(asked), [true, true, true])

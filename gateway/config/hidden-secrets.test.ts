@@ -31,7 +31,7 @@ const gatewayJson = (file: object, indent?: number) =>
   JSON.stringify({ routes: ROUTES, ...file }, null, indent)
 const tracing = (headers: unknown) => ({ tracing: { endpoint: 'http://collector:4318/', headers } })
 
-test('a fault in the headers of tracing says where a secret belongs, and does not repeat what stands there', () => {
+test('a fault in the headers of tracing says where a secret belongs, and does not repeat their values', () => {
   for (const indent of [undefined, 2]) {
     const written = (headers: unknown) => faultsOf(gatewayJson(tracing(headers), indent))
     const bearer = `Bearer ${KEY}`
@@ -50,7 +50,7 @@ test('a fault in the headers of tracing says where a secret belongs, and does no
   }
 })
 
-test('a text that is no JSON is shown without the values of headers, and of keys that are called secrets', () => {
+test('a text that is no JSON is shown without the values of headers, and of keys with the name of a secret', () => {
   for (const rest of [
     `"headers": {"X-Team": "${KEY}",}`,
     `"headers": {"A": {"env": "B"}, "X-Team": "${KEY}"`,
@@ -93,7 +93,7 @@ test('a signing key in the place of a public one stands in no fault', () => {
   assert.match(faultsOf(gatewayJson({ audit })), /must be a verifier key, .* but is a private one/)
 })
 
-test('what is no name of a header is not repeated: a colon in the place of = makes a value part of it', () => {
+test('a bad name of a header is not repeated, because a colon in the place of = puts the value into it', () => {
   const env = {
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c',
     OTEL_EXPORTER_OTLP_HEADERS: `Authorization: Basic ${KEY}==`,

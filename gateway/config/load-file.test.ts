@@ -49,7 +49,7 @@ test('a pipe, a device and a directory are not waited for', { timeout: 10_000 },
     }
 })
 
-test('a file that cannot be read gives that as its fault, whatever was thrown', () => {
+test('a file that cannot be read is a fault, whatever was thrown', () => {
   const loaded = loadFile('/nowhere/x', () => ({ value: 1 }))
   assert.match(loaded.faults?.[0]?.reason ?? '', /^cannot be read: ENOENT/)
   assert.equal(unreadable('x', 'a string').reason, 'cannot be read: a string')

@@ -25,7 +25,7 @@ function faults(file: object, env?: Environment): string[] {
   return load(file, env).faults?.map(describeFault) ?? []
 }
 
-test('the file takes the place of defaults and the environment that of the file', () => {
+test('the file overrides the defaults, and the environment overrides the file', () => {
   const file = { port: 1, adminPort: 2, audience: 'of the file' }
   const settings = good(file, { GATEWAY_PORT: '3', GATEWAY_LIMITS: 'l.json' })
   assert.deepEqual([settings.port, settings.adminPort, settings.host], [3, 2, '127.0.0.1'])
@@ -42,7 +42,7 @@ test('the file that the environment names is the one that is read', () => {
   assert.deepEqual(read, ['my.json'])
 })
 
-test('the keys are looked for at the first upstream that speaks HTTP, wherever it was named', () => {
+test('the keys come from the first http or https upstream, which the file or a variable names', () => {
   const jwks = '/.well-known/jwks.json'
   assert.equal(good({}).jwksUri, `http://127.0.0.1:3000${jwks}`)
   assert.equal(good({ upstream: ['unix:/a', 'https://b/', 'http://c'] }).jwksUri, `https://b${jwks}`)
@@ -59,7 +59,7 @@ test('the audience is the issuer + /api, wherever the issuer was named', () => {
   assert.deepEqual(good({}, { GATEWAY_AUDIENCE: 'x, y' }).audience, ['x', 'y'])
 })
 
-test('clients know the gateway by the origin of the issuer, wherever that was named, unless the file says better', () => {
+test('clients know the gateway by the origin of the issuer, whoever names it, unless the file has publicUrls', () => {
   assert.deepEqual(good({}).dpop, { nonce: 'off', publicUrls: ['http://localhost:8080'] })
   const env = { GATEWAY_ISSUER: 'https://bank.example:443/auth' }
   assert.deepEqual(good({}, env).dpop.publicUrls, ['https://bank.example'])
@@ -67,7 +67,7 @@ test('clients know the gateway by the origin of the issuer, wherever that was na
   assert.deepEqual(good({ dpop }, env).dpop.publicUrls, dpop.publicUrls)
 })
 
-test('no further issuer may have the name or the keys of our own, wherever that was named', () => {
+test('no further issuer may have the name or the keys of our own issuer, wherever it was named', () => {
   const issuers = [{ issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }]
   assert.deepEqual(faults({ issuers, issuer: 'https://a.example' }), [
     'config/gateway.json: $.issuer: the issuer https://a.example is also the one of $.issuers[0]',
@@ -95,7 +95,7 @@ test('under the profile fapi our own keys come over https too, unless they never
   )
 })
 
-test('behind sockets alone the place of the keys must be named, if a route accepts bearer tokens', () => {
+test('with sockets as the only upstreams jwksUri must be set if a route accepts bearer tokens', () => {
   assert.match(faults({ upstream: 'unix:/a' })[0] ?? '', /^config\/gateway\.json: \$\.jwksUri: is missing: /)
   good({ upstream: 'unix:/a', jwksUri: 'http://k' })
   good({ upstream: 'unix:/a', routes: OPEN })
@@ -163,7 +163,7 @@ test('a file that cannot be read is a fault beside those of the environment', ()
   assert.match(found?.[1]?.reason ?? '', /^cannot be read: ENOENT/)
 })
 
-test('a file of machine callers is read where a route takes them or the environment names one', () => {
+test('clients.json is read if a route accepts machine clients or a variable names the file', () => {
   const route = (auth: string[]) => ({ routes: [{ path: '/*', auth }] })
   assert.equal(good(route(['bearer'])).clientsFile, undefined)
   assert.equal(good(route(['hmac'])).clientsFile, 'config/clients.json')
@@ -179,7 +179,7 @@ test('a route that accepts nothing but certificates needs a listener that asks f
   assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
 })
 
-test('an operation that accepts nothing but certificates is named where its document has it', () => {
+test('the fault of an operation that accepts nothing but certificates has its place in the document', () => {
   const document = {
     openapi: '3.1.0',
     security: [{ mtls: [] }],
@@ -197,7 +197,7 @@ test('an operation that accepts nothing but certificates is named where its docu
   )
 })
 
-test('what looks after files and seals of the trail is refused where there are none, wherever that was said', () => {
+test('keys for files and seals of the trail are refused where there are none, whether file or variable says so', () => {
   const members = [
     { url: 'https://w.example', key: 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB' },
   ]
@@ -229,7 +229,7 @@ test('what looks after files and seals of the trail is refused where there are n
   assert.deepEqual(faults({ audit: asked }), [])
 })
 
-test('standard output cannot be synced, wherever either was named', () => {
+test('a trail on standard output cannot be synced, whether file or variable asks for it', () => {
   const reason = /^must be the name of a file: standard output cannot be synced$/
   const audit = { file: '-', durability: 'synced' }
   const [inFile] = load({ audit }).faults ?? []
@@ -242,7 +242,7 @@ test('standard output cannot be synced, wherever either was named', () => {
   assert.equal(good({ audit: { durability: 'buffered' } }).audit.durability, 'buffered')
 })
 
-test('the secret for the upstream is read from the file that is named, and a bad one is a fault that hides it', () => {
+test('the secret for the upstream is read from the named file, and the fault of a bad secret does not show it', () => {
   const config = JSON.stringify({ routes: OPEN, upstreamSecretFile: 'of-the-file' })
   const read = (files: Record<string, string>, env: Environment = {}) =>
     loadSettings(env, (file) => files[file] ?? (file === 'config/gateway.json' ? config : assert.fail(file)))
@@ -255,14 +255,14 @@ test('the secret for the upstream is read from the file that is named, and a bad
   assert.doesNotMatch(String(refused), /too short/)
 })
 
-test('a shared store is read, and a faulty one refused with what is wrong', () => {
+test('the settings of a shared store are read, and bad ones are refused with the reason', () => {
   assert.equal(good({}, { GATEWAY_STORE: 'memory' }).store, undefined)
   assert.deepEqual(good({}, { GATEWAY_STORE: 'redis://x' }).store?.addresses, [{ host: 'x', port: 6379 }])
   assert.match(faults({}, { GATEWAY_STORE: 'redis://a:b@x' }).join(), /must not hold a user or a password/)
   assert.match(faults({}, { GATEWAY_STORE_PREFIX: 'a' }).join(), /GATEWAY_STORE_PREFIX: has no effect/)
 })
 
-test('a port is shared only with a shared store, under a number, and on Linux', () => {
+test('gateways share a port only with a shared store, a fixed number, and Linux', () => {
   const store = { GATEWAY_STORE: 'redis://127.0.0.1' }
   const env = { ...store, GATEWAY_REUSE_PORT: 'true' }
   const place = 'environment: GATEWAY_REUSE_PORT: '
@@ -307,7 +307,7 @@ test('a row trusts only issuers that the configuration has, whoever names them',
   )
 })
 
-test('a row asks for step-up authentication only where access tokens are accepted and not everybody', () => {
+test('a row asks for step-up authentication only where it accepts access tokens and proves every caller', () => {
   const row = (auth: string[], more: object) => ({ routes: [{ path: '/*', auth, ...more }] })
   good(row(['bearer', 'hmac'], { acr: ['sca'], maxAuthAge: '5m' }))
   assert.match(
@@ -320,7 +320,7 @@ test('a row asks for step-up authentication only where access tokens are accepte
   )
 })
 
-test('a row compares authorization_details only where every caller has a token, and names JSON pointers', () => {
+test('a row compares authorization_details only where it accepts tokens and proves every caller', () => {
   const details = { type: 'payment', match: { '/a~1b/amount': '/amount' } }
   const row = (auth: string[], more: object = {}) => ({
     routes: [{ path: '/*', auth, authorizationDetails: details, ...more }],
@@ -346,7 +346,7 @@ test('a row compares authorization_details only where every caller has a token, 
     )
 })
 
-test('a row has a decider only for callers who are proved, over a private connection, and remembers for 5 minutes at most', () => {
+test('a row asks a decider only about proved callers, over a private connection, and caches at most 5 minutes', () => {
   const url = 'https://decider.example/access/v1/evaluation'
   const row = (decision: object, more: object = {}) => ({
     routes: [{ path: '/a/{id}', auth: ['bearer', 'mtls'], decision: { url, ...decision }, ...more }],
@@ -385,7 +385,7 @@ test('a row asks for a signature beside a credential that names a client', () =>
   assert.match(faults(row(['bearer'], {})).join(), /\.signatures: must/)
 })
 
-test('a row has idempotency only where its callers are proved, and with a store needs the same key at all gateways', () => {
+test('a row has idempotency only where its callers are proved, and needs idempotencyKeyFile with a store', () => {
   const row = (more: object) => ({
     routes: [{ path: '/*', auth: ['bearer'], idempotency: {}, ...more }],
     upstreams: { calls: { targets: ['h2c://a:1'] }, plain: { targets: ['http://a:1'] } },

@@ -152,7 +152,7 @@ export function otherFaults(sources: OtherSources): Fault[] {
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources, upstream }).faults ?? [])]
 }
 
-/** Finds faults of variables, which faults of the file would hide. */
+/** Finds faults of variables that faults of the file would hide. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)
@@ -311,7 +311,7 @@ function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }
 
-/** Finds the key of our own port that a URL leads to. */
+/** Finds the key of our own listener that a URL leads to. */
 function ownListener(
   url: string,
   { host, port, tls }: Pick<Merged, 'host' | 'port' | 'tls'>,

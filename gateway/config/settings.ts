@@ -163,7 +163,7 @@ export interface FurtherIssuer
   readonly algorithms: readonly TokenAlgorithm[]
   readonly tokens: TokenDialect
   readonly clockToleranceMs: number
-  /** Undefined: none of its tokens is opaque. */
+  /** Undefined: the issuer is not asked about tokens. */
   readonly introspection?: IntrospectionSettings | undefined
 }
 

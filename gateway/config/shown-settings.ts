@@ -30,7 +30,7 @@ const SHOWN: Readonly<
   responseLines: true,
 }
 
-/** Makes JSON of the settings. Of a secret it shows only whether it is set. */
+/** Makes plain data of the settings, which shows only whether a secret is set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret, openapi } = settings
   const { sealKeyFile: _file, sealKey: _key, ...audit } = settings.audit
@@ -53,7 +53,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   })
 }
 
-/** Makes plain data: of a set a sorted list, of a list of networks its rules, of a pattern its source. */
+/** Makes plain data. A set becomes a sorted list, a list of networks its rules, a pattern its source. */
 export function plain<T>(value: T): T {
   if (value === undefined) return value
   return JSON.parse(

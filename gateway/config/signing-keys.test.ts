@@ -62,7 +62,7 @@ test('the claims of uk-jws need an RSA key', () => {
   assert.equal(faultsOf({ ...rsa, tan: 'bank.example' }), '$.signing.tan: needs "iss"')
 })
 
-test('of keys that are published besides nothing but the public half is kept', () => {
+test('only the public half is kept of the keys in alsoPublish', () => {
   const { value } = load({ ...ED, alsoPublish: ['ec', 'rsa', 'public'] })
   const [, ...others] = value?.signingKeys ?? []
   assert.deepEqual(others, [pem(createPublicKey(ec)), pem(createPublicKey(rsa)), FILES.public])
@@ -72,7 +72,7 @@ test('of keys that are published besides nothing but the public half is kept', (
   )
 })
 
-test('a row signs only with a key, and only what is the same for each service of its group', () => {
+test('a row signs only with a key, and only requests that are the same for each target of its group', () => {
   assert.match(faultsOf(undefined), /^\$\.routes\[0\]\.signatures: needs a key .*"signing"/)
   assert.match(
     faultsOf(ED, { upstream: ['http://a', 'https://b'] }),

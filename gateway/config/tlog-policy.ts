@@ -50,7 +50,7 @@ export function witnessKeyFault(text: string): string | undefined {
   return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
 }
 
-/** The public key in a verifier key. It leaves out name and type, or one key under two names would count twice. */
+/** The public key in a verifier key, without name and type, because one key under two names counts once. */
 export function keyMaterial(verifierKey: string): string {
   return Buffer.from(KEY.exec(verifierKey)?.[3] ?? '', 'base64').toString('base64', 1)
 }

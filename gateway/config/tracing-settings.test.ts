@@ -28,7 +28,7 @@ function faults(...sources: Parameters<typeof load>): string[] {
   return load(...sources).faults?.map(describeFault) ?? []
 }
 
-test('nothing is traced until an endpoint is named, and not when the environment says so', () => {
+test('nothing is traced without an endpoint, or when a variable switches tracing off', () => {
   assert.equal(good(undefined), undefined)
   assert.equal(good({ ratio: 0.1 }), undefined)
   assert.equal(
@@ -39,7 +39,7 @@ test('nothing is traced until an endpoint is named, and not when the environment
   assert.equal(good({ endpoint: ENDPOINT }, { OTEL_TRACES_EXPORTER: 'none' }), undefined)
 })
 
-test('the endpoint of all signals gets the path of traces, and that of traces is taken as it is', () => {
+test('the endpoint of all signals gets the path of traces, and the endpoint of traces is taken as it is', () => {
   const of = (env: Environment) => good({ endpoint: ENDPOINT }, env)?.receiver.endpoint
   assert.equal(of({}), ENDPOINT)
   assert.equal(of({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://a:1' }), 'http://a:1/v1/traces')
@@ -49,7 +49,7 @@ test('the endpoint of all signals gets the path of traces, and that of traces is
   assert.equal(of({ OTEL_EXPORTER_OTLP_ENDPOINT: '' }), ENDPOINT)
 })
 
-test('headers come from files and variables, and from the environment for all', () => {
+test('headers come from files, from variables, and from OTEL_EXPORTER_OTLP_HEADERS', () => {
   const tracing = {
     endpoint: ENDPOINT,
     headers: { Authorization: { file: '/run/key' }, 'X-Tenant': { env: 'TENANT' } },
@@ -96,7 +96,7 @@ test('samplers of the environment take the place of ratio and parents', () => {
   assert.deepEqual(of(ratio, 'none'), { ratio: 0.25, parents: 'all' })
 })
 
-test('what the environment asks for and the gateway does not have is a fault, all at once', () => {
+test('values of variables that the gateway cannot follow are faults, all at once', () => {
   const env = {
     OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
     OTEL_TRACES_EXPORTER: 'zipkin',

@@ -22,8 +22,8 @@ function load(written: Partial<Written>) {
   return loadAttestation({ configFile: 'gateway.json', written: sources, readFile })
 }
 
-describe('who vouches for the trail', () => {
-  it('is read with the certificates in the files', () => {
+describe('settings of witnesses and time stamps', () => {
+  it('have the certificates in the files', () => {
     const { value } = load({
       witnesses: { quorum: 1, every: '1m', members: [{ url: 'https://w.example/', key: KEY }] },
       stamps: { url: 'http://tsa.example/', every: '1s', authorityFile: 'ca.pem', caFile: 'ca.pem' },
@@ -34,13 +34,13 @@ describe('who vouches for the trail', () => {
     assert.deepEqual(load({}).value, { witnesses: undefined, stamps: undefined })
   })
 
-  it('is not looked for again and again in a file of beginnings without an end', () => {
+  it('are refused soon for a file of beginnings of certificates without an end', () => {
     FILES['begun.pem'] = '-----BEGIN CERTIFICATE-----\n'.repeat(100_000)
     const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'begun.pem' }
     assert.match(load({ stamps }).faults?.map(describeFault).join() ?? '', /certificate/)
   })
 
-  it('may be named by a policy file, whose logs and groups are not of gateway.json', () => {
+  it('may have witnesses and quorum from a policy file, which are then not in gateway.json', () => {
     const policyFile = 'w.policy'
     FILES[policyFile] = `witness a ${KEY} https://w.example/\nquorum a\n`
     const { value } = load({ witnesses: { every: '1m', policyFile } })
@@ -71,7 +71,7 @@ describe('who vouches for the trail', () => {
     )
   })
 
-  it('is refused with each fault at its place', () => {
+  it('are refused with each fault at its place', () => {
     const { faults } = load({
       witnesses: {
         quorum: 4,
@@ -98,7 +98,7 @@ describe('who vouches for the trail', () => {
     for (const [index, pattern] of expected.entries()) assert.match(said[index] ?? '', pattern)
   })
 
-  it('is not read from a file of which the end is missing', () => {
+  it('are refused for a file whose last certificate lacks its end', () => {
     const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'cut.pem' }
     assert.deepEqual(
       load({ stamps: stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
@@ -106,7 +106,7 @@ describe('who vouches for the trail', () => {
     )
   })
 
-  it('is not one key twice, which would count twice', () => {
+  it('must not name one key twice, which would count twice', () => {
     const members = [
       { url: 'http://a.example', key: KEY },
       { url: 'http://b.example', key: KEY },

@@ -37,7 +37,7 @@ export interface StampsSettings {
   readonly authorities: readonly string[]
   /** PEM, like `ca` of a witness. */
   readonly ca: string | undefined
-  /** Object identifier; undefined: the authority's own. */
+  /** Object identifier; undefined: the authority chooses. */
   readonly policy: string | undefined
 }
 

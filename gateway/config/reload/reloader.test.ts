@@ -49,7 +49,7 @@ function reloaderOf(
   return { file, told, inForce, look, reloader }
 }
 
-test('the file in force is no reload', async (t) => {
+test('a file that did not change is not reloaded', async (t) => {
   const { told, look } = reloaderOf(t, 5)
   await look(3)
   assert.deepEqual(told, [])
@@ -67,7 +67,7 @@ test('a good file is put in force at the first look, and told with the rows befo
   assert.equal(told.length, 1)
 })
 
-test('what is told as before is what the last edit put in force', async (t) => {
+test('a report has as `before` what the last edit put in force', async (t) => {
   const { file, told, look } = reloaderOf(t, 5)
   writeFileSync(file, table(6))
   await look(1)
@@ -108,7 +108,7 @@ test('a half-written file that is whole at the next look is one change and no fa
   assert.deepEqual(inForce, [6])
 })
 
-test('a file that was bad for one look only is doubted anew when it comes back', async (t) => {
+test('a file that was bad for one look only is doubted anew when it is bad again', async (t) => {
   const { file, told, look } = reloaderOf(t, 5)
   for (const text of ['{', table(6), '{']) {
     writeFileSync(file, text)
@@ -120,7 +120,7 @@ test('a file that was bad for one look only is doubted anew when it comes back',
   )
 })
 
-test('the file in force after a bad one is a success again but no change', async (t) => {
+test('the text in force, written again after a bad one, is a success but no change', async (t) => {
   const { file, told, inForce, look } = reloaderOf(t, 5)
   writeFileSync(file, '{')
   await look(2)
@@ -181,7 +181,7 @@ test('a value that cannot be put in force is a failure, and the one before stays
   assert.equal(told[1].before.rows[0]?.limit, 5)
 })
 
-test('a text that failed is parsed again when it is asked for, and only another result is told', async (t) => {
+test('a text that failed is parsed again at each check, and only another result is told', async (t) => {
   let reason = 'names a file that is away'
   const parse: typeof parseLimits = (file, text) =>
     reason === '' ? parseLimits(file, text) : { faults: [{ file, path: '$', reason }] }
@@ -200,7 +200,7 @@ test('a text that failed is parsed again when it is asked for, and only another 
   )
 })
 
-test('a text that failed is parsed again by and by, without being asked for', async (t) => {
+test('a text that failed is parsed again after a time, without a call of check', async (t) => {
   let isThere = false
   const later = Promise.withResolvers<void>()
   const parse: typeof parseLimits = (file, text) =>

@@ -156,7 +156,7 @@ export class Reloader<T> {
     if (parsed === undefined) this.#watches[at]?.again()
     else if (parsed.faults === undefined) this.#accept({ texts, value: parsed.value })
     else this.#doubt(at, texts, parsed.faults)
-    // When the last file is read again, edits of the others are known.
+    // Only the last file is read again, because each check reads it after the others.
     if (this.#failed !== undefined) this.#watches.at(-1)?.againLater(performance.now() - beganMs)
   }
 

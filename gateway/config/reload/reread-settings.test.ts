@@ -30,12 +30,12 @@ test('the environment overrides the edited file as it did the first', () => {
   assert.deepEqual(parsed.value?.needsRestart, [])
 })
 
-test('an edit that could not start is refused, though what it spoils would stay as it is', () => {
+test('an edit with which no gateway could start is refused, even if the spoilt keys wait for a restart', () => {
   const { faults } = edited(open(), open({ port: 9090 })).parsed
   assert.match(faults?.map(describeFault).join() ?? '', /\$\.adminPort: the public and the admin listener/)
 })
 
-test('an edit is refused that could start, but loops with the port in force', () => {
+test('an edit is refused that is good for a start, but loops with the port in force', () => {
   const { faults } = edited(open(), open({ port: 8081, upstream: 'http://127.0.0.1:8080' })).parsed
   assert.match(faults?.map(describeFault).join() ?? '', /\$\.upstream: .*would loop/)
 })
@@ -70,7 +70,7 @@ test('the other files that the settings depend on are told with their texts, als
   assert.ok(away.texts?.has(`${secret}-away`))
 })
 
-test('another content of a file that a key names is in force or is said to wait, and never shown', () => {
+test('new content of a file that a key names is in force or waits for a restart, and is never shown', () => {
   const file = join(DIR, 'named')
   const variables = { GATEWAY_STORE: 'redis://127.0.0.1:6379', GATEWAY_STORE_KEY_FILE: file }
   const cases: [named: object, env: Record<string, string>, changed: string[], waits: string[]][] = [
@@ -97,7 +97,7 @@ test('another content of a file that a key names is in force or is said to wait,
   }
 })
 
-test('a valid certificate for upstreams, or of their authority, is not replaced by an expired one, but an expired one is', async () => {
+test('an expired certificate for upstreams, or of their authority, replaces only an expired one', async () => {
   const days = { fromDays: -3, untilDays: -1 }
   const subject = 'CN=a'
   const issuer = await makeAuthority({ subject: 'CN=Root' })

@@ -24,7 +24,7 @@ test('two readings of one file differ in nothing, and networks, names and sets a
   ])
 })
 
-test('of a list only the rows are shown that the other has not, unless only their order differs', () => {
+test('a list shows only rows that the other list lacks, unless the lists differ only in order', () => {
   const row = (path: string) => ({ path, auth: ['none'] })
   const paths = (value: unknown) => (value as { path: string }[]).map(({ path }) => path)
   const shown = changeOf(
@@ -50,7 +50,7 @@ test('a secret is never shown', () => {
   assert.deepEqual([change?.before.upstreamSecret, change?.after.upstreamSecret], [null, '(secret)'])
 })
 
-test('what needs a restart keeps its value and is named as the file names it', () => {
+test('a key that needs a restart keeps its value and is named as the file names it', () => {
   const running = settings()
   const wanted = settings({ port: 8081, audit: { file: '-' }, timeouts: { handshakeMs: 1, connectMs: 7 } })
   assert.deepEqual(keysThatWait(running, wanted), ['port', 'audit.file', 'timeouts.handshakeMs'])

@@ -3,7 +3,7 @@ import { needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
-/** Settings as plain data, by key. Of a secret they show only that it is set. */
+/** Settings as plain data, by key. They show only that a secret is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
 const SECRETS: ReadonlySet<string> = new Set([
@@ -16,7 +16,7 @@ const SECRETS: ReadonlySet<string> = new Set([
   'tracing',
 ])
 
-/** Keys whose keys may need a restart. */
+/** Keys with keys below them that may need a restart. */
 const GROUPS = ['audit', 'limits', 'timeouts'] as const
 
 /** Keeps the running values of keys that need a restart. */

@@ -47,7 +47,7 @@ function watched(t: TestContext, file: string, options: Partial<WatchOptions> = 
   return { texts, errors, watch }
 }
 
-test('the first look tells the content, unless it is the one that is known already', async (t) => {
+test('the first look tells the content, unless the caller knows it already', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, 'one')
   const ignorant = watched(t, file)
@@ -168,7 +168,7 @@ test('two looks at once are taken one after the other', async (t) => {
   assert.deepEqual(texts, ['older', 'newer'])
 })
 
-test('the content is told again when that was asked for, once', async (t) => {
+test('again() tells the content once more', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file)
@@ -179,7 +179,7 @@ test('the content is told again when that was asked for, once', async (t) => {
   assert.deepEqual(texts, ['0', '0'])
 })
 
-test('the content is told again later, after a second or so, and seldom when its use takes long', async (t) => {
+test('againLater() tells the content after about a second, or later when its use takes long', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const looksUntilTold = async (tookMs: number) => {
@@ -194,7 +194,7 @@ test('the content is told again later, after a second or so, and seldom when its
   assert.equal(await looksUntilTold(100_000), 8)
 })
 
-test('what is asked for at the next look is not put off by what is asked for later', async (t) => {
+test('againLater() does not put off what again() asked for', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file, { known: '0' })
@@ -204,7 +204,7 @@ test('what is asked for at the next look is not put off by what is asked for lat
   assert.deepEqual(texts, ['0'])
 })
 
-test('a caller that throws is asked again at each look, and hears of it once as of a file that is gone', async (t) => {
+test('an onChange that throws is called again at each look, and onGone is called once', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   let asked = 0
@@ -222,7 +222,7 @@ test('a caller that throws is asked again at each look, and hears of it once as 
   assert.deepEqual([asked, errors], [4, ['no room']])
 })
 
-test('of a file that was gone before, only that it is back is told', async (t) => {
+test('only the return of a file that was gone before is told', async (t) => {
   const file = join(directory(t), 'a.json')
   const { texts, errors, watch } = watched(t, file, { isGone: true })
   for (let look = 0; look < 4; look++) await watch.check()
@@ -260,7 +260,7 @@ test('a file that stays away is told once, and its content when it is back, even
   assert.equal(errors.length, 2)
 })
 
-test('a file that comes back as it was, after a time in which nobody could ask, is told', async (t) => {
+test('an unchanged file is told after a time in which it could not be read', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   let away = false
@@ -306,7 +306,7 @@ test('the file is looked at four times a second until the watch is stopped', asy
   assert.equal(looks, 4)
 })
 
-test('a stopped watch has no look before it', async (t) => {
+test('a stopped watch looks no more', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const ignore = () => {}
   let looks = 0
@@ -321,7 +321,7 @@ test('a stopped watch has no look before it', async (t) => {
   assert.equal(looks, 0)
 })
 
-test('what is no regular file is as good as away', async (t) => {
+test('a file that is not regular counts as away', async (t) => {
   const { errors, watch } = watched(t, directory(t))
   await watch.check()
   await watch.check()
@@ -341,7 +341,7 @@ test('nothing is told after stop, not even by a look that is under way', async (
   assert.deepEqual([texts, errors], [[], []])
 })
 
-test('an edit is told within one second without being asked, one after another', async (t) => {
+test('edits are told one after another, each within one second', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const told = new EventTarget()

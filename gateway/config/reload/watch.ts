@@ -15,14 +15,14 @@ export interface WatchOptions {
   readonly known?: string
   /** True when the caller knows that the file cannot be read. */
   readonly isGone?: boolean
-  /** Takes new content, perhaps half written. The next check waits for its promise. A throw counts as a failed read. */
+  /** Takes new content, perhaps half written. The next check waits for the result. A throw counts as a failed read. */
   readonly onChange: (text: string) => unknown
   /** Called once when two reads in a row have failed. When the file can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
 }
 
-/** Checks that read the file after its identity changed: file times in steps of two seconds can hide a second write. */
+/** Checks that read the file after a change of its identity, because coarse file times can hide a second write. */
 const SUSPICIOUS_CHECKS = 8
 
 /** Checks until a retry. They take a second at the usual interval. */
@@ -89,7 +89,7 @@ export class FileWatch {
 
   /** Checks the file now; resolves after the callback. Does not reject when the file cannot be read. */
   check(): Promise<void> {
-    // Checks run one after another: two at once could report older content after newer.
+    // Checks run one after another, because two at once could report older content after newer.
     this.#check = this.#check.then(() => this.#checkOnce())
     return this.#check
   }
@@ -145,7 +145,7 @@ export class FileWatch {
     if (identity !== this.#identity) this.#suspiciousChecks = SUSPICIOUS_CHECKS
     else if (this.#suspiciousChecks === 0) return undefined
     else this.#suspiciousChecks -= 1
-    // Set before the read, so that after a write in between the next check sees another identity.
+    // Set before the read, so that the next check sees another identity if the file is written meanwhile.
     this.#identity = identity
     return this.#disk.read(this.#file)
   }
