@@ -118,7 +118,7 @@ function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }
 
-/** Validates schemas themselves. All documents share it, because compiling takes as long as that of a document. */
+/** Validates schemas themselves. All documents share it, because compiling it takes as long as compiling one. */
 let ofSchemas: Ajv2020 | undefined
 
 class Compiler {
@@ -144,7 +144,7 @@ class Compiler {
       // 1e400 is refused, because services read it in different ways.
       strictNumbers: true,
       formats: FORMATS,
-      // Compiling would take several times as long, and a first request waits for it.
+      // Otherwise compiling takes several times as long, and a first request waits for it.
       inlineRefs: false,
       code: { optimize: false },
     } as const

@@ -35,7 +35,7 @@ function faultOf(rows: unknown, routes: readonly object[] = []): string {
   return `${faults[0]!.path}: ${faults[0]!.reason}`
 }
 
-test('keys are laid over the operations that a row fits, and over no other; who may call stays', () => {
+test('keys are laid over the operations that a row fits, and over no other, and the callers stay the same', () => {
   const rows = [
     { path: '/v1/users/{id}', methods: ['GET'], timeoutMs: 7, deprecated: '2026-01-01', mode: 'shadow' },
   ]
@@ -55,7 +55,7 @@ test('keys are laid over the operations that a row fits, and over no other; who 
   }
 })
 
-test('the file knows what any operation lets through, as it knows that of its own rows', () => {
+test('the leniency of the file covers what operations and its own rows let through', () => {
   const override = { requestHeaders: { allow: ['X-HTTP-Method'] } }
   const rows = [
     { path: '/v1/users', underscoreNames: true, ...override },
@@ -85,7 +85,7 @@ test('a prefix is for all operations below it, and each key of the more specific
   assert.deepEqual(of('/v1/users'), [1, 9, undefined])
 })
 
-test('a rewritten prefix is that of each operation below it', () => {
+test('a rewritten prefix holds for each operation below it', () => {
   for (const [prefix, first] of [
     ['/internal', '/internal/users/'],
     ['/', '/users/'],
@@ -99,7 +99,7 @@ test('a rewritten prefix is that of each operation below it', () => {
   }
 })
 
-test('an operation that one row rewrites and another leaves as it came is a fault', () => {
+test('an operation with rewrite of one row and rawPath of another is a fault', () => {
   const rows = [
     { path: '/v1/*', rewrite: { prefix: '/' } },
     { path: '/v1/users/{id}', rawPath: true },
@@ -212,7 +212,7 @@ test('a fault in a key laid over operations is told once, with the row that the 
   )
 })
 
-test('who may call, and keys, paths and values that no row may have, are faults with their place', () => {
+test('auth, scopes, and other keys, paths and values that no row may have are faults with their place', () => {
   assert.match(
     faultOf([{ path: '/v1/users', auth: ['none'] }]),
     /^\$\.openapi\.rows\[0\]\.auth: is not a known key/,

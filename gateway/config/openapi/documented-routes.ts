@@ -33,7 +33,7 @@ export interface DocumentedRoutes {
   readonly unfit: readonly UnfitKey[]
 }
 
-/** Rows whose fault names what was meant: to compare every row with every path takes minutes. */
+/** Rows whose fault names what was meant, because comparing every row with every path takes minutes. */
 const MAX_HINTS = 10
 const RAW_AND_REWRITTEN =
   'must not be true for an operation that another row gives "rewrite": the path is either changed or left as it came'
@@ -181,7 +181,7 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       clash('sunset', sunsetFault(keys))
       return { keys, laidAt }
     },
-    /** Rows that fit no operation whose keys were asked for, masked names that fit none, and keys that exclude others. */
+    /** Rows that fit no operation given to `keysOf`, masked names that none has, and keys that exclude others. */
     unfit: (): UnfitKey[] => {
       let hints = 0
       const unfit = [...rows.entries()].flatMap(([index, row]) =>

@@ -44,7 +44,7 @@ test('a pattern that has too many states is counted by its size, and a text that
   assert.equal(fits('[ab]*a[ab]{999}c', 'ab'), false)
 })
 
-test('many empty texts are counted too: where the states are not known, a call makes lists of all places', () => {
+test('many empty texts are counted too, because without known states each call makes lists of all places', () => {
   for (const source of ['\\p{L}+\\p{N}{1,100}x', '(?:a{0,100}){0,10}b+']) {
     const pattern = new LinearPattern(source)
     beginSteps()
@@ -55,7 +55,7 @@ test('many empty texts are counted too: where the states are not known, a call m
   }
 })
 
-test('what other dialects write is read where it has an exact equivalent', () => {
+test('syntax of other dialects is read where it has an exact equivalent', () => {
   for (const [pattern, fitting, failing] of [
     ['\\A[a-z]+\\z', ['abc'], ['abc\n', '1a', 'A']],
     ['^a\\Z', ['a', 'a\n'], ['a\n\n', 'ab']],
@@ -79,7 +79,7 @@ test('what other dialects write is read where it has an exact equivalent', () =>
   }
 })
 
-test('a pattern that ignores case takes what it takes by ECMA-262 with the flag i, of ASCII letters', () => {
+test('a pattern that ignores case matches ASCII letters as ECMA-262 does with the flag i', () => {
   const letters = fc.constantFrom(
     'a',
     'Z',
@@ -205,7 +205,7 @@ function isByEcma(source: string): boolean {
   }
 }
 
-test('a pattern that is none with the flag u is read as its author meant it', () => {
+test('a pattern that is invalid with the flag u is read as its author meant it', () => {
   for (const [source, fitting, failing] of [
     ["^[\\p{L}\\-\\' ]+$", "José O'Neill-漢", 'p{L}'],
     ['^\\pL+$', 'José', 'a1'],
@@ -224,7 +224,7 @@ test('a pattern that is none with the flag u is read as its author meant it', ()
   }
 })
 
-test('what no engine takes in bounded time is named with the pattern', () => {
+test('the fault of a pattern that no engine takes in bounded time names the pattern', () => {
   for (const [source, reason] of [
     ['^a+(?=b)c', 'looks ahead ("(?="), which cannot be matched in bounded time'],
     ['(?<!a)b+', 'looks behind ("(?<!"), which cannot be matched in bounded time'],
@@ -301,7 +301,7 @@ test('the letters that have a property are those that V8 knows', () => {
   }
 })
 
-test('what is repeated more than a thousand times is, in either engine', () => {
+test('a part may be repeated more than a thousand times in either engine', () => {
   for (const [pattern, least, most] of [
     ['^b*[ab]{2,1200}$', 2, 1200],
     ['^[ab]{1500,2700}$', 1500, 2700],
@@ -333,7 +333,7 @@ test('the states of all patterns of a document have one bound, and a pattern wit
   )
 })
 
-test('V8 matches only what takes few steps whatever the text is', () => {
+test('the most steps that V8 can need are counted for each pattern', () => {
   const stepsOf = (source: string) => readPattern(source).map(({ cost }) => cost(1000).steps)
   assert.ok((stepsOf('^\\d{4}-\\d{2}$')[0] as number) < 20)
   assert.ok((stepsOf('^[A-Z]{1,4}-?[A-Z]{1,4}$')[0] as number) < 200)
@@ -355,13 +355,13 @@ function checker(schema: object, components: object = {}) {
   }
 }
 
-test('a pattern that a backtracking engine takes exponential time for refuses a text, and goes on for others', () => {
+test('a pattern with exponential backtracking refuses one text and still accepts others', () => {
   const check = checker({ type: 'array', items: { pattern: '^(a+)+$' } })
   assert.match(check(['aaaa', `${'a'.repeat(100_000)}b`]) ?? '', /^\/1 must match pattern/)
   assert.equal(check(['aaaa', 'aaaaaaaaaaaaaaaa']), undefined)
 })
 
-test('a pattern means the same by the flag u as without, also as the name of members', () => {
+test('a pattern that is invalid with the flag u works for texts and for names of members', () => {
   const name = checker({ pattern: "^[\\p{L}\\-\\' ]+$" })
   assert.equal(name("José O'Neill"), undefined)
   assert.match(name('p{L}') ?? '', /must match pattern/)
@@ -374,7 +374,7 @@ test('a pattern means the same by the flag u as without, also as the name of mem
   assert.equal(members({ 'p-1': 'a' }), '/p-1 is not among the known members')
 })
 
-test('an operation that skips patterns is checked for everything else, and another one with the same schema is not', () => {
+test('an operation that skips patterns checks all else; the pattern is a fault in another with that schema', () => {
   const Name = { type: 'string', maxLength: 9, allOf: [{ pattern: '^(a+)\\1$' }, { pattern: '^[a-z]+$' }] }
   const post = {
     requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Name' } } } },
@@ -398,7 +398,7 @@ test('an operation that skips patterns is checked for everything else, and anoth
   assert.match(fits?.('abcabcabcabc')?.reason ?? '', /more than 9/)
 })
 
-test('texts are counted with what their pattern takes for each letter, and too many are refused', () => {
+test('each letter of a text costs the steps of its pattern, and too many steps are refused', () => {
   const texts = (text: string, count: number) => Array.from({ length: count }, () => text)
   const text = `${'ab '.repeat(20)}x`
   const costly = checker({ type: 'array', items: { pattern: '[ab ]*a[ab ]{100}$' } })

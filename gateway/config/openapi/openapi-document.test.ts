@@ -90,7 +90,7 @@ test('security says who may call, and schemes that do not say what they are must
   assert.match(read(secured([[]])).faults.join(), /must be a list of security requirements/)
 })
 
-test('schemes that are needed together are one kind to the gateway, or some are left to the service with their scopes', () => {
+test('schemes that are needed together must be of one kind, besides those left to the service', () => {
   const securitySchemes = {
     token: { type: 'http', scheme: 'bearer' },
     oauth: { type: 'oauth2' },
@@ -133,7 +133,7 @@ test('alternatives with different scopes ask for any of their sets, and one with
   assert.match(readOne([{ oauth: ['a'] }, { certificate: [] }]).faults.join(), unequal)
 })
 
-test('the servers of an operation come before those of its path, and those before those of the document', () => {
+test('servers of an operation count before servers of its path, which count before servers of the document', () => {
   const at = (url: string) => ({ servers: [{ url }, { url: '/other' }] })
   const document = api(
     {
@@ -214,7 +214,7 @@ test('a document of version 3.2 may have QUERY, further methods and media types 
   )
 })
 
-test('operations that differ only behind "#" are one row, of which requests are not validated', () => {
+test('operations that differ only behind "#" are one row, whose requests are not validated', () => {
   const post = { requestBody: { content: { 'application/json': { schema: { type: 'object' } } } } }
   const document = api({
     '/#A': { post },
@@ -237,7 +237,7 @@ test('operations that differ only behind "#" are one row, of which requests are 
   assert.match(read(others).faults.join(), /\["\/#B"\]\.post: has a path that may be taken for "\/"/)
 })
 
-test('an operation of which nothing says who may call it is a fault, unless gateway.json says so', () => {
+test('an operation without security is a fault, unless gateway.json has openapi.auth', () => {
   const silent = { ...api({ '/a': { get: OPEN } }), security: undefined }
   assert.match(
     read(silent).faults.join(),
@@ -270,7 +270,7 @@ test('a row that differs from an operation only in letter case or a closing slas
   )
 })
 
-test('what the gateway cannot do is a fault that names its place', () => {
+test('a document that the gateway cannot use is a fault that names the place', () => {
   const cases: [document: object | string, fault: RegExp][] = [
     ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
     ['1', /\$: must be an object/],
@@ -383,7 +383,7 @@ test('a pattern of another dialect without an exact equivalent is reported, and 
   )
 })
 
-test('what the validator does not take of a document as a whole is a fault too', () => {
+test('a document that the validator refuses as a whole is a fault too', () => {
   const bodies = (one: object, other: object = {}) => ({
     '/a': { post: { requestBody: { content: { 'application/json': { schema: one } } } } },
     '/b': { post: { requestBody: { content: { 'application/json': { schema: other } } } } },
@@ -478,7 +478,7 @@ function readYamlApi(text: string) {
   return { faults: faults?.map(describeFault) ?? [], rows: value?.routes }
 }
 
-test('a document in YAML says the same, with its places', () => {
+test('a document in YAML is read like one in JSON, with its places', () => {
   const text = `# An API
 openapi: 3.1.0
 security: []
@@ -541,7 +541,7 @@ test('a document in YAML is read in time that grows no faster than its longest m
   assert.ok(process.cpuUsage().user - user < 10_000_000)
 })
 
-test('neither rows nor a document is a fault', () => {
+test('a file without rows and without a document is a fault', () => {
   const faults = (file: object) =>
     parseGatewayFile('g', JSON.stringify(file)).faults?.map(({ path, reason }) => `${path} ${reason}`)
   assert.deepEqual(faults({}), ['$.routes is missing'])

@@ -33,7 +33,7 @@ export interface ApiDescription {
   readonly operations: readonly ApiOperation[]
 }
 
-/** HEAD comes first: a row for GET covers HEAD too, and the first row that covers a request counts. */
+/** HEAD comes first, because a row for GET covers HEAD too and the first row that covers a request counts. */
 const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch', 'query'] as const
 const anyObject = schemaCheck({ type: 'object' })
 const MAX_OPERATIONS = 10_000
@@ -49,7 +49,7 @@ interface Written {
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
 }
 
-/** Reads a document without a look at what it says: as YAML if its file is named so, else as JSON. */
+/** Reads a document without checking what it says. The name of the file tells YAML from JSON. */
 export function openApiFile(file: string, text: string): JsonFile<Written> {
   const isYaml = /\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})

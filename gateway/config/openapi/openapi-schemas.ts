@@ -10,10 +10,10 @@ const NAMES =
 const APPLYING =
   /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
-/** Our keyword, which counts applications of a schema: recursive alternatives double the work at each level. */
+/** Our keyword, which counts applications of a schema, because recursive alternatives double them at each level. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
-/** Longest `enum` that costs no steps: its values are compared one by one. */
+/** An `enum` of more values costs steps, because they are compared one by one. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
 /** What authors mean beside `$ref`, although OpenAPI 3.0 ignores all that stands there. */

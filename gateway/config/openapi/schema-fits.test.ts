@@ -47,7 +47,7 @@ const PET = {
   discriminator: { propertyName: 'kind', mapping: { cat: '#/components/schemas/Cat', dog: 'Dog' } },
 }
 
-test('under a reference that may be null, what is missing is named, not that null is meant', () => {
+test('for a reference that may be null the missing member is named, not the alternative null', () => {
   for (const order of [
     { nullable: true, allOf: [ref('Order')] },
     { nullable: true, ...ref('Order') },
@@ -80,7 +80,7 @@ test('a discriminator says which alternative was meant, with a mapping, by the n
   assert.equal(byDefault({ kind: 'dog' }), '/breed is missing')
 })
 
-test('a discriminator that is no text fits nothing, even where it has no text at all', () => {
+test('a discriminator that is no text fits nothing, even if it cannot become a text', () => {
   const check = checker({ properties: { pet: PET } })
   for (const kind of [{ toString: null }, [{ toString: null }], null]) {
     const misfit = check({ pet: { kind } })
@@ -105,7 +105,7 @@ test('without a discriminator the alternative is meant that fails deepest in the
   assert.equal(check([5]), '/0 must be string or array or object')
 })
 
-test('a value that fits several alternatives of which one is allowed is told so', () => {
+test('the fault of a value that fits several alternatives of oneOf says so', () => {
   const check = checker({ properties: { a: { oneOf: [{ type: 'null' }, { minimum: 1 }, { maximum: 9 }] } } })
   assert.equal(check({ a: 5 }), '/a fits more than one of the alternatives, and must fit exactly one')
   const inBranch = checker({
@@ -117,7 +117,7 @@ test('a value that fits several alternatives of which one is allowed is told so'
   assert.equal(inBranch({ a: 5 }), '/a fits more than one of the alternatives, and must fit exactly one')
 })
 
-test('the schema behind "if" and the names of members are told of by what they ask for', () => {
+test('a misfit of "else" or propertyNames says what its schema asks for', () => {
   const check = checker({
     if: { maxProperties: 0 },
     else: { required: ['b'] },
