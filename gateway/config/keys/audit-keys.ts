@@ -38,7 +38,7 @@ const S3 = keys({
     patternErrorMessage: 'must be a name that a bucket can have',
     examples: ['evidence'],
   }),
-  region: text('Region of the signatures.', { default: 'us-east-1', examples: ['eu-central-1'] }),
+  region: text('The region in request signatures.', { default: 'us-east-1', examples: ['eu-central-1'] }),
   prefix: anyText('Stands before each name. Each gateway needs its own.', {
     default: '',
     examples: ['gateway-1/'],
@@ -59,11 +59,11 @@ const SHIP = keys({
 })
 
 const MEMBER = keys({
-  url: text('Its submission prefix; checkpoints are posted to `/add-checkpoint` below it.', {
+  url: text('The submission prefix of the witness; checkpoints are posted to `/add-checkpoint` below it.', {
     required: true,
     examples: ['https://witness.example.com'],
   }),
-  key: text('Its verifier key as C2SP signed-note writes it, of Ed25519 or ML-DSA-44 cosignatures.', {
+  key: text('The verifier key of the witness (C2SP signed-note), of Ed25519 or ML-DSA-44 cosignatures.', {
     required: true,
     examples: ['witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb'],
   }),

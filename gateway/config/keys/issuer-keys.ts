@@ -95,7 +95,7 @@ const ISSUER = keys({
     maxLength: 256,
     examples: ['https://partner.example'],
   }),
-  jwksUri: text('Where it publishes its keys.', {
+  jwksUri: text('Where the issuer publishes its keys.', {
     required: true,
     examples: ['https://partner.example/jwks.json'],
   }),

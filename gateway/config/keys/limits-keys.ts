@@ -133,7 +133,7 @@ export const LIMITS_FILE = file(
           patternErrorMessage: `must have names that are ${NAME.patternErrorMessage.slice(8)}`,
         },
       } as typeof PLANS,
-      'Plans by name, for clients with that `plan` in clients.json, in rows whose `per` is `caller`, `client` or `client+user`.',
+      'Plans by name, for clients with that `plan` in clients.json. They hold in rows whose `per` is `caller`, `client` or `client+user`.',
       { maxProperties: 100, default: {}, examples: [{ gold: { factor: 5 } }] },
     ),
   },

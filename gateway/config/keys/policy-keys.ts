@@ -100,11 +100,11 @@ export const POLICY_KEYS = {
         required: true,
         examples: ['/run/secrets/signing.pem'],
       }),
-      algorithm: choice(['ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512'], 'Its algorithm.', {
+      algorithm: choice(['ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512'], 'The algorithm of the key.', {
         required: true,
       }),
       iss: text(
-        '`http://openbanking.org.uk/iss` of responses to clients of `uk-jws`. Default: they are not signed.',
+        '`http://openbanking.org.uk/iss` of responses to clients of `uk-jws`. Default: these responses are not signed.',
         {
           maxLength: 512,
           examples: ['0015800001041RHAAY'],

@@ -22,13 +22,13 @@ export const ONE_LINE = {
 /** The place of one secret, never the secret itself: `env` or `file`. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
-    env: anyText('The variable that holds it, in capital letters. It is read when the gateway starts.', {
+    env: anyText('The variable that holds the secret, in capital letters. Read when the gateway starts.', {
       pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
       patternErrorMessage: 'must be the name of an environment variable, in capitals',
       examples: ['PARTNER_SECRET'],
     }),
     file: anyText(
-      'The file that holds it, on one line: `/…`, or `./…` or `../…` from the working directory.',
+      'The file that holds the secret, on one line: `/…`, or `./…` or `../…` from the working directory.',
       {
         maxLength: 1024,
         pattern: '^(?:\\.{0,2}/)[^\\p{C}]+$',

@@ -19,12 +19,12 @@ const DIALECT = keys({
   preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
+    'Which `typ` access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
   scopeClaims: list(
     TEXT,
-    'The claims that hold its scopes, as a text with spaces or as a list. All of them count.',
+    'The claims that hold the scopes, as a text with spaces or as a list. All of them count.',
     { ...AT_MOST, examples: [['scp', 'roles']] },
   ),
   clientClaims: list(TEXT, 'The claims that name the app. The first that is there counts.', {

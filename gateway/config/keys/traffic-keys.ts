@@ -49,7 +49,7 @@ const LIMITS = keys({
 
 const TIMEOUTS = keys({
   connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
-  headersMs: milliseconds("From the request's end until the answer begins.", { default: 30_000 }),
+  headersMs: milliseconds("From the request's end to the upstream's answer.", { default: 30_000 }),
   bodyIdleMs: milliseconds(
     'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs`.',
     { default: 300_000 },
@@ -72,7 +72,7 @@ const TIMEOUTS = keys({
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
-    "Minimum rate of a client's request body, after the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends it.",
+    "Minimum rate of a client's request body, after the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends the request.",
     { range: [0, 1_000_000_000], default: 500 },
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),

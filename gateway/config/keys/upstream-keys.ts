@@ -36,10 +36,10 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open the breaker; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
-  failurePercent: integer('Percentage of failures in the window that opens it.', {
+  failurePercent: integer('Percentage of failures in the window that opens the breaker.', {
     range: [1, 100],
     examples: [50],
   }),
@@ -51,12 +51,12 @@ const BREAKER = keys({
     range: [1, 1_000_000],
     default: 20,
   }),
-  openMs: integer('How long it stays open before it lets probes through.', {
+  openMs: integer('How long the breaker stays open before it lets probes through.', {
     range: [100, 3_600_000],
     default: 5000,
   }),
   probes: integer(
-    'Requests that it lets through when half open. When all succeed it closes; when one fails it opens again.',
+    'Requests that the half-open breaker lets through. When all succeed it closes; when one fails it opens again.',
     { range: [1, 1000], default: 1 },
   ),
   statuses: list(
@@ -160,7 +160,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
+    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group with the targets of `upstream`; only its other keys stand here.',
     {
       maxProperties: 256,
       default: {},
@@ -168,7 +168,7 @@ export const UPSTREAM_KEYS = {
     },
   ),
   upstreamSecretFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters. The service gets it in X-Gateway-Secret with every request. Read again when it changes.',
+    'A file with one line of 32 to 256 visible ASCII characters. The service gets this line in X-Gateway-Secret with every request. Read again when it changes.',
     { env: 'GATEWAY_UPSTREAM_SECRET_FILE', examples: ['/run/secrets/gateway'] },
   ),
 }
