@@ -78,7 +78,7 @@ function choice<const T extends string>(text: string, choices: readonly T[]): T 
   const found = choices.find((each) => each === text)
   if (found !== undefined) return found
   throw new Error(
-    `must be ${choices.join(' or ')}: the gateway has nothing else, but is ${describeValue(text)}`,
+    `must be ${choices.join(' or ')}, but is ${describeValue(text)}: the gateway has nothing else`,
   )
 }
 
