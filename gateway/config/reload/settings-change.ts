@@ -16,7 +16,7 @@ const SECRETS: ReadonlySet<string> = new Set([
   'tracing',
 ])
 
-/** Keys with keys below them that may need a restart. */
+/** Objects of settings in which a key may need a restart. */
 const GROUPS = ['audit', 'limits', 'timeouts'] as const
 
 /** Keeps the running values of keys that need a restart. */

@@ -11,7 +11,7 @@ export interface Dated {
   /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
   readonly place: Pick<Fault, 'file' | 'path'>
-  /** Why it is not valid at that time, if it is not. */
+  /** Why it is not valid at that time; undefined: it is. */
   readonly reasonAt: (nowMs: number) => string | undefined
 }
 

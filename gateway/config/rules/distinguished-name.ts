@@ -5,7 +5,7 @@ const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
 
 /**
  * Spells a distinguished name (RFC 4514) in one way, for comparison. Case of types, spaces around separators, escaping
- * and the order within a multi-valued part do not count. Characters of values count (stricter than RFC 4518).
+ * and the order within a multi-valued part do not count. Each character of a value counts (RFC 4518 is less strict).
  * @returns undefined when it is no distinguished name
  */
 export function canonicalName(text: string): string | undefined {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { windowToMs } from './window-rule.ts'
 
-test('a window is a number of a known unit, and NaN without one', () => {
+test('a window is a number and a unit, and without a known unit it is NaN', () => {
   for (const [window, ms] of [
     ['30s', 30_000],
     ['1m', 60_000],
