@@ -152,6 +152,13 @@ test('keywords of OpenAPI 3.0 are understood, and examples are ignored', () => {
   assert.equal(check({}), '/n is missing')
 })
 
+test('a text may be one of values that are numbers or booleans in YAML for want of quotes', () => {
+  const check = checker({ type: 'string', nullable: true, enum: [3, true, 'a', null] })
+  for (const value of ['3', 'true', 'a', null]) assert.equal(check(value), undefined)
+  for (const value of [3, true, '4']) assert.ok(check(value))
+  assert.ok(checker({ enum: [3] })('3'))
+})
+
 test('a check does not change the body', () => {
   const check = checker({ type: 'object', properties: { a: { type: 'integer', default: 5 } } })
   fc.assert(

@@ -47,6 +47,9 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
   if (typeof schema.$ref === 'string' && String(Object(document).openapi).startsWith('3.0'))
     for (const key of Object.keys(schema)) if (!BESIDE_REF.has(key)) delete schema[key]
   requireOfRequests(document, schema)
+  // In YAML, values such as 1 and true are texts only in quotes, which authors forget.
+  if (schema.type === 'string' && Array.isArray(schema.enum))
+    schema.enum = schema.enum.map((one) => (typeof one === 'object' ? one : String(one)))
   if (schema.nullable === true) allowNull(schema)
   // The library refuses `nullable` without a type.
   delete schema.nullable
