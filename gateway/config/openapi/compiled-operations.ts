@@ -218,13 +218,16 @@ class Compiler {
     if (place === 'path' && inPath === undefined)
       throw new Unusable(pointer, 'is not in the template of its path')
     const known = this.#typesOf(schema)
-    const form =
-      media === undefined ? formOf(written, known) : JSON_TYPE.test(bareMediaType(media)) ? 'json' : 'unread'
-    const isList = form === 'repeated' || form === 'commas'
-    const items = (isList ? this.#schemasOf(schema) : [])
+    const items = (known.has('array') ? this.#schemasOf(schema) : [])
       .map((one) => `${one.pointer}/items`)
       .filter((one) => at(this.#document, one) !== undefined)
     const itemTypes = new Set(items.flatMap((one) => [...this.#typesOf(one)]))
+    const form =
+      media === undefined
+        ? formOf(written, known, itemTypes)
+        : JSON_TYPE.test(bareMediaType(media))
+          ? 'json'
+          : 'unread'
     const isChecked = at(this.#document, schema) !== undefined && form !== 'unread'
     const fits: Fits = isChecked ? fitsBy(this.#validatorOf(schema)) : () => undefined
     const mayBeEmpty = place === 'query' && written.allowEmptyValue === true
@@ -336,12 +339,15 @@ function isSpread(
   return style === 'deepObject' || (style === 'form' && explode !== false && types.has('object'))
 }
 
+/** A list of objects or lists is unread, because OpenAPI defines no form for it. */
 function formOf(
   { in: place, style, explode }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,
+  itemTypes: ReadonlySet<string>,
 ): ParameterForm {
   const usual = place === 'query' ? 'form' : 'simple'
-  if ((style ?? usual) !== usual || types.has('object')) return 'unread'
+  if ((style ?? usual) !== usual || types.has('object') || !itemTypes.isDisjointFrom(STRUCTURES))
+    return 'unread'
   if (!types.has('array')) return 'single'
   return place === 'query' && explode !== false ? 'repeated' : 'commas'
 }

@@ -36,6 +36,18 @@ describe('a template that divides an octet', () => {
   })
 })
 
+describe('a list of objects or lists', () => {
+  it('is passed on unread, because OpenAPI defines no form for it, and may be required', () => {
+    for (const items of [{ type: 'object' }, { type: 'array' }, { oneOf: [{ type: 'object' }] }])
+      for (const explode of [true, false]) {
+        const check = checker({ in: 'query', explode, required: true, schema: { type: 'array', items } })
+        assert.equal(check('p=[{"a":1}]'), undefined)
+        assert.equal(check('p=[1]&p=[2]'), undefined)
+        assert.equal(check(''), ' is missing')
+      }
+  })
+})
+
 describe('a list with commas', () => {
   const pair = { type: 'array', maxItems: 2, items: { enum: ['a', 'b'] } }
 
