@@ -107,6 +107,8 @@ describe('readEnvironment', () => {
       'https://user@a',
       'https://a/?',
       'https://a/bank',
+      'https://a ',
+      'https://a/\r',
     ]) {
       assert.equal(faultsOf({ PUBLIC_URL: url }).length, 1, url)
       assert.equal(faultsOf({ PUBLIC_MTLS_URL: url }).length, 1, url)

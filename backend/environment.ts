@@ -74,9 +74,11 @@ function readPublicUrl(
   const url = URL.parse(text)
   // Certificates need TLS.
   const schemes = name === 'PUBLIC_URL' ? ['http:', 'https:'] : ['https:']
-  if (url === null || !schemes.includes(url.protocol) || /[?#@]/.test(text)) {
+  if (url === null || !schemes.includes(url.protocol) || /[\s\\?#@]/.test(text)) {
     const allowed = schemes.map((scheme) => scheme.slice(0, -1)).join(' or ')
-    faults.push(`${name} must be an ${allowed} URL without query, fragment, user and password`)
+    faults.push(
+      `${name} must be an ${allowed} URL without spaces, backslashes, query, fragment, user and password`,
+    )
   } else if (/[^/]/.test(url.pathname)) {
     faults.push(
       `${name} is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
