@@ -107,6 +107,7 @@ describe('loadClients', () => {
       ['{"client_id":"x"}', /must be a list/],
       ['[{}]', /each with a client_id/],
       ['[null]', /each with a client_id/],
+      ['[{"client_id":"a"},{"client_id":"b"},{"client_id":"b"}]', /each with a client_id of its own/],
     ] as const) {
       await assert.rejects(
         loadClients({ file: file(content), demo: false, dataDirectory, database }),

@@ -34,20 +34,21 @@ export async function loadClients({
 }
 
 async function readClients(file: string): Promise<ClientMetadata[]> {
-  let clients: unknown
+  let clients: ClientMetadata[]
   try {
     clients = JSON.parse(await readFile(file, 'utf8'))
   } catch (cause) {
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} cannot be read: ${(cause as Error).message}`, { cause })
   }
   const isList = Array.isArray(clients) && clients.every((client) => typeof client?.client_id === 'string')
-  if (!isList)
-    throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id`)
-  const registered = clients as ClientMetadata[]
+  if (!isList || new Set(clients.map(({ client_id }) => client_id)).size < clients.length)
+    throw new Error(
+      `BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id of its own`,
+    )
   // The gateway would take this client's tokens for those of a session, which may do more.
-  if (registered.some(({ client_id }) => client_id === SESSION_CLIENT))
+  if (clients.some(({ client_id }) => client_id === SESSION_CLIENT))
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file}: no client may be called "${SESSION_CLIENT}"`)
-  return registered
+  return clients
 }
 
 function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
