@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { HttpServer } from '../edge/http1/http-server.ts'
 import type { InForce, Load } from '../gateway.ts'
 import { interrupt } from '../pipeline.ts'
@@ -39,7 +40,7 @@ export async function drain(
   const { load, log } = inForce.gateway
   load.phase = 'draining'
   log.info({ inFlight: load.inFlight.size, reason, graceMs }, 'draining')
-  await passed(graceMs, hurry)
+  if (graceMs > 0) await Promise.race([delay(graceMs, undefined, { ref: false }), hurry])
   // Edits of the configuration take effect until the grace ends.
   graceOver()
   const closed = Promise.all(listeners.map((listener) => listener.close()))
@@ -57,14 +58,6 @@ export async function drain(
   clearTimeout(orphansEnd)
   const restMs = Math.max(LAST_REFUSALS_MS, endMs - steadyClock())
   await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
-}
-
-async function passed(ms: number, hurry: Promise<void>): Promise<void> {
-  if (ms === 0) return
-  const time = Promise.withResolvers<void>()
-  const timer = setTimeout(time.resolve, ms)
-  await Promise.race([time.promise, hurry])
-  clearTimeout(timer)
 }
 
 export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
