@@ -154,7 +154,8 @@ export class KeyFiles {
 
   /** After a lifetime, all keys of the old file have expired. */
   #rotateWhenDue(nowMs: number): void {
-    if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
+    // After a restart the files are another process's.
+    if (nowMs - this.#fileSinceMs < this.lifetimeMs || this.#areFilesGone()) return
     this.#attempt('start a new file', () => {
       renameSync(this.#file, this.#oldFile)
       this.#log.leave()

@@ -222,3 +222,24 @@ test('a gateway is not handed over while webhooks that were taken are not in the
   state.guards.deliveries.end(delivery, true)
   assert.equal(whyNotHandedOver(trail, state), 'accepted webhooks cannot be written')
 })
+
+test('a process that has been replaced leaves the files of the next where they are, even when new ones are due', (t) => {
+  const { dataDir } = stateMaker(t)
+  let nowMs = Date.now()
+  const removed: string[] = []
+  const begin = () =>
+    new Revocations({
+      ...{ dataDir, clock: () => nowMs, lifetimeMs: 60_000 },
+      onFault: assert.fail,
+      onRemoved: (cause) => removed.push(cause),
+    })
+  const before = begin()
+  before.revoke('early')
+  before.maintain()
+  nowMs += 60_000
+  const next = begin()
+  next.maintain()
+  before.revoke('late')
+  next.maintain()
+  assert.deepEqual(removed, [])
+})
