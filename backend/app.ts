@@ -132,9 +132,6 @@ function respondToUnparsed(fault: Error & { readonly code?: string }, socket: So
 const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
-  FST_ERR_CTP_INVALID_JSON_BODY: 'malformed_body',
-  FST_ERR_CTP_EMPTY_JSON_BODY: 'malformed_body',
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_body',
 }
 
 function toProblem(error: Error & Partial<FastifyError>): Problem {
@@ -151,7 +148,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   }
   const code = REQUEST_FAULTS[error.code ?? '']
   if (code !== undefined) return new Problem(code, { cause: error })
-  // Errors of the JSON parser have a status but no code.
+  // A body that cannot be read as JSON, or is shorter than its Content-Length.
   if (error.statusCode === 400) return new Problem('malformed_body', { cause: error })
   return new Problem('internal', { cause: error })
 }
