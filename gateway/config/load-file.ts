@@ -7,6 +7,7 @@ const MAX_FILE_BYTES = 32 * 1024 * 1024
 const REPLACEMENT = Buffer.from('\uFFFD')
 /** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word unlike a path. */
 const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
+export const LINE_END = /\r?\n$/
 /** Matches, for example, `, open 'name'`. */
 const NAME_AT_END = /, [a-z]+ '.*'$/s
 

@@ -418,3 +418,22 @@ test('a row has idempotency only where its callers are proved, and needs idempot
   const short = loadSettings({}, (file) => (file === 'short' ? 'secret' : named)).faults?.map(describeFault)
   assert.match(String(short), /must hold lines of 32 to 256 visible ASCII characters: the key of idempotency/)
 })
+
+test('key files are read once, so that no key is in force that was not checked', () => {
+  const config = JSON.stringify({
+    routes: [{ path: '/*', auth: ['none'] }],
+    maskKeyFile: 'mask',
+    idempotencyKeyFile: 'keys',
+  })
+  const texts = new Map([
+    ['mask', `${'m'.repeat(32)}\n`],
+    ['keys', `${'k'.repeat(32)}\n`],
+  ])
+  const { value } = loadSettings({}, (file) => {
+    const text = texts.get(file) ?? config
+    if (texts.has(file)) texts.set(file, 'edited')
+    return text
+  })
+  assert.equal(value?.maskKey, 'm'.repeat(32))
+  assert.deepEqual(value?.idempotencyKeys, ['k'.repeat(32)])
+})

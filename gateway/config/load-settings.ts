@@ -5,7 +5,7 @@ import { ENVIRONMENT, type Fault, keyFaults, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
-import { loadFile, namedText, type ReadFile } from './load-file.ts'
+import { loadFile, namedText, type ParseFile, type ReadFile } from './load-file.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { decisionConflicts } from './rules/decision-rules.ts'
 import { idempotencyConflicts } from './rules/idempotency-rules.ts'
@@ -17,7 +17,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { keyFileFaults, parseIdempotencyKeys, parseUpstreamSecret } from './secret-line.ts'
+import { missingKeyFaults, parseIdempotencyKeys, parseMaskKey, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadSigningKeys, signingConflicts } from './signing-keys.ts'
 import { loadTracing } from './tracing-settings.ts'
@@ -54,13 +54,13 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tls = completeTls({ configFile, merged: merged.tls, overrides })
   const others = readOthers({ env, configFile, file: merged, readFile })
   const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
-  const { secret, store, tracing, attestation, signing } = others
+  const { secret, maskKey, idempotencyKeys, store, tracing, attestation, signing } = others
   const hasStore = env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory'
   const conflicts = [
     ...faultsOf(others),
     ...(upstreamTls.faults ?? []),
     ...idempotencyFaults(merged, configFile, hasStore),
-    ...keyFileFaults({ ...merged, configFile }, hasStore, readFile),
+    ...missingKeyFaults({ ...merged, configFile }, hasStore),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
     ...spanLoops(endpointPlace(configFile, env), merged, tracing.value?.receiver.endpoint),
     ...conflictsOf(merged, configFile, placeIn(configFile, overrides), readFile),
@@ -89,10 +89,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       },
       upstreamTls: upstreamTls.value ?? {},
       upstreamSecret: secret?.value?.value,
-      idempotencyKeys: merged.idempotencyKeyFile
-        ? loadFile(merged.idempotencyKeyFile, parseIdempotencyKeys, { readFile }).value?.value
-        : undefined,
-      maskKey: merged.maskKeyFile && namedText(merged.maskKeyFile, readFile).text,
+      idempotencyKeys: idempotencyKeys?.value?.value,
+      maskKey: maskKey?.value?.value,
       signingKeys: signing?.value ?? [],
       jwksUri,
       audience,
@@ -106,7 +104,7 @@ export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile, store } = settings
   return [
     ...idempotencyFaults(settings, configFile, store !== undefined),
-    ...keyFileFaults(settings, store !== undefined),
+    ...missingKeyFaults(settings, store !== undefined),
     ...conflictsOf(settings, configFile, placeIn(configFile, new Map())),
   ]
 }
@@ -126,11 +124,14 @@ interface OtherSources {
 }
 
 function readOthers({ env, configFile, file, readFile }: OtherSources) {
-  const upstreamSecretFile = env.GATEWAY_UPSTREAM_SECRET_FILE || file?.upstreamSecretFile
+  const { upstreamSecretFile, maskKeyFile, idempotencyKeyFile } = file ?? {}
+  const load = <T>(name: string | undefined, parse: ParseFile<T>, namedBy: string) =>
+    name ? loadFile(name, parse, { readFile, namedBy }) : undefined
+  const secretFile = env.GATEWAY_UPSTREAM_SECRET_FILE || upstreamSecretFile
   return {
-    secret: upstreamSecretFile
-      ? loadFile(upstreamSecretFile, parseUpstreamSecret, { readFile, namedBy: NAMES.upstreamSecretFile })
-      : undefined,
+    secret: load(secretFile, parseUpstreamSecret, NAMES.upstreamSecretFile),
+    maskKey: load(maskKeyFile, parseMaskKey, '"maskKeyFile"'),
+    idempotencyKeys: load(idempotencyKeyFile, parseIdempotencyKeys, '"idempotencyKeyFile"'),
     store: parseStoreSettings(env, readFile),
     attestation: file && loadAttestation({ configFile, written: file.audit, readFile }),
     signing: file && loadSigningKeys({ configFile, signing: file.signing, readFile }),

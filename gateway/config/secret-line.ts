@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { existingOrNew } from '../storage/secret-file.ts'
 import type { Fault } from './faults.ts'
-import { loadFile, type ParseFile, type ReadFile } from './load-file.ts'
+import { LINE_END, loadFile, type ParseFile } from './load-file.ts'
 import type { Settings } from './settings.ts'
 
 /** Too long to guess, and valid in a header field. */
@@ -11,12 +11,11 @@ const SECRET = /^[\x21-\x7e]{32,256}$/
 export const parseUpstreamSecret = secretLine('the secret of gateway and service')
 export const parseTicketSecret = secretLine('the secret of the session tickets')
 export const parseAdminToken = secretLine('the token of the admin listener')
-
-const parseMaskKey = secretLine('the key of masked parameters')
+export const parseMaskKey = secretLine('the key of masked parameters')
 
 /** Parses the keys of idempotency: the key in force in the first line, then earlier keys. */
 export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
-  const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
+  const keys = text.replace(LINE_END, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }
   const reason =
     'must hold lines of 32 to 256 visible ASCII characters: the key of idempotency, then earlier keys'
@@ -25,20 +24,17 @@ export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) =
 
 /** Keys that gateways with one store must share if a row has the policy. */
 const SHARED_KEYS = [
-  ['mask', 'maskKeyFile', parseMaskKey, 'need one key for what rows "mask"'],
-  ['idempotency', 'idempotencyKeyFile', parseIdempotencyKeys, 'need one key for "idempotency" of rows'],
+  ['mask', 'maskKeyFile', 'need one key for what rows "mask"'],
+  ['idempotency', 'idempotencyKeyFile', 'need one key for "idempotency" of rows'],
 ] as const
 
-export function keyFileFaults(
+export function missingKeyFaults(
   settings: Pick<Settings, 'maskKeyFile' | 'idempotencyKeyFile' | 'routes' | 'configFile'>,
   hasStore: boolean,
-  readFile?: ReadFile,
 ): readonly Fault[] {
-  return SHARED_KEYS.flatMap(([policy, key, parse, need]) => {
+  return SHARED_KEYS.flatMap(([policy, key, need]) => {
     const { [key]: file, routes, configFile } = settings
-    if (file !== undefined)
-      return loadFile<unknown>(file, parse, { readFile, namedBy: `"${key}"` }).faults ?? []
-    if (!hasStore || !routes.some((row) => row[policy])) return []
+    if (!hasStore || file !== undefined || !routes.some((row) => row[policy])) return []
     return [{ file: configFile, path: `$.${key}`, reason: `is missing: gateways that share a store ${need}` }]
   })
 }
@@ -48,10 +44,10 @@ export const existingOnly = (file: string): string => file
 
 /** Reads the key, or makes one in the data directory. @throws Error when there is no valid key */
 export function readMaskKey(
-  { maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>,
+  { maskKey, dataDir }: Pick<Settings, 'maskKey' | 'dataDir'>,
   fileAt = existingOrNew,
 ): string {
-  return readKey(maskKeyFile ?? fileAt(join(dataDir, 'mask-key')), parseMaskKey)
+  return maskKey ?? readKey(fileAt(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
 /** Reads the keys, or makes one in the data directory. @throws Error when there is no valid key */
@@ -71,7 +67,7 @@ function readKey<T>(file: string, parse: ParseFile<T>): T {
 /** Parses one line, which may end with a line end. The fault does not repeat the line. */
 function secretLine(what: string): ParseFile<string> {
   return (file, text) => {
-    const secret = text.replace(/\r?\n$/, '')
+    const secret = text.replace(LINE_END, '')
     if (SECRET.test(secret)) return { value: secret }
     const reason = `must hold one line of 32 to 256 visible ASCII characters, ${what}`
     return { faults: [{ file, path: '$', reason }] }

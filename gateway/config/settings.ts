@@ -224,7 +224,7 @@ interface OwnSettings extends IssuerSettings {
   readonly upstreamSecret: string | undefined
   /** Lines of `idempotencyKeyFile`. Never logged. */
   readonly idempotencyKeys: readonly string[] | undefined
-  /** Text of `maskKeyFile`. Never logged. */
+  /** Line of `maskKeyFile`. Never logged. */
   readonly maskKey: string | undefined
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`, so that it is the demo's. */
