@@ -10,6 +10,12 @@ export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32
 
+/** Reads a Content-Length: one number, below 2^53 (RFC 9112 section 6.3). @returns undefined for another value */
+export function lengthIn(value: string): number | undefined {
+  const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
+  return Number.isSafeInteger(bytes) ? bytes : undefined
+}
+
 /** With white space, two readers could see different targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
 

@@ -1,3 +1,5 @@
+import { httpUrlOf } from '../config/rules/value-rules.ts'
+
 export interface Address {
   /** As configured. */
   readonly url: string
@@ -19,8 +21,7 @@ export function parseAddress(url: string): Address {
     return { url, secure: false, isHttp2: false, host: '', port: 0, socketPath }
   }
   const isHttp2 = url.startsWith('h2:') || url.startsWith('h2c:')
-  // URL reads names and ports only of schemes that it knows.
-  const parsed = URL.parse(url.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:'))
+  const parsed = URL.parse(httpUrlOf(url))
   if (parsed === null) throw faulty(url, 'is not a URL')
   const { protocol, hostname, port, pathname, search, hash, username, password } = parsed
   if (protocol !== 'http:' && protocol !== 'https:')
@@ -35,9 +36,7 @@ export function parseAddress(url: string): Address {
 
 /** The Host of an upstream. */
 export function hostOf(url: string): string {
-  return url.startsWith('unix:')
-    ? 'localhost'
-    : new URL(url.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:')).host
+  return url.startsWith('unix:') ? 'localhost' : new URL(httpUrlOf(url)).host
 }
 
 function faulty(url: string, reason: string): TypeError {

@@ -5,7 +5,7 @@ import type { BodyReceiver } from '../../edge/bodies/read-buffers.ts'
 import { isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import { theOnly, type WrittenFields, writtenFields } from '../common-fields.ts'
-import { checkRequestLine } from '../message-head.ts'
+import { checkRequestLine, lengthIn } from '../message-head.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
 import { METHODS_WITH_BODY, StreamedBody } from '../request-body.ts'
 import { hostOf } from '../upstream-address.ts'
@@ -154,8 +154,8 @@ function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
 }
 
 function lengthField({ body }: UpstreamRequest, value: string): string {
-  const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
-  if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is not a number of bytes')
+  const bytes = lengthIn(value)
+  if (bytes === undefined) throw new TypeError('a Content-Length that is not a number of bytes')
   if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
   // Some recipients take leading zeros for octal.
   return `content-length: ${bytes}\r\n`

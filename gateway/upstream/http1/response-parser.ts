@@ -1,7 +1,7 @@
 import { BodyFrames } from '../../edge/syntax/body-frames.ts'
 import { type Field, hasOption } from '../../edge/syntax/field.ts'
 import { HeadParser, type HeadReader, isTextBetween } from '../../edge/syntax/head-parser.ts'
-import { isStatus, MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
+import { isStatus, lengthIn, MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 
 const SPACE = 0x20
 const ZERO = 0x30
@@ -206,10 +206,9 @@ export class ResponseLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.3: one number, below 2^53. */
   #noteLength(value: string): string | undefined {
-    const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
-    if (!Number.isSafeInteger(bytes)) return 'a Content-Length that is not a number of bytes'
+    const bytes = lengthIn(value)
+    if (bytes === undefined) return 'a Content-Length that is not a number of bytes'
     if (this.contentLength !== NO_LENGTH) return 'more than one Content-Length'
     if (this.chunked) return 'both Content-Length and Transfer-Encoding'
     this.contentLength = bytes

@@ -321,8 +321,10 @@ describe('a response over HTTP/2', () => {
     const { received } = await responseTo(t, ({ write }, id) => write(RST(id, 0)))
     assert.deepEqual([received.status, outcome(received)], [undefined, 'broken'])
   })
+})
 
-  it('belongs to a request without fields of HTTP/1.1, and with te only where trailers are taken', async (t) => {
+describe('a request over HTTP/2', () => {
+  it('has no fields of HTTP/1.1, and te only where trailers are taken', async (t) => {
     const script: Script = ({ write }, id) => write(head(id, OK, END_STREAM))
     const headers = ['host', 'service.test', 'X-A', 'b']
     const { framed } = await responseTo(t, script, { headers, acceptsTrailers: true, upgrade: 'websocket' })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import { CommonFields } from '../common-fields.ts'
-import { requestHead } from './stream-heads.ts'
+import { readResponseHead, requestHead } from './stream-heads.ts'
 
 const requestWith = (common: string[], own: string[]) => ({
   method: 'GET',
@@ -36,4 +36,11 @@ test("a second Host, or a field of one connection, is refused among the common f
     () => requestHead(requestWith(['host', 'h'], ['te', 'x']), 'h2c://up'),
     /belongs to one connection/,
   )
+})
+
+test('a response has at most one Content-Length, a number below 2^53', () => {
+  const read = (...values: string[]) =>
+    typeof readResponseHead([':status', '200', ...values.flatMap((value) => ['content-length', value])])
+  assert.equal(read('9007199254740991'), 'object')
+  for (const bad of [['9007199254740992'], ['+1'], [''], ['1', '1']]) assert.equal(read(...bad), 'string')
 })

@@ -1,6 +1,6 @@
 import { isText, isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import { Field } from '../../edge/syntax/field.ts'
-import { checkRequestLine, isStatus, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
+import { checkRequestLine, isStatus, lengthIn, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
@@ -46,7 +46,7 @@ export function readResponseHead(flat: readonly string[]): { status: number; fie
   const fields = readFields(flat.slice(2))
   if (typeof fields === 'string') return fields
   const lengths = fields.filter(({ lower }) => lower === 'content-length')
-  if (lengths.length > 1 || lengths.some(({ value }) => !/^\d{1,16}$/.test(value)))
+  if (lengths.length > 1 || lengths.some(({ value }) => lengthIn(value) === undefined))
     return 'a Content-Length that is not one number of bytes'
   return { status, fields }
 }
