@@ -3,7 +3,7 @@ import { isText, isToken } from '../edge/syntax/characters.ts'
 import { ENVIRONMENT, type Fault, type Parsed } from './faults.ts'
 import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
-import { namedText, type ReadFile } from './load-file.ts'
+import { LINE_END, namedText, type ReadFile } from './load-file.ts'
 import { endpointVariable, parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
 import { urlFault } from './rules/value-rules.ts'
 
@@ -44,7 +44,6 @@ type WrittenTracing = NonNullable<WrittenGateway['tracing']>
 const NOTHING_WRITTEN = {} as WrittenTracing
 schemaCheck(schema.properties.tracing)(NOTHING_WRITTEN)
 
-const LINE_END = /\r?\n$/
 const SERVICE_NAME = 'countersign'
 /** Methods of the HTTP semantic conventions: RFC 9110, PATCH, QUERY. */
 const KNOWN_METHODS = [

@@ -101,7 +101,7 @@ describe('settings of witnesses and time stamps', () => {
   it('are refused for a file whose last certificate lacks its end', () => {
     const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'cut.pem' }
     assert.deepEqual(
-      load({ stamps: stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
+      load({ stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
       ['$.audit.stamps.authorityFile must name a file that holds certificates in PEM'],
     )
   })

@@ -209,19 +209,6 @@ describe('Tracer', () => {
       ],
     )
   })
-})
-
-describe('traceIdOf', () => {
-  it('is the id of the spans, else the id sent upstream, else the id of the caller', () => {
-    const other = `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`
-    const req = { fields: parent('00') }
-    assert.equal(traceIdOf({ req, trace: { traceId: 'own' }, traceparent: other }), 'own')
-    assert.equal(traceIdOf({ req, trace: undefined, traceparent: other }), '1'.repeat(32))
-    assert.equal(traceIdOf({ req, trace: undefined, traceparent: undefined }), TRACE)
-    assert.equal(traceIdOf({ req: { fields: [] }, trace: undefined, traceparent: undefined }), undefined)
-    const forThisHop = { fields: [...parent('00'), new Field('Connection', 'traceparent')] }
-    assert.equal(traceIdOf({ req: forThisHop, trace: undefined, traceparent: undefined }), undefined)
-  })
 
   it('tells the status of a gRPC call: the client counts all but OK as errors, the server only its own faults', async () => {
     const { made, sent } = tracer()
@@ -261,5 +248,18 @@ describe('traceIdOf', () => {
       [true, 'CANCELLED', '_OTHER', 'client_disconnected'],
       [false, undefined, undefined, 'client_disconnected'],
     ])
+  })
+})
+
+describe('traceIdOf', () => {
+  it('is the id of the spans, else the id sent upstream, else the id of the caller', () => {
+    const other = `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`
+    const req = { fields: parent('00') }
+    assert.equal(traceIdOf({ req, trace: { traceId: 'own' }, traceparent: other }), 'own')
+    assert.equal(traceIdOf({ req, trace: undefined, traceparent: other }), '1'.repeat(32))
+    assert.equal(traceIdOf({ req, trace: undefined, traceparent: undefined }), TRACE)
+    assert.equal(traceIdOf({ req: { fields: [] }, trace: undefined, traceparent: undefined }), undefined)
+    const forThisHop = { fields: [...parent('00'), new Field('Connection', 'traceparent')] }
+    assert.equal(traceIdOf({ req: forThisHop, trace: undefined, traceparent: undefined }), undefined)
   })
 })

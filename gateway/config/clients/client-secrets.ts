@@ -1,5 +1,5 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
-import { type ReadFile, readLenient, whyUnreadable } from '../load-file.ts'
+import { LINE_END, type ReadFile, readLenient, whyUnreadable } from '../load-file.ts'
 import type { SecretForm } from './webhook-schemes.ts'
 
 type SecretPlace = { readonly env: string } | { readonly file: string }
@@ -29,7 +29,7 @@ export function readSecret(place: SecretPlace, form: SecretForm, sources: Secret
   const name =
     'env' in place ? `the environment variable ${place.env}` : `the file ${JSON.stringify(place.file)}`
   try {
-    const text = 'env' in place ? sources.env[place.env] : sources.readFile(place.file).replace(/\r?\n$/, '')
+    const text = 'env' in place ? sources.env[place.env] : sources.readFile(place.file).replace(LINE_END, '')
     if (text === undefined) return { reason: `${name} is not set` }
     if (text === '') return { reason: `${name} is empty` }
     return form === 'whsec' ? parseWhsec(text, name) : parseVisible(text, form, name)

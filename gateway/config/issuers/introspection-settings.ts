@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { type Fault, keyFaults } from '../faults.ts'
 import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
-import { loadText, type ReadFile, shownName } from '../load-file.ts'
+import { LINE_END, loadText, type ReadFile, shownName } from '../load-file.ts'
 import { privateUrlFault } from '../rules/value-rules.ts'
 import { cacheToMs, MAX_CACHE_MS } from '../rules/window-rule.ts'
 import type { IntrospectionSettings, IssuerSettings, Route } from '../settings.ts'
@@ -69,7 +69,7 @@ function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefi
     return text
   }
   textOf('clientSecretFile', (secret) =>
-    CLIENT_SECRET.test(secret.replace(/\r?\n$/, ''))
+    CLIENT_SECRET.test(secret.replace(LINE_END, ''))
       ? undefined
       : 'must hold one line, the secret of the client',
   )

@@ -1,9 +1,4 @@
-export interface Place {
-  /** From 1. */
-  readonly line: number
-  /** From 1, in UTF-16 code units. */
-  readonly column: number
-}
+import type { FaultPlace } from '../faults.ts'
 
 export class LineIndex {
   readonly #text: string
@@ -15,7 +10,7 @@ export class LineIndex {
     for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', end + 1)) this.#starts.push(end + 1)
   }
 
-  placeOf(offset: number): Place {
+  placeOf(offset: number): FaultPlace {
     let low = 0
     let high = this.#starts.length - 1
     while (low < high) {

@@ -4,6 +4,7 @@ import { type Fault, keyFaults } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { IdempotencyTerms, Route } from '../settings.ts'
 import type { AnyRow } from './row-rules.ts'
+import { isHttp2Upstream } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 
 const MIN_KEEP_MS = 60_000
@@ -53,7 +54,7 @@ interface Served {
 export function idempotencyConflicts(file: string, { routes, groups, hasStore }: Served): Fault[] {
   return keyFaults(file, routes, ({ idempotency, auth, isShadow, upstream }) => {
     if (idempotency === undefined) return undefined
-    const isHttp2 = groups.get(upstream)?.some((target) => /^h2c?:/.test(target)) === true
+    const isHttp2 = groups.get(upstream)?.some(isHttp2Upstream) === true
     const reason = auth.has('none')
       ? 'must not be there where "auth" has "none": a key belongs to its caller'
       : isShadow

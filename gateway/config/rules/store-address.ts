@@ -1,5 +1,5 @@
 import type { Fault, Parsed } from '../faults.ts'
-import { loadText, type ReadFile } from '../load-file.ts'
+import { LINE_END, loadText, type ReadFile } from '../load-file.ts'
 
 /** One server: a data node, or a Sentinel. */
 interface StoreAddress {
@@ -46,7 +46,6 @@ const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 const USER = /^[\x21-\x7e]{1,128}$/
 const PASSWORD = /^[\x20-\x7e]{1,512}$/
 const HASH_KEY = /^[\x21-\x7e]{32,256}$/
-const LINE_END = /\r?\n$/
 const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 

@@ -1,5 +1,6 @@
 import { type BlockList, isIP, isIPv6 } from 'node:net'
 import { foldedName, isProtectedName } from '../../edge/rules/field-rules.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
 import { describeValue } from '../json/schema-check.ts'
 
 const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
@@ -111,10 +112,8 @@ export function addNetwork(list: BlockList, network: string): string | undefined
   return undefined
 }
 
-const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-
 export function fieldNameFault(name: string): string | undefined {
-  if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
+  if (!isToken(name)) return `must be the name of a header, but is ${describeValue(name)}`
   const lower = name.toLowerCase()
   const folded = foldedName(lower)
   if (isProtectedName(folded))
