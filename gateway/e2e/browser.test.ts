@@ -8,13 +8,10 @@ import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { accessibilityFindings } from './accessibility.ts'
-import { launchChromium, NO_CHROMIUM } from './chromium.ts'
+import { launchChromium, NO_CHROMIUM, SCREENSHOTS } from './chromium.ts'
 import { call } from './client.ts'
 import { ALICE, discover } from './oauth-client.ts'
 import { commonService, type TestService } from './running-service.ts'
-
-/** Where to put pictures of the pages, for people to look at; none when it is not set. */
-const SCREENSHOTS = process.env.SCREENSHOTS
 
 if (NO_CHROMIUM === undefined) describe('a person with a browser', describeBrowser)
 // A test, because the runner does not count skipped suites.

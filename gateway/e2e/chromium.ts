@@ -25,6 +25,9 @@ export const NO_CHROMIUM = existsSync(PROGRAM)
   ? undefined
   : `${PROGRAM} is not installed (apt-get install chromium-headless-shell, or chromium)`
 
+/** Where to put pictures of the pages, for people to look at; none when it is not set. */
+export const { SCREENSHOTS } = process.env
+
 let chromiumOfThisProcess: Promise<Browser> | undefined
 after(async () => (await chromiumOfThisProcess)?.close())
 

@@ -8,13 +8,12 @@ import type { Page } from 'playwright-core'
 import { freePort } from '../../backend/testing/free-port.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 import { accessibilityFindings } from './accessibility.ts'
-import { launchChromium, NO_CHROMIUM } from './chromium.ts'
+import { launchChromium, NO_CHROMIUM, SCREENSHOTS } from './chromium.ts'
 import { call } from './client.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeServerCertificate, makeTlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-const { SCREENSHOTS } = process.env
 const PATIENCE_MS = 30_000
 const NO_PRLIMIT = spawnSync('prlimit', ['--version']).error !== undefined && 'needs prlimit (util-linux)'
 

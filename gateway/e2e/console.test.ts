@@ -6,14 +6,12 @@ import { after, before, describe, it } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
 import { freePort } from '../../backend/testing/free-port.ts'
 import { accessibilityFindings } from './accessibility.ts'
-import { launchChromium, NO_CHROMIUM } from './chromium.ts'
+import { launchChromium, NO_CHROMIUM, SCREENSHOTS } from './chromium.ts'
 import { call } from './client.ts'
 import { firstMoment } from './console-events.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Where to put pictures of the pages, for people to look at; none when it is not set. */
-const SCREENSHOTS = process.env.SCREENSHOTS
 const TOKEN = 'the-token-of-the-admin-listener-of-this-test'
 const PATIENCE_MS = 30_000
 const MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'

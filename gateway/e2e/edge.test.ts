@@ -104,7 +104,7 @@ describe('the edge', () => {
     until(() => seen.slice(from).find((entry) => entry.url.startsWith(path)))
   const statusCodeOf = async (requestId: string) => (await gateway.pair(requestId))[1].statusCode
 
-  /** Asserts the refusal, and that nothing reached the upstream. `status` 0: there was no response. */
+  /** Asserts the refusal, and that nothing reached the upstream. */
   async function assertRefused(bytes: string, status: number, code?: string): Promise<void> {
     const before = seen.length
     const response = await sendBytes(gateway.port, bytes)

@@ -257,7 +257,10 @@ describe('requests with an idempotency key', () => {
     assert.match(await show(data), /^2 .*data\/idempotency-key cannot be read: ENOENT/)
     assert.deepEqual(readdirSync(data), ['idempotency'])
     writeFileSync(join(data, 'idempotency-key'), 'k'.repeat(32))
-    assert.match(await show(data), /^1 no row has this key of this caller in .*data\/idempotency; an app/)
+    assert.match(
+      await show(data),
+      /^1 no row has this key of this caller in .*data\/idempotency; --client names an app/,
+    )
     rmSync(join(data, 'idempotency-key'))
     symlinkSync(loop, loop)
     assert.match(await show(loop), /^2 .*ELOOP/)

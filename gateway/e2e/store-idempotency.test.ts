@@ -265,7 +265,7 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     assert.equal(never.status, 1)
     assert.match(
       never.stderr,
-      /^no row has this key of this caller in the shared store; an app .* by --client$/m,
+      /^no row has this key of this caller in the shared store; --client names an app/m,
     )
     const { status, stderr } = await show(1, key, '--client', 'app-1')
     assert.deepEqual([status, stderr], [1, 'no row has this key of this caller in the shared store\n'])

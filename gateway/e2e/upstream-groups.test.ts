@@ -134,13 +134,13 @@ describe('upstream groups', () => {
     const ill = services[1] as Service
     ill.checkStatus = 302
     await is(() => healthy(1), 0)
-    const before_ = ill.asked.length
+    const earlier = ill.asked.length
     for (let i = 0; i < 8; i++) assert.equal((await ask('/checked/x')).body, 'service 2')
-    assert.equal(ill.asked.length, before_)
+    assert.equal(ill.asked.length, earlier)
     ill.checkStatus = 204
     await is(() => healthy(1), 1)
     for (let i = 0; i < 40; i++) await ask('/checked/x')
-    const share = ill.asked.length - before_
+    const share = ill.asked.length - earlier
     assert.ok(share >= 1 && share <= 6, `${share} of 40`)
     const [down, up] = await logged('upstream health check', 2)
     assert.deepEqual(
