@@ -291,6 +291,10 @@ test('a document that the gateway cannot use is a fault that names the place', (
       /\.get\.servers\[0\]\.url: has no path that can be read: set openapi\.basePath/,
     ],
     [api({ '/a': { get: OPEN } }, { servers: [{ url: '{site}' }] }), /url: has no path that can be read/],
+    [
+      api({ '/a': { get: OPEN } }, { servers: [{ url: 'https://host//v1' }] }),
+      /the path "\/\/v1\/a" must not hold "\/\/"/,
+    ],
     [api({ '/a': { $ref: 'other.json' } }), /refers to "other\.json", and only what is in this document/],
     [api({ '/a': { $ref: '#/components/none' } }), /is not in this document/],
     [api({ '/a/{x}': { get: OPEN }, '/A/{y}': { get: OPEN } }), /may be taken for "\/a\/\{x\}"/],

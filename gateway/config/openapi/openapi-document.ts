@@ -144,9 +144,9 @@ class Reading {
       return typeof value === 'string' ? value : found
     })
     // What precedes the path need not be known: a port may be any number, and a host anything.
-    const path = url.replace(/^(?:[^/?#]*:)?\/\/[^/?#]*/, '')
-    const { pathname } = URL.parse(path, 'http://service/') ?? { pathname: undefined }
-    if (pathname !== undefined && !path.includes('{')) return pathname
+    const local = url.replace(/^(?:[^/?#]*:)?\/\/[^/?#]*/, 'http://service')
+    const { pathname } = URL.parse(local, 'http://service/') ?? { pathname: undefined }
+    if (pathname !== undefined && !local.includes('{')) return pathname
     this.#refuse(`${pointer}/servers/0/url`, 'has no path that can be read: set openapi.basePath')
     return undefined
   }
