@@ -55,7 +55,8 @@ export function rotateSigningKeys(
     if (pending !== undefined) return { outcome: 'pending', ...pending }
     const signsFrom = new Date(now.getTime() + PUBLISHED_AHEAD_MS)
     await transaction.query(
-      `UPDATE signing_keys SET signs_from = least(signs_from, $3), signs_until = $1, published_until = $2
+      `UPDATE signing_keys SET signs_from = least(signs_from, $3), published_until = $2,
+              signs_until = CASE WHEN signs_until IS NULL THEN $1 ELSE $3 END
         WHERE signs_until IS NULL OR signs_until > $1`,
       [signsFrom, new Date(signsFrom.getTime() + PUBLISHED_AFTER_MS), now],
     )

@@ -39,7 +39,7 @@ test('keys rotate says why the program of the backend cannot be started', async 
   process.execPath = '/'
   const { status, stderr } = await countersign(['keys', 'rotate'])
   assert.equal(status, 1)
-  assert.match(stderr, /rotate-keys\.ts cannot be started: spawnSync \/ EACCES/)
+  assert.match(stderr, /rotate-keys\.[jt]s cannot be started: spawnSync \/ EACCES/)
 })
 
 test('what the command does not take is refused, with what was meant', () => {
