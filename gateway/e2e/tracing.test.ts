@@ -16,7 +16,7 @@ describe('tracing', () => {
   let upstream: TestUpstream
   let receiver: OtlpReceiver
   let gateway: TestGateway
-  /** So many of the next requests lose their connection before a response. */
+  /** How many of the next requests lose their connection before a response. */
   let toBreak = 0
   const seen: { readonly path: string; readonly traceparent: string; readonly tracestate: string }[] = []
 
@@ -249,7 +249,7 @@ describe('tracing', () => {
     )
     await ask('/api/x', SAMPLED)
     await until(async () => ((await dropped('refused')) === 3 ? true : undefined))
-    // These two spans wait to be sent again, so there is room for 128 others.
+    // These two spans wait to be sent again, outside the queue, which has room for 128 others.
     receiver.next.push((res) => res.writeHead(503, { 'retry-after': '60' }).end())
     await ask('/api/x', SAMPLED)
     await until(() => (receiver.next.length === 0 ? true : undefined))

@@ -33,7 +33,7 @@ const SAME_CTRL_C_MS = 1000
 const TRAIL_MAINTAIN_MS = 1000
 const SEGMENT_ROUND_MS = 5000
 
-/** Runs until a signal stops the gateway or another process takes over. Exits with 1 when it cannot start. */
+/** Runs until it is asked to stop or another process takes over. Exits with 1 when it cannot start. */
 export async function runGateway(): Promise<void> {
   // The files are for this user only.
   process.umask(0o077)
@@ -97,7 +97,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
-  // The process before may have put later edits in force.
+  // The process before may have put edits in force that came after our reading.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
     const { what, ...why } = startFailure(error)

@@ -25,7 +25,7 @@ const signerOf = (algorithm: Algorithm) =>
 const ED = signerOf('ed25519')
 const NOW_MS = 1_800_000_000_000
 
-/** Verifies a request by the published keys, with the code for requests of clients. */
+/** Verifies a request by the published keys, as the gateway verifies requests of clients. */
 function isVerified(
   signer: MessageSigner,
   request: SignedRequest,
@@ -104,7 +104,7 @@ test('a request to a service is verified as it was sent, and not with another me
   )
 })
 
-test("a client's signature with the label of ours stays, and no label can be foreseen", () => {
+test("a client's signature that has our label stays, and ours then has one that nobody can foresee", () => {
   const own = [new Field('Signature-Input', 'gateway=("@method")'), new Field('Signature', 'gateway=:AA==:')]
   const request = { method: 'GET', uri: 'https://a/', fields: own, body: undefined, nowMs: NOW_MS }
   const labels = [1, 2].map(() => signRequest(ED, request)[0]?.value.split('=')[0])
@@ -114,7 +114,7 @@ test("a client's signature with the label of ours stays, and no label can be for
   assert.equal(isVerified(ED, { ...request, target: '/', fields }), true)
 })
 
-test('a response tells its record what was signed', () => {
+test('signing a response gives its header lines, and what its record says of the signature', () => {
   const request = { method: 'GET', target: '/', publicUrl: 'https://a', fields: [] }
   const { lines, signature } = signFapiResponse(ED, {
     status: 200,
@@ -136,11 +136,11 @@ test('a response tells its record what was signed', () => {
   assert.equal(digestFault(String(digest), Buffer.from('x')), undefined)
 })
 
-/** Key of RFC 9421 appendix B.1.4. Ed25519 signs the same message by the same bytes. */
+/** Key of RFC 9421 appendix B.1.4. Ed25519 always gives the same signature for the same message. */
 const RFC_KEY =
   '-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF\n-----END PRIVATE KEY-----'
 
-test('what httpsign 0.5.0 in Go has verified is signed by the same bytes: a response, and a request with a field beyond ASCII', () => {
+test('a response, and a request with a field beyond ASCII, get the signatures that httpsign 0.5.0 in Go has verified', () => {
   const signer = new MessageSigner({ algorithm: 'ed25519', keyFile: '', alsoPublish: [] }, [RFC_KEY])
   const body = Buffer.from('{"amount":"12.50"}')
   const received = [

@@ -96,7 +96,7 @@ describe('the chunks of a body', () => {
     )
   })
 
-  it('are taken up to a fault behind them, and nothing after it', () => {
+  it('are taken until there is a fault, and nothing after it', () => {
     const frames = new BodyFrames()
     const [taken] = takenOf([Buffer.from('1\r\na\r\n1\r\nb\r\n1\rXc\r\n')], frames)
     assert.deepEqual(

@@ -58,8 +58,8 @@ function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor
 }
 
 /**
- * Finds what does not fit other files: a client's missing plan, plans that no client can have, and `overall` with a
- * cluster, where a script sees only keys of one server.
+ * Finds what does not fit other files: a client whose plan is not here, plans that no client can have, and `overall`
+ * with a Redis Cluster, where a script may use keys of one server only.
  */
 export function limitFaults(
   file: string,

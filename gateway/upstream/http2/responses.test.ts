@@ -157,7 +157,7 @@ describe('a response over HTTP/2', () => {
     'a reset without an error': [({ write }, id) => write(RST(id, 0)), 'broken'],
     'a cancelled stream': [({ write }, id) => write(RST(id, 8)), 'broken'],
     'an internal error': [({ write }, id) => write(RST(id, 2)), 'broken'],
-    'HTTP/1.1 only': [({ write }, id) => write(RST(id, 13)), 'malformed'],
+    HTTP_1_1_REQUIRED: [({ write }, id) => write(RST(id, 13)), 'malformed'],
     'the end of its connection': [({ socket }) => socket.end(), 'broken'],
     'a reset of its connection': [({ socket }) => socket.resetAndDestroy(), 'broken'],
     'GOAWAY with an error': [({ write }, id) => write(frame(GOAWAY, 0, 0, numbers(id, 2))), 'broken'],
@@ -179,7 +179,7 @@ describe('a response over HTTP/2', () => {
         const [connection] = framed.connections as [FramedConnection]
         script(connection, 1)
         if (held) {
-          // Long enough for the end to come; both orders must work.
+          // The end mostly comes before the resume, but may come after it.
           await new Promise((resolve) => setImmediate(resolve))
           sent.call.resume()
         }
@@ -278,7 +278,7 @@ describe('a response over HTTP/2', () => {
     })
   }
 
-  it('to HEAD that a retry has dropped does not end the next response', async (t) => {
+  it('to HEAD, dropped for a retry, does not make the next response whole', async (t) => {
     let asked = 0
     const framed = await framedUpstream(({ write }, id) => {
       asked += 1
@@ -294,7 +294,7 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([received.status, outcome(received), asked], [undefined, 'broken', 3])
   })
 
-  it('is whole when it came before the end of its request, and more of the request comes during a pause', async (t) => {
+  it('is whole when it ends before its request, and more of the request comes while its receiver pauses', async (t) => {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first ')))
     const upstream = upstreamsTo([framed.url])
     t.after(async () => {
@@ -317,7 +317,7 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([body.isPaused(), body.listenerCount('data')], [true, 0])
   })
 
-  it('that is reset before its head is broken, also when no error is named', async (t) => {
+  it('is broken by a reset that comes before its head, even if the reset names no error', async (t) => {
     const { received } = await responseTo(t, ({ write }, id) => write(RST(id, 0)))
     assert.deepEqual([received.status, outcome(received)], [undefined, 'broken'])
   })
@@ -352,7 +352,7 @@ describe('a request over HTTP/2', () => {
 })
 
 describe('a call of gRPC', () => {
-  /** Tells whether a call, or another request, that gets this response opens a circuit breaker. */
+  /** Tells whether this response to a call, or to a request that is no call, opens a circuit breaker. */
   async function opens(t: TestContext, script: Script, isDuplex = true): Promise<boolean> {
     const framed = await framedUpstream(script)
     const breaker = {
@@ -382,7 +382,7 @@ describe('a call of gRPC', () => {
     ({ write }, id) =>
       write(head(id, OK), data(id, 'a message'), head(id, says(status), END_STREAM))
 
-  it('counts for the circuit breaker by its status, whether trailers or the head name it, or nothing does', async (t) => {
+  it('counts for the circuit breaker by its status in trailers or head, and as failed without one', async (t) => {
     const failed: number[] = []
     for (let status = 0; status <= 17; status++) if (await opens(t, answer(status))) failed.push(status)
     assert.deepEqual(failed, [2, 13, 14, 15, 17])
@@ -394,7 +394,7 @@ describe('a call of gRPC', () => {
 })
 
 describe('a whole response that its receiver holds back', () => {
-  /** Sends a response in two pieces, the second of which comes in the pause. Then the connection ends. */
+  /** Sends the first piece of a response and, in the pause, `last`. Then the connection ends. */
   async function heldBack(t: TestContext, last: (id: number) => Buffer[]) {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first')))
     const upstream = upstreamsTo([framed.url])
@@ -410,7 +410,7 @@ describe('a whole response that its receiver holds back', () => {
     const closed = once(connection.socket, 'close')
     connection.socket.end()
     await closed
-    // The bytes of a new connection come only after our own half has ended too.
+    // Once a new connection brings bytes, our side of the old one has ended too.
     const next = send(upstream, {}, () => true)
     await until(() => next.received.chunks.length === 1)
     next.call.abort()
@@ -446,7 +446,7 @@ describe('a whole response that its receiver holds back', () => {
     assert.deepEqual([received.fault, bodyOf(received)], [undefined, 'firstab'])
   })
 
-  it('keeps no client open when its receiver goes', async (t) => {
+  it('lets the upstream client close when its receiver goes', async (t) => {
     const { sent } = await heldBack(t, (id) => [data(id, 'rest', END_STREAM)])
     sent.call.abort()
     assert.equal(sent.received.ended, false)
