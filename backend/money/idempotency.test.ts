@@ -7,7 +7,7 @@ const ANSWER = { status: 201, body: '{}' }
 const request = (key: string) => ({ caller: 'alice', path: '/api/transfer', key, fingerprint: 'f' })
 
 onEachDatabase('respondOnce', (database) => {
-  it('refuses a key whose first request is still being worked on, and frees it afterwards', async () => {
+  it('refuses a key whose first request is still being worked on, and replays the response afterwards', async () => {
     const { promise: started, resolve: start } = Promise.withResolvers<void>()
     const { promise: finished, resolve: finish } = Promise.withResolvers<void>()
     const first = respondOnce(database(), request('slow'), {
@@ -33,7 +33,7 @@ onEachDatabase('respondOnce', (database) => {
     assert.equal(retried.replayed, false)
   })
 
-  it('does not mix up keys whose parts run together', async () => {
+  it('does not mix up keys whose parts, joined, give the same text', async () => {
     const parts = [
       ['a', 'b', 'c'],
       ['ab', '', 'c'],

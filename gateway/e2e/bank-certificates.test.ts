@@ -77,7 +77,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
   const ask = (path: string, certificate: Awaited<ReturnType<typeof issue>>, agent = new Agent()) =>
     secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, agent })
 
-  it('may do only what the roles of its certificate permit, in either encoding', async () => {
+  it('may do only what the roles of its certificate permit, whichever way they are encoded', async () => {
     for (const form of ['nested', 'flat'] as const) {
       const certificate = await issue(qwacExtensions(['PSP_AI'], form))
       const answer = await ask('/accounts', certificate)
@@ -147,7 +147,7 @@ describe('with GATEWAY_TLS_CLIENT_OCSP=hard', { skip: skipWithout('openssl') }, 
   let tls: TlsSetup
   let gateway: TestGateway
 
-  /** Writes the file that `openssl ocsp`, as a responder, reads again when it changes. */
+  /** Writes the file by which `openssl ocsp` responds. */
   const writeIndex = (revoked: string) => {
     const row = (name: string, serial: string) =>
       name === revoked
@@ -217,7 +217,7 @@ describe('with GATEWAY_TLS_CLIENT_OCSP=hard', { skip: skipWithout('openssl') }, 
       assert.equal(await gateway.metric(`gateway_client_ocsp_total{outcome="${outcome}"}`), 1)
   })
 
-  it('without the responder a certificate passes while its last response is valid; others get 503', async () => {
+  it('without the responder its last valid response about a certificate decides, and a certificate without one gets 503', async () => {
     responder.kill()
     await once(responder, 'exit')
     assert.equal((await ask('good')).status, 200)

@@ -6,7 +6,7 @@ import { makeExchange, makeGateway, PEER } from './stage.test-support.ts'
 import { takePermit } from './take-permit.ts'
 
 describe('takePermit', () => {
-  it('takes a permit, which counts for the connection', () => {
+  it('takes a permit, which counts for the network of the connection', () => {
     const { gateway } = makeGateway()
     const { exchange } = makeExchange()
     assert.equal(takePermit(gateway, exchange), undefined)

@@ -8,7 +8,7 @@ import type { SealProgress } from './seal-progress.ts'
 const PIECE_BYTES = 128 * 1024
 
 /**
- * A file of the trail, whose taken lines must be on the disk before a checkpoint covers them. After a failed
+ * A file of the trail, whose lines must be on the disk before a checkpoint covers them. After a failed
  * `fdatasync` Linux treats the lost bytes as written: a later call succeeds without writing them. So doubtful bytes are
  * written again in place.
  */

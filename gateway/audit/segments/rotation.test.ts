@@ -54,7 +54,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards a little only delays the closing', async (t) => {
+test('a file is closed when its first record is old enough; a clock that goes backwards a little only delays the closing', async (t) => {
   const { file, clock, trail, rotation, open } = rotatedTrail(t)
   rotation.maintain(HOURLY)
   clock.ms += HOUR_MS - 1
@@ -111,7 +111,7 @@ test('a file is closed, also without limits, when the clock was set back, and th
   clock.ms -= HOUR_MS
   for (let i = 0; i < 3; i++) rotation.maintain(undefined)
   assert.deepEqual(await starts(), [undefined, HOUR_MS + 59_000])
-  // Its request began before the clock was set back.
+  // The request of this response began before the clock was set back.
   await endOf(trail.settle(responseTo(late, 200, 1)))
   for (let i = 0; i < 3; i++) rotation.maintain(undefined)
   assert.equal(await endOf(trail.append(request('last'))), undefined)

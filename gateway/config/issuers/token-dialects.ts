@@ -14,7 +14,7 @@ export interface TokenDialect {
   readonly types: readonly string[]
   /** The scopes of all these claims count. */
   readonly scopeClaims: readonly string[]
-  /** The first of these claims that a token has counts. */
+  /** What counts is the first of these claims in the token. */
   readonly clientClaims: readonly string[]
   readonly subjectClaims: readonly string[]
   /** Empty: no id is asked for. */
@@ -24,7 +24,7 @@ export interface TokenDialect {
   readonly require: readonly ClaimTerm[]
   /** A token that meets one of these has no user. */
   readonly machine: readonly ClaimTerm[]
-  /** If `typ` is not `at+jwt`, an access token has one of these claims, an ID token none. Empty: not checked. */
+  /** A token needs one of these claims, which ID tokens lack, unless `typ` is `at+jwt`. Empty: not checked. */
   readonly accessClaims: readonly string[]
   /** The longest `exp` − `iat`. */
   readonly maxLifetimeMs: number
@@ -55,7 +55,7 @@ export const RFC9068: TokenDialect = {
 const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
   rfc9068: RFC9068,
   // https://learn.microsoft.com/en-us/entra/identity-platform/access-token-claims-reference (v1: appid, v2: azp)
-  // https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference (with roles, without a client)
+  // https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference (it has roles, but no client)
   entra: {
     ...RFC9068,
     types: ['jwt'],
