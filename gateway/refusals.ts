@@ -57,7 +57,7 @@ export const REFUSALS = {
       status: 422,
       detail: 'This idempotency key was used for another request.',
     },
-    idempotency_too_many_keys: { status: 429, detail: 'The caller has as many idempotency keys as it may.' },
+    idempotency_too_many_keys: { status: 429, detail: 'The caller may not have more idempotency keys.' },
     webhook_replayed: { status: 409, detail: 'This webhook was accepted before.' },
     too_many_failures: { status: 429, detail: 'Too many invalid credentials from this address.' },
     insufficient_scope: { status: 403, detail: 'The access token does not permit this.' },

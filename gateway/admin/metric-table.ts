@@ -125,7 +125,7 @@ const METRICS = {
     'issuer',
   ),
   gateway_rate_limit_decisions_total: counter(
-    'Requests counted against a limit. A limit with several windows counts a refusal only for the windows that refuse.',
+    'Requests, by what a limit decided. A limit with several windows counts a refusal only for the windows that refuse.',
     'limit',
     'decision',
   ),
@@ -144,7 +144,7 @@ const METRICS = {
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often the shared store did not know a script, as after a restart, so that it was sent.',
+    'How often the shared store did not know a script, as after a restart, and got it.',
   ),
   gateway_store_takes_total: counter(
     'Hits on limits that the shared store was to decide; undecided: it was away or late, and onStoreFailure decided.',
@@ -167,7 +167,7 @@ const METRICS = {
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
-    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped: the gateway ended.',
+    'Spans that were lost; refused: by the receiver; stopped: the gateway ended.',
     'reason',
   ),
   gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),

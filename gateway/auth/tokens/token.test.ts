@@ -183,7 +183,7 @@ test('a name given twice deeper down is refused too: a binding must not have two
   }
 })
 
-test('braces, colons, quotes and nested objects in the payload are no members given twice', () => {
+test('braces, colons, quotes and nested objects in the payload are not taken for members given twice', () => {
   const claims = {
     text: '{":}[',
     escaped: '\\":"',
@@ -211,7 +211,7 @@ test('every JSON object is read as it was written', () => {
   )
 })
 
-test('any object with a name given twice is refused, at whatever place', () => {
+test('any object with a name given twice is refused, whichever name it is', () => {
   fc.assert(
     fc.property(
       fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1, maxKeys: 5 }),

@@ -4,7 +4,7 @@ import { anyText, keys } from './key-types.ts'
 /** A scope (RFC 6749 section 3.3). */
 export const SCOPE = Type.String({
   pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
-  patternErrorMessage: 'must be a scope of RFC 6749: visible ASCII without spaces, quotes and backslashes',
+  patternErrorMessage: 'must be a scope of RFC 6749: visible ASCII, no spaces, double quotes or backslashes',
 })
 
 export const SPAN_OR_OFF = Type.String({
@@ -22,13 +22,13 @@ export const ONE_LINE = {
 /** The place of one secret, never the secret itself: `env` or `file`. */
 export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
   ...keys({
-    env: anyText('The variable that holds the secret, in capital letters. Read when the gateway starts.', {
+    env: anyText('The variable, in capital letters, that holds the secret. Read when the gateway starts.', {
       pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
       patternErrorMessage: 'must be the name of an environment variable, in capitals',
       examples: ['PARTNER_SECRET'],
     }),
     file: anyText(
-      'The file that holds the secret, on one line: `/…`, or `./…` or `../…` from the working directory.',
+      'The file, whose one line is the secret: `/…`, or `./…` or `../…` from the working directory.',
       {
         maxLength: 1024,
         pattern: '^(?:\\.{0,2}/)[^\\p{C}]+$',

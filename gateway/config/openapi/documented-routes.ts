@@ -27,13 +27,13 @@ type ValidatedOperations = Readonly<Record<string, OperationPlace>>
 export interface DocumentedRoutes {
   readonly openapi: OpenApiSettings | undefined
   readonly rows: readonly DocumentedRow[]
-  /** The operations that validate requests, for the file's rows in their order, then for `rows`. */
+  /** For each of the file's rows, then for each of `rows`: the operations whose requests are validated. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
   readonly faults: readonly Fault[]
   readonly unfit: readonly UnfitKey[]
 }
 
-/** Rows whose fault names what was meant, because comparing every row with every path takes minutes. */
+/** Most rows whose fault names what was meant: comparing every row with every path would take minutes. */
 const MAX_HINTS = 10
 const RAW_AND_REWRITTEN =
   'must not be true for an operation that another row gives "rewrite": the path is either changed or left as it came'
@@ -181,7 +181,7 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       clash('sunset', sunsetFault(keys))
       return { keys, laidAt }
     },
-    /** Rows that fit no operation given to `keysOf`, masked names that none has, and keys that exclude others. */
+    /** Rows that `keysOf` never used, names in `mask` that no operation has, and keys that exclude each other. */
     unfit: (): UnfitKey[] => {
       let hints = 0
       const unfit = [...rows.entries()].flatMap(([index, row]) =>
@@ -210,7 +210,7 @@ function isFor({ methods }: OperationRow, { method }: Operation): boolean {
 function keysFor({ path: own, methods: _, ...keys }: OperationRow, path: string): Keys {
   const prefix = keys.rewrite?.prefix
   if (prefix === undefined) return keys
-  // The row of an operation is no prefix, so `rewrite` names the whole path.
+  // An operation's row has a whole path and no prefix, so its `rewrite` needs a whole path too.
   const rest = path.slice(own.length - '/*'.length)
   return { ...keys, rewrite: { path: prefix === '/' ? rest : prefix + rest } }
 }

@@ -42,7 +42,7 @@ function greeting(maxHeadBytes: number): Buffer {
   ])
 }
 
-/** After more frames in one read, the next read waits for a later turn of the loop: frames may be very short. */
+/** A read of more frames than this makes the next one wait for a later turn of the loop: frames may be very short. */
 const FRAMES_PER_TURN = 1000
 /** While more bytes wait for a client, we read none of its frames. */
 const MAX_UNREAD_BYTES = 256 * 1024
@@ -73,7 +73,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
   readonly joining: StreamBody[] = []
-  /** The last stream whose request will begin unless the connection fails, and the last whose request has begun. */
+  /** The last stream taken, which GOAWAY names, and the last begun, which it names after a fault. */
   #lastTaken = 0
   #lastBegun = 0
   readonly #places: StreamPlaces
@@ -282,7 +282,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   readonly #onDrain = (): void => {
     if (this.#lingering === undefined) {
       this.pumpAll()
-      // Responses that waited only for the socket need no window.
+      // A closed window stops `pumpAll`, but some responses waited only for the socket.
       if (this.sendWindow <= 0) this.streams.visitAll(({ res }) => res.pump())
     }
     if (this.socket.isPaused()) this.socket.resume()

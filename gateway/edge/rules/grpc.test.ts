@@ -34,7 +34,7 @@ describe('a call of gRPC', () => {
     assert.equal(isGrpc({ version: '2', fields: [] }), false)
   })
 
-  it('says how long it waits, or has a malformed timeout', () => {
+  it('says how long it waits, unless its timeout is malformed', () => {
     const read = (value: string) => grpcTimeoutMs([new Field('grpc-timeout', value)])
     assert.deepEqual(
       ['2H', '2M', '2S', '2m', '2000u', '2000000n', '99999999S'].map(read),
@@ -45,7 +45,7 @@ describe('a call of gRPC', () => {
     assert.equal(grpcTimeoutMs([]), undefined)
   })
 
-  it('is refused with a status of its own, and a message that is always one line', () => {
+  it('is refused with a status of gRPC, and a message that is always one line', () => {
     assert.equal(grpcStatusLines(16, 'A token.'), 'grpc-status: 16\r\ngrpc-message: A token.\r\n')
     assert.equal(grpcStatusLines(2, '100 %\r\nü'), 'grpc-status: 2\r\ngrpc-message: 100 %25%0D%0A%C3%BC\r\n')
     const statuses = [400, 401, 403, 404, 413, 418, 429, 502, 503, 504]

@@ -86,7 +86,7 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     ['its client goes', ({ wire }) => wire.destroy()],
     ['its upstream fails', ({ upstream }) => upstream.destroy(new Error('reset'))],
     [
-      'it cannot be written in time',
+      'its record cannot be written in time',
       ({ commit, trail }) => {
         commit.finish(new Error('no fsync'))
         trail.unpaid[0]?.(new Error('still full'))
@@ -108,7 +108,7 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     })
   }
 
-  it('leaves nothing behind when its client goes in the turn in which the 101 comes, held or not', async () => {
+  it('leaves nothing behind when its client goes in the turn of the 101, whether that is held or not', async () => {
     for (const isHeld of [true, false]) {
       const { commit, tunnels, upstream, wire, service, trail } = await uncommitted((going) =>
         going.destroy(),

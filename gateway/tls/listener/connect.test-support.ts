@@ -42,7 +42,7 @@ export function makeServer(ca: Authority, rsaBits?: number): Promise<Issued> {
   return makeCertificate(rsaBits === undefined ? wish : { ...wish, rsaBits })
 }
 
-/** Makes a revocation list look signed with ecdsa-with-SHA1, which the gateway does not check. */
+/** Makes a revocation list look signed with ecdsa-with-SHA224, which the gateway does not check. */
 export function uncheckedList(pem: string): string {
   const der = Buffer.from(pem.replaceAll(/-----.*-----|\s/g, ''), 'base64')
   const changed = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
