@@ -113,7 +113,7 @@ const ROUTE = keys({
     Type.String({
       maxLength: 256,
       pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
-      patternErrorMessage: 'must be visible ASCII without spaces, quotes and backslashes',
+      patternErrorMessage: 'must be visible ASCII without spaces, double quotes and backslashes',
     }),
     '`acr` of the token must be one of these. Otherwise 401 tells the client what is needed (RFC 9470).',
     { minItems: 1, maxItems: 32, uniqueItems: true, examples: [['urn:example:psd2:sca']] },

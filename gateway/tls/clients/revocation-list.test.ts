@@ -107,7 +107,7 @@ describe('a revocation list', () => {
   it('signed with an unsupported algorithm gives no verdict on its signature', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })
     const der = derOf(await makeRevocationList(ca))
-    // The OID of ecdsa-with-SHA256 occurs inside and outside the signed part. It becomes ecdsa-with-SHA1.
+    // The OID of ecdsa-with-SHA256 occurs inside and outside the signed part. It becomes ecdsa-with-SHA224.
     const hex = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
     assert.equal(readRevocationList(Buffer.from(hex, 'hex')).checkSignature(keyOf(ca)), 'unknown algorithm')
   })
