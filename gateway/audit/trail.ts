@@ -186,7 +186,7 @@ export class Trail {
     }
     this.#policy.flush()
     trailFile.endCommit()
-    this.#foreign.find()
+    this.#foreign.find(true)
     try {
       this.#rotate(clockSetBackMs)
     } catch (error) {

@@ -200,6 +200,19 @@ test('a renamed trail counts as rotated for a minute, and then as taken away by 
   }
 })
 
+test('a renamed trail that others took away is noticed, although the clock was set back meanwhile', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
+  const { file, foreign, trail } = trailOf(t)
+  renameSync(file, `${file}.away`)
+  trail.maintain()
+  t.mock.timers.setTime(Date.now() - 3_600_000)
+  trail.maintain()
+  t.mock.timers.setTime(Date.now() + 60_000)
+  trail.maintain()
+  assert.equal(foreign[0]?.reason, 'renamed')
+  trail.close('end')
+})
+
 test('a link that others put in the place of the trail makes the gateway rename nothing but that link', async (t) => {
   const { directory, file, foreign, trail } = trailOf(t)
   const other = join(temporaryDirectory(t), 'clients.json')

@@ -52,10 +52,11 @@ export class ForeignWriters {
     return sinceMs >= 0 && sinceMs < BETWEEN_FILES_MS
   }
 
-  find(): void {
+  /** @param isRotation true: the caller begins a missing file itself */
+  find(isRotation = false): void {
     const { trailFile, onFault, onForeign } = this.#options
     try {
-      if (!this.#hasJustLeft) this.#findStranger()
+      if (!this.#hasJustLeft) this.#findStranger(isRotation)
     } catch (error) {
       onFault(error as Error)
     }
@@ -67,7 +68,7 @@ export class ForeignWriters {
   }
 
   /** An empty or missing file may mean that others are rotating ours. They have a minute for that. */
-  #findStranger(): void {
+  #findStranger(isRotation: boolean): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
     const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
@@ -79,7 +80,8 @@ export class ForeignWriters {
     } else if (stats?.isFile() === true && stats.size > 0n)
       this.#leave({ file: basename(file), inode, at: 0, found: Number(stats.size), reason: 'replaced' })
     else if (stats?.isFile() !== false && !trailFile.sink.isRemoved) {
-      if (this.#renamed?.inode !== own.inode) this.#renamed = { inode: own.inode, atMs: now() }
+      if (isRotation || this.#renamed?.inode !== own.inode || now() < this.#renamed.atMs)
+        this.#renamed = { inode: own.inode, atMs: now() }
       if (now() - this.#renamed.atMs < ROTATION_MS) return
       const renamed = candidatesIn(dirname(this.#path)).get(own.inode)?.[0]?.path ?? file
       const bytes = { at: own.end, found: own.end }

@@ -21,10 +21,12 @@ function rotatedTrail(t: TestContext, { durability = 'written' as 'written' | 's
   const now = () => clock.ms
   const faults: Error[] = []
   const onFault = (error: Error) => faults.push(error)
-  const open = () => openTrail({ file, durability, now, onFault, onRecord: () => {} })
+  const foreign: object[] = []
+  const onForeign = (what: object) => foreign.push(what)
+  const open = () => openTrail({ file, durability, now, onFault, onForeign, onRecord: () => {} })
   const trail = open()
   t.after(() => trail.close('test'))
-  return { file, clock, trail, faults, open, rotation: new Rotation({ file, trail, now, onFault }) }
+  return { file, clock, trail, faults, foreign, open, rotation: new Rotation({ file, trail, now, onFault }) }
 }
 
 async function namesOf(file: string): Promise<string[]> {
@@ -177,8 +179,8 @@ test('a file is closed however many names lie beside it', async (t) => {
   assert.deepEqual(await namesOf(file), ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
 })
 
-test('a new file that cannot be opened is tried again each second, and meanwhile the records go to the renamed one', async (t) => {
-  const { file, clock, trail, faults, rotation } = rotatedTrail(t)
+test('a new file that cannot be opened is tried again each second, for minutes, and meanwhile the records go to the renamed one', async (t) => {
+  const { file, clock, trail, faults, foreign, rotation } = rotatedTrail(t)
   clock.ms += HOUR_MS
   const { openSync } = fs
   const full = () => {
@@ -191,15 +193,21 @@ test('a new file that cannot be opened is tried again each second, and meanwhile
   t.after(() => replace(openSync))
   rotation.maintain(undefined)
   replace(full as typeof openSync)
-  rotation.maintain(HOURLY)
-  rotation.maintain(HOURLY)
+  for (let seconds = 0; seconds < 120; seconds += 30) {
+    clock.ms += 30_000
+    trail.maintain()
+    rotation.maintain(HOURLY)
+  }
   replace(openSync)
   assert.equal(await endOf(trail.append(requestLine('meanwhile'))), undefined)
-  assert.deepEqual([fs.existsSync(file), faults.length], [false, 2])
+  assert.deepEqual([fs.existsSync(file), faults.length], [false, 4])
+  clock.ms += 30_000
+  trail.maintain()
   rotation.maintain(HOURLY)
   assert.equal(await endOf(trail.append(requestLine('after'))), undefined)
   const names = await namesOf(file)
-  assert.deepEqual(names, ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
+  assert.deepEqual(names, ['audit.ndjson.20261122T160030000Z', 'audit.ndjson'])
+  assert.deepEqual(foreign, [])
   const ids = names.map((name) => linesOf(join(file, '..', name)).flatMap(({ requestId }) => requestId ?? []))
   assert.deepEqual(ids, [['meanwhile'], ['after']])
 })
