@@ -236,6 +236,23 @@ test('synced: a rotation waits for the end of a commit', async (t) => {
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
+test('synced: a removed file is noticed also when each look comes during a commit', async (t) => {
+  const disk = slowDisk(t)
+  const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced' })
+  trail.append(requestLine('a'))
+  await groupEnds()
+  fs.rmSync(file)
+  trail.maintain()
+  trail.append(requestLine('b'))
+  disk.finish()
+  await groupEnds()
+  assert.match(String(faults[0]), /was removed while it was written/)
+  disk.finish()
+  await groupEnds()
+  assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'API_REQUEST'])
+  trail.close('end')
+})
+
 test('synced: when the last commit before a hand-over fails, its requests are refused and not recorded', async (t) => {
   const disk = slowDisk(t)
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })

@@ -143,11 +143,17 @@ export class Trail {
       if (this.#wantsBack) this.goOn()
       return
     }
-    if (!this.#closed && !this.#trailFile.isCommitting) {
-      this.#foreign.find()
-      this.#replaceRemoved()
-    }
+    // Under load, commits of a slow disk follow each other without a pause.
+    const freed = this.#trailFile.committing
+    if (freed === undefined) this.#look()
+    else void freed.then(() => this.#look())
     this.recheck()
+  }
+
+  #look(): void {
+    if (this.#closed || this.#suspended || this.#trailFile.committing !== undefined) return
+    this.#foreign.find()
+    this.#replaceRemoved()
   }
 
   sayForeign(what: ForeignWrite): void {

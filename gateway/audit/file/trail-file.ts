@@ -161,9 +161,9 @@ export class TrailFile {
 
   /** Takes the right to commit. @returns undefined when taken; else a promise that resolves at its release */
   takeCommit(): Promise<void> | undefined {
-    if (this.#committing !== undefined) return this.#committing.promise
-    this.#committing = Promise.withResolvers()
-    return undefined
+    const { committing } = this
+    if (committing === undefined) this.#committing = Promise.withResolvers()
+    return committing
   }
 
   releaseCommit(): void {
@@ -173,8 +173,9 @@ export class TrailFile {
     this.#committing = undefined
   }
 
-  get isCommitting(): boolean {
-    return this.#committing !== undefined
+  /** Resolves when the right to commit is released; undefined when nobody has it. */
+  get committing(): Promise<void> | undefined {
+    return this.#committing?.promise
   }
 
   startCommit(): CommitStart {
