@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
+import { takeProcessLock } from '../../storage/process-lock.ts'
 import { startRecord } from '../audit-records.ts'
 import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { blocksOf, linesIn } from './read-segment.ts'
@@ -83,6 +85,21 @@ test('a segment with a name of its own is found by its inode, a stranger with a 
     'audit.ndjson': start(3, inode('limits.journal')),
   })
   assert.deepEqual(order, ['kept for the auditor', 'audit.ndjson.1', 'audit.ndjson'])
+})
+
+test('no lock becomes a segment, or is released, although it has the inode of a removed segment', async (t) => {
+  const directory = temporaryDirectory(t)
+  const path = join(directory, 'audit.ndjson.lock')
+  const lock = takeProcessLock({ path, whenTaken: 'taken' })
+  const { ino } = fs.statSync(path)
+  assert.deepEqual(await orderOf(directory, { 'audit.ndjson': start(50, `${ino}`) }), ['audit.ndjson'])
+  const module = JSON.stringify(new URL('../../storage/process-lock.ts', import.meta.url).href)
+  const code = `const { takeProcessLock } = await import(${module})
+    takeProcessLock(${JSON.stringify({ path, whenTaken: 'taken' })})`
+  const env = { ...process.env, NODE_V8_COVERAGE: '' }
+  const child = spawnSync(process.execPath, ['--no-warnings', '--input-type=module', '--eval', code], { env })
+  assert.match(String(child.stderr), /Error: taken/)
+  lock.release()
 })
 
 test('blocks end with a line, however the bytes lie, and only a torn last line has no end', async (t) => {

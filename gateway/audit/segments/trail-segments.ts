@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { naming, realPathOf, unusable } from '../../storage/append-file.ts'
 import { regularStats } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
+import { candidatesIn } from '../file/rotated-file.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment, stampOf } from './segment.ts'
 
@@ -44,9 +45,11 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
     found.flatMap(({ continues }) => continues ?? []).filter((inode) => !inodes.has(inode)),
   )
   if (missing.size === 0) return inOrder(found)
-  const others = files.filter(
-    (path) => !named.has(path) && missing.has(regularStats(path)?.ino.toString() ?? ''),
-  )
+  // A lock must not be opened, because closing it would release it (POSIX `fcntl`).
+  const candidates = candidatesIn(dirname(open))
+  const others = [...missing]
+    .flatMap((inode) => candidates.get(inode)?.map(({ path }) => path) ?? [])
+    .filter((path) => !named.has(path))
   // The inode of a removed segment may now belong to another file.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
