@@ -411,6 +411,25 @@ test('a start after a crash is told for as long as the alert about starts looks 
   assert.deepEqual(minutes(20), [])
 })
 
+test('a clock that is set back lengthens no line, and no line begins in the future', () => {
+  const { metrics, lines } = watching()
+  metrics.causes.set('process_start_time_seconds', 'it was killed')
+  metrics.gateway_audit_writable.set(0)
+  metrics.gateway_idempotency_total.count('/transfers', 'unknown')
+  const alerts = ['CountersignAuditNotWritten', 'CountersignPaymentUnknown', 'CountersignRestarting']
+  const minutes = (at: number) =>
+    lines(at * 60_000).map(({ alert, sinceMs }) => [alert, sinceMs / 60_000] as const)
+  assert.deepEqual(
+    minutes(120),
+    alerts.map((alert) => [alert, 120]),
+  )
+  assert.deepEqual(
+    minutes(60),
+    alerts.map((alert) => [alert, 60]),
+  )
+  assert.deepEqual(minutes(75), [['CountersignAuditNotWritten', 60]])
+})
+
 test('an unknown outcome is told for as long as the alert looks back, and again with the next one', () => {
   const { metrics, lines } = watching()
   const { expr = '', labels } = ruleOf('CountersignPaymentUnknown') ?? {}

@@ -173,7 +173,7 @@ export class Attention {
   }
 
   *#restarted({ metrics, totals: { atMs } }: Look): Iterable<Found> {
-    this.#startedMs ??= atMs
+    this.#startedMs = Math.min(this.#startedMs ?? atMs, atMs)
     const cause = metrics.causes.get('process_start_time_seconds')
     if (cause === undefined || atMs - this.#startedMs >= RESTARTED_MINUTES * 60_000) return
     const alert = 'CountersignRestarting'
@@ -184,12 +184,13 @@ export class Attention {
     const alert = 'CountersignPaymentUnknown'
     for (const [route, outcomes] of keyed) {
       const count = outcomes.get('unknown') ?? 0
-      if (count > (this.#unknown.get(route)?.count ?? 0)) this.#unknown.set(route, { count, atMs })
-      const last = this.#unknown.get(route)
-      if (last === undefined || atMs - last.atMs >= UNKNOWN_MINUTES * 60_000) continue
+      const last = this.#unknown.get(route) ?? { count: 0, atMs: Number.NEGATIVE_INFINITY }
+      const lastMs = count > last.count ? atMs : Math.min(last.atMs, atMs)
+      this.#unknown.set(route, { count, atMs: lastMs })
+      if (atMs - lastMs >= UNKNOWN_MINUTES * 60_000) continue
       const text = `Unknown outcome at ${route}`
-      const latest = metrics.causes.get(`gateway_idempotency_total ${route} unknown`)
-      const cause = `${count} × 409 idempotency_unknown in all, the last one: ${latest ?? 'see the log'}`
+      const latest = metrics.causes.get(`gateway_idempotency_total ${route} unknown`) ?? 'see the log'
+      const cause = `${count} × 409 idempotency_unknown in all, the last one: ${latest}`
       yield { key: `${alert} ${route}`, alert, severity: 'ticket', text, cause }
     }
   }
@@ -220,7 +221,8 @@ function seenNow({ count, isTold, sinceMs }: Found, before: Seen | undefined, at
   return {
     count,
     isTold,
-    sinceMs: sinceMs ?? before?.sinceMs ?? atMs,
+    // The clock may have been set back.
+    sinceMs: Math.min(sinceMs ?? before?.sinceMs ?? atMs, atMs),
     lastMs: isNew ? atMs : before.lastMs,
     isExplained: isTold || (isNew ? before?.isTold : before.isExplained),
   }
