@@ -115,7 +115,7 @@ describe('the files for Prometheus and Grafana', () => {
       const text = readFileSync(name, 'utf8')
       assert.match(text, /(?:rate|\[)7d\b/)
       assert.match(text, /\b0\.0005\b/)
-      assert.doesNotMatch(text, /\b3d\b|\b0\.001\b/)
+      assert.doesNotMatch(text, /\b3d\b|\b0\.001\b|\b0\.0144\b/)
     }
   })
 
