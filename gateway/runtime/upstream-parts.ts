@@ -98,6 +98,8 @@ const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
 /** An upstream in two groups has the worse state of both, and the sum of their attempts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
+  /** Keeps those of a group that a reload removed, because a counter must not fall while its upstream stays. */
+  let attempts: ReadonlyMap<string, ReadonlySet<GroupTarget['health']['attempts']>> = new Map()
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()
     for (const { url, health } of targets()) {
@@ -106,13 +108,17 @@ export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => read
     }
     return healthy
   })
-  metrics.gateway_upstream_attempts_total.read(() =>
-    [...Map.groupBy(targets(), ({ url }) => url)].flatMap(([url, same]) =>
-      OUTCOMES.map(
-        (of) => [url, of, same.reduce((sum, { health }) => sum + health.attempts[of], 0)] as const,
-      ),
-    ),
-  )
+  metrics.gateway_upstream_attempts_total.read(() => {
+    attempts = new Map(
+      [...Map.groupBy(targets(), ({ url }) => url)].map(([url, same]) => [
+        url,
+        new Set([...(attempts.get(url) ?? []), ...same.map(({ health }) => health.attempts)]),
+      ]),
+    )
+    return [...attempts].flatMap(([url, all]) =>
+      OUTCOMES.map((of) => [url, of, [...all].reduce((sum, each) => sum + each[of], 0)] as const),
+    )
+  })
   metrics.gateway_upstream_group_healthy.read(() => {
     const healthy = new Map<string, number>()
     for (const { group, url, health } of targets()) {

@@ -61,3 +61,15 @@ it('an upstream in two groups has the worse of its two states in the metrics', (
   targets.length = 0
   assert.deepEqual(readings(metrics.gateway_upstream_healthy), [])
 })
+
+it('the attempts of an upstream never fall, though a reload removes one of its two groups', () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  const targets = [target('http://a', true), target('http://a', true, undefined, 'payments')]
+  exposeUpstreams(metrics, () => targets)
+  const read = () => metrics.gateway_upstream_attempts_total.samples().map(({ value }) => value)
+  assert.deepEqual(read(), [2, 4, 0])
+  targets.pop()
+  assert.deepEqual(read(), [2, 4, 0])
+  targets[0] = target('http://b', true)
+  assert.deepEqual(read(), [1, 2, 0])
+})
