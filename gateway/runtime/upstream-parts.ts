@@ -87,6 +87,8 @@ export function observeUpstreams(
     onCheck: (group, upstream, { isUp, cause }) =>
       warn(group, upstream, isUp ? { isUp } : { isUp, cause }, 'upstream health check'),
     onBreaker: (group, upstream, state) => {
+      // Requests from before a reload may still open the breaker that it replaced.
+      if (!inForce().targets.some(({ url, breaker }) => url === upstream && breaker?.state === state)) return
       if (state === 'open') metrics.gateway_upstream_breaker_opened_total.count(upstream)
       warn(group, upstream, { state }, 'upstream circuit breaker')
     },

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { createMetrics } from '../../admin/metrics.ts'
-import { exposeUpstreams } from '../upstream-parts.ts'
+import type { Gateway } from '../../gateway.ts'
+import type { UpstreamGroups } from '../../upstream/upstream-groups.ts'
+import { exposeUpstreams, observeUpstreams } from '../upstream-parts.ts'
 
 function target(url: string, isHealthy: boolean, state?: 'closed' | 'open', group = 'any') {
   return {
@@ -72,4 +74,17 @@ it('the attempts of an upstream never fall, though a reload removes one of its t
   assert.deepEqual(read(), [2, 4, 0])
   targets[0] = target('http://b', true)
   assert.deepEqual(read(), [1, 2, 0])
+})
+
+it('a breaker that a reload replaced is neither logged nor counted when it opens', () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  const lines: object[] = []
+  const log = { warn: (line: object) => lines.push(line) } as unknown as Gateway['log']
+  const targets = [target('http://a', true, 'closed')]
+  const { onBreaker } = observeUpstreams({ log, metrics }, () => ({ targets }) as unknown as UpstreamGroups)
+  onBreaker('any', 'http://a', 'open')
+  assert.deepEqual([lines, metrics.gateway_upstream_breaker_opened_total.samples()], [[], []])
+  targets[0] = target('http://a', true, 'open')
+  onBreaker('any', 'http://a', 'open')
+  assert.deepEqual(lines, [{ group: 'any', upstream: 'http://a', state: 'open' }])
 })
