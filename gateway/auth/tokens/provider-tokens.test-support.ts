@@ -241,6 +241,15 @@ export const ACCESS_TOKENS: readonly AccessToken[] = [
     client: 'app-1',
     scope: '',
   },
+  {
+    what: 'Ping for an app, without sub',
+    preset: 'ping',
+    typ: 'at+jwt',
+    claims: { ...PING, client_id: 'app-1', scope: 'a' },
+    subject: undefined,
+    client: 'app-1',
+    scope: 'a',
+  },
 ]
 
 const USER = {

@@ -100,7 +100,8 @@ const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
     require: [{ claim: 'typ', values: ['Bearer', 'DPoP'] }],
   },
   // https://developer.pingidentity.com/pingone-api/foundations/authentication-concepts/access-tokens-and-id-tokens/token-claims.html
-  ping: { ...RFC9068, types: ['at+jwt', ''] },
+  // A token of client_credentials has no sub.
+  ping: { ...RFC9068, types: ['at+jwt', ''], subjectClaims: ['sub', 'client_id'] },
 }
 
 export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
