@@ -240,7 +240,7 @@ describe('FAPI 2.0 resource server', () => {
     assert.match(refused.plain(), /GATEWAY_JWKS_URI: must be https/)
   })
 
-  it('section 5.4.3: accepts neither of two keys with one kid', async () => {
+  it('section 5.4.3: accepts neither of two keys of one algorithm with one kid', async () => {
     assertRefused(await get(`Bearer ${await token({}, 'twice')}`), 401, 'invalid_token')
   })
 })

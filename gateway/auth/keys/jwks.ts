@@ -40,7 +40,7 @@ export class KeySet {
   readonly #options: KeySetOptions
   readonly #steadyClock: () => number
   readonly #stopped = new AbortController()
-  #keys: ReadonlyMap<string, VerificationKey> = new Map()
+  #keys: readonly VerificationKey[] = []
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
   #publishedAtMs = Number.NEGATIVE_INFINITY
@@ -60,20 +60,26 @@ export class KeySet {
 
   /** False before the first keys, and once they have expired. */
   get loaded(): boolean {
-    return this.#keys.size > 0
+    return this.#keys.length > 0
   }
 
-  /** The object stays the same until the key changes. */
-  find(kid: string): VerificationKey | undefined {
-    return this.#keys.get(kid)
+  /** Finds a key, one for the algorithm where several share the `kid` (FAPI 2.0 section 5.4.3). */
+  find(kid: string, algorithm?: Algorithm): VerificationKey | undefined {
+    const named = this.named(kid)
+    return named.find(({ checks }) => algorithm !== undefined && checks.has(algorithm)) ?? named[0]
   }
 
-  get all(): Iterable<VerificationKey> {
-    return this.#keys.values()
+  named(kid: string): readonly VerificationKey[] {
+    return this.#keys.filter((key) => key.kid === kid)
+  }
+
+  /** The objects stay the same until the keys change. */
+  get all(): readonly VerificationKey[] {
+    return this.#keys
   }
 
   fitting(algorithm: Algorithm): readonly VerificationKey[] {
-    return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
+    return this.#keys.filter(({ checks }) => checks.has(algorithm))
   }
 
   /** Fetches again for unknown keys at most once in 10 s, as their names may be invented. Never throws. */
@@ -145,7 +151,7 @@ export class KeySet {
     if (this.#stopped.signal.aborted) return 'failed'
     if (keys !== undefined) this.#swap(keys)
     else if (this.loaded && this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)) {
-      this.#change(new Map())
+      this.#change([])
       faults.push(
         'the last good keys are too old: requests that need them are refused until keys can be fetched',
       )
@@ -154,16 +160,16 @@ export class KeySet {
     return keys === undefined ? 'failed' : 'refreshed'
   }
 
-  #swap(keys: ReadonlyMap<string, VerificationKey>): void {
+  #swap(keys: readonly VerificationKey[]): void {
     this.#change(keys)
     this.#publishedAtMs = this.#steadyClock()
   }
 
-  #change(keys: ReadonlyMap<string, VerificationKey>): void {
+  #change(keys: readonly VerificationKey[]): void {
     const before = this.#keys
     this.#keys = keys
-    const isSame = keys.size === before.size && [...keys].every(([kid, key]) => before.get(kid) === key)
-    if (!isSame) this.#options.onChange?.(before.values(), keys.values())
+    const isSame = keys.length === before.length && keys.every((key) => before.includes(key))
+    if (!isSame) this.#options.onChange?.(before, keys)
   }
 
   /** On the steady clock. */
@@ -180,19 +186,15 @@ export class KeySet {
     return [...this.#reported].join('; ')
   }
 
-  async #fetchKeys(faults: string[]): Promise<ReadonlyMap<string, VerificationKey> | undefined> {
+  async #fetchKeys(faults: string[]): Promise<readonly VerificationKey[] | undefined> {
     try {
       const { fetch = fetchJwks } = this.#options
       const document = await fetch(this.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
       this.#document = document
-      if (keys.size === 0) faults.push('no usable key is published: every signature is refused')
-      for (const [kid, key] of keys) {
-        const before = this.#keys.get(kid)
-        // Cached verifications refer to the old object, so an unchanged key keeps it.
-        if (before !== undefined && isSameKey(before, key)) keys.set(kid, before)
-      }
-      return keys
+      if (keys.length === 0) faults.push('no usable key is published: every signature is refused')
+      // Cached verifications refer to the old object, so an unchanged key keeps it.
+      return keys.map((key) => this.#keys.find((before) => isSameKey(before, key)) ?? key)
     } catch (error) {
       const state = this.loaded
         ? 'keys not refreshed, so the last good ones stay for a while'
@@ -215,31 +217,27 @@ export class KeySet {
   }
 }
 
-/** Reads usable keys and names others in `faults`. No two may share a `kid` (FAPI 2.0 section 5.4.3). @throws Error */
-export function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
+/** Reads usable keys and names others in `faults`. No two for one algorithm may share a `kid`. @throws Error */
+export function readKeys(document: unknown, faults: string[]): readonly VerificationKey[] {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')
   if (list.length > MAX_KEYS) throw new Error(`the document has ${list.length} keys, more than ${MAX_KEYS}`)
-  const repeated = repeatedKids(list)
-  for (const kid of repeated) faults.push(`key ${quote(kid)} left out: its kid occurs more than once`)
-  const keys = new Map<string, VerificationKey>()
+  const keys: VerificationKey[] = []
   for (const [index, jwk] of list.entries()) {
     const kid = kidOf(jwk)
-    if (repeated.has(kid)) continue
     const { key, fault } = readKey(jwk)
     if (key === undefined)
       faults.push(`key ${typeof kid === 'string' ? quote(kid) : `number ${index + 1}`} left out: it ${fault}`)
-    else keys.set(key.kid, key)
+    else if (!keys.some((other) => isSameKey(other, key))) keys.push(key)
   }
-  return keys
+  return keys.filter((key) => {
+    const shared = key.algorithms.find((one) => keys.some((other) => isRival(other, key, one)))
+    if (shared !== undefined)
+      faults.push(`key ${quote(key.kid)} left out: another key for ${shared} has its kid`)
+    return shared === undefined
+  })
 }
 
-function repeatedKids(list: readonly unknown[]): ReadonlySet<unknown> {
-  const seen = new Set<unknown>()
-  const repeated = new Set<unknown>()
-  for (const kid of list.map(kidOf)) {
-    if (typeof kid === 'string' && seen.has(kid)) repeated.add(kid)
-    seen.add(kid)
-  }
-  return repeated
+function isRival(one: VerificationKey, other: VerificationKey, algorithm: Algorithm): boolean {
+  return one.kid === other.kid && one.checks.has(algorithm) && !one.key.equals(other.key)
 }

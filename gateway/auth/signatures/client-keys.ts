@@ -51,9 +51,8 @@ export class ClientKeys {
   ownersOf(kid: string): readonly KeyOwner[] {
     const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
       const signer = this.#signers.get(client)
-      const key = signer?.keys.find(kid)
-      if (signer === undefined || key === undefined) return []
-      return [{ signer, key, rival: this.#rivalOf(client, key) }]
+      if (signer === undefined) return []
+      return signer.keys.named(kid).map((key) => ({ signer, key, rival: this.#rivalOf(client, key) }))
     })
     const placeOf = ({ signer, key }: KeyOwner) => (key.thumbprint === kid ? -1 : signer.rank)
     return owners.sort((one, other) => placeOf(one) - placeOf(other))
@@ -146,7 +145,7 @@ export function clientKeyFaults(file: string, { rows, signers }: ClientTable): F
   return rows.flatMap(({ id }, index) => {
     const document = signers.get(id)?.keys.document
     const faults: string[] = []
-    if (document === undefined || readKeys(document, faults).size > 0) return []
+    if (document === undefined || readKeys(document, faults).length > 0) return []
     const path = `$.clients[${index}].signature.jwksFile`
     return [
       { file, path, reason: `names a file without a usable key: ${faults.join('; ') || 'it has none'}` },

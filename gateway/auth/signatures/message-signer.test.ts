@@ -36,7 +36,9 @@ function isVerified(
   )
   assert.ok(signature)
   const keys = readKeys(JSON.parse(String(signer.jwks)), [])
-  const check = keys.get(String(signature.keyid))?.checks.get(REGISTERED.get(algorithm) ?? 'EdDSA')
+  const check = keys
+    .find(({ kid }) => kid === signature.keyid)
+    ?.checks.get(REGISTERED.get(algorithm) ?? 'EdDSA')
   const { base } = signatureBase(request, signature)
   return base !== undefined && check?.({ signed: base, signature: signature.value }) === true
 }

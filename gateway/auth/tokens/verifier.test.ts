@@ -571,6 +571,7 @@ test("a remembered token of one issuer dies with that issuer's key, whatever the
   const token = tokenOf(OTHER, otherKey)
   assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   t.mock.method(otherKeys, 'find', () => undefined)
+  t.mock.getter(otherKeys, 'all', () => [])
   assert.equal((await verifier.verify(token, CALLER)).fault?.reason, 'invalid')
 })
 

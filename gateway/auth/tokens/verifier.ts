@@ -127,7 +127,7 @@ export class TokenVerifier {
   #verifyCached(token: string): Verification | Promise<Verification> | undefined {
     const known = this.#verified.get(token)
     if (known !== undefined) {
-      if (known.issuer.keys.find(known.key.kid) === known.key) return this.#currentVerification(token, known)
+      if (known.issuer.keys.all.includes(known.key)) return this.#currentVerification(token, known)
       // The issuer has removed or replaced the key.
       this.#verified.delete(token)
     }
@@ -196,7 +196,7 @@ export class TokenVerifier {
 
 /** Undefined: the key is not known. A text says that several keys fit. */
 function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
-  if (kid !== undefined) return keys.find(kid)
+  if (kid !== undefined) return keys.find(kid, algorithm)
   const fitting = keys.fitting(algorithm)
   if (fitting.length <= 1) return fitting[0]
   return `the header names no key, and ${fitting.length} keys of the issuer fit ${algorithm}: have it send a kid`

@@ -58,8 +58,7 @@ export function proveSignature(
   const ownersOf = (keyid: string) => {
     if (known === undefined) return signers.ownersOf(keyid)
     // The token says who has sent the request, even when another client has the same key or `keyid`.
-    const key = known.keys.find(keyid)
-    return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
+    return known.keys.named(keyid).map((key) => ({ signer: known, key, rival: undefined }))
   }
   const claimed = known ?? signatures.flatMap(({ keyid }) => ownersOf(keyid))[0]?.signer
   const blocked = refuseGuessing(gateway, exchange, claimed?.principal.client)
