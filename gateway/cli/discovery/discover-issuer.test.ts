@@ -156,6 +156,11 @@ test('each provider is recognised by its issuer, and its keys are where it publi
       'https://login.microsoftonline.com/T/discovery/v2.0/keys',
     ],
     ['https://sts.windows.net/T/', 'entra', 'https://login.microsoftonline.com/T/discovery/keys'],
+    ...['login.microsoftonline.us', 'login.partner.microsoftonline.cn', 'b.ciamlogin.com'].map(
+      (host) => [`https://${host}/T/v2.0`, 'entra', `https://${host}/T/discovery/v2.0/keys`] as const,
+    ),
+    ['https://b.okta-emea.com/oauth2/1', 'okta', 'https://b.okta-emea.com/oauth2/1/v1/keys'],
+    ['https://b.okta-gov.com/oauth2/1', 'okta', 'https://b.okta-gov.com/oauth2/1/v1/keys'],
     ['https://b.okta.com/oauth2/default', 'okta', 'https://b.okta.com/oauth2/default/v1/keys'],
     ['https://b.oktapreview.com', 'okta', 'https://b.oktapreview.com/oauth2/v1/keys'],
     ['https://b.eu.auth0.com/', 'auth0', 'https://b.eu.auth0.com/.well-known/jwks.json'],
@@ -183,7 +188,10 @@ test('init writes what it has found, every route then wants a token, and validat
   const dir = mkdtempSync(join(os.tmpdir(), 'init-'))
   t.after(() => rmSync(dir, { recursive: true }))
   let out = ''
-  t.mock.method(process.stdout, 'write', (text: string) => {
+  const write = process.stdout.write.bind(process.stdout)
+  t.mock.method(process.stdout, 'write', (text: string | Uint8Array) => {
+    // The test runner reports in bytes.
+    if (typeof text !== 'string') return write(text)
     out += text
     return true
   })
@@ -221,7 +229,10 @@ test('init with an issuer wants a token where the document does not say who may 
   const openapi = join(dir, 'api.json')
   writeFileSync(openapi, '{"openapi":"3.1.0","paths":{"/a":{"get":{"responses":{}}}}}')
   let out = ''
-  t.mock.method(process.stdout, 'write', (text: string) => {
+  const write = process.stdout.write.bind(process.stdout)
+  t.mock.method(process.stdout, 'write', (text: string | Uint8Array) => {
+    // The test runner reports in bytes.
+    if (typeof text !== 'string') return write(text)
     out += text
     return true
   })

@@ -15,12 +15,16 @@ interface Provider {
   readonly audience: string
 }
 
+/** Also of sovereign clouds and of external tenants. */
+const ENTRA =
+  /^(?:login\.microsoftonline\.(?:com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|[^.]+\.ciamlogin\.com)$/
+
 /** Key addresses come from the providers' references; docs/operate/recipes.md lists them. */
 const PROVIDERS: readonly Provider[] = [
   {
     name: 'Microsoft Entra',
     preset: 'entra',
-    fits: ({ hostname }) => hostname === 'login.microsoftonline.com' || hostname === 'sts.windows.net',
+    fits: ({ hostname }) => ENTRA.test(hostname),
     jwksUri: entraKeys,
     hasSlash: ({ hostname }) => hostname === 'sts.windows.net',
     audience: 'the client id of the API for tokens v2, its URI for tokens v1',
@@ -28,7 +32,7 @@ const PROVIDERS: readonly Provider[] = [
   {
     name: 'Okta',
     preset: 'okta',
-    fits: ({ hostname }) => /\.okta(?:preview)?\.com$/.test(hostname),
+    fits: ({ hostname }) => /\.okta(?:preview|-emea|-gov)?\.com$/.test(hostname),
     jwksUri: (issuer) => `${issuer}${new URL(issuer).pathname === '/' ? '/oauth2' : ''}/v1/keys`,
     audience: 'the audience of the authorization server, such as api://default',
   },
@@ -184,7 +188,8 @@ function wellKnownKeys(issuer: string): string {
 }
 
 function entraKeys(issuer: string): string {
-  const [, tenant = ''] = new URL(issuer).pathname.split('/')
+  const { hostname, pathname } = new URL(issuer)
+  const host = hostname === 'sts.windows.net' ? 'login.microsoftonline.com' : hostname
   const version = issuer.endsWith('/v2.0') ? 'v2.0/' : ''
-  return `https://login.microsoftonline.com/${tenant}/discovery/${version}keys`
+  return `https://${host}/${pathname.split('/')[1]}/discovery/${version}keys`
 }
