@@ -1,3 +1,4 @@
+import { typeName } from '../../config/issuers/token-dialects.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { IncomingResponse } from '../../outgoing/sender.ts'
@@ -58,7 +59,7 @@ export async function readSignedAnswer(
   const algorithm = algorithmNamed(alg)
   if (algorithm === undefined || !issuer.algorithms.has(algorithm) || crit !== undefined)
     throw new Error(`the response is signed by alg ${quote(alg)}, which is not accepted`)
-  if (typeof typ !== 'string' || typ.toLowerCase().replace(/^application\//, '') !== SIGNED)
+  if (typeof typ !== 'string' || typeName(typ) !== SIGNED)
     throw new Error(`the signed response has typ ${quote(typ)}, not ${SIGNED}`)
   const isSigned = () =>
     issuer.keys
