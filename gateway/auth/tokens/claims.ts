@@ -81,7 +81,8 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const sub = realm + visibleId(ids.sub)
   const session = ids.session && realm + ids.session
   // RFC 9068 section 2.2: without a user, sub is the client itself.
-  const isOfClient = client !== undefined && (isForNoUser || client === sub)
+  const isOfClient =
+    client !== undefined && (isForNoUser || client === sub || client + tokens.machineSuffix === sub)
   const granted = new Set(
     rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
   )

@@ -181,6 +181,15 @@ export const ACCESS_TOKENS: readonly AccessToken[] = [
     scope: 'a',
   },
   {
+    what: 'Auth0 in the profile of RFC 9068 for a machine, without gty',
+    preset: 'auth0',
+    typ: 'at+jwt',
+    claims: { ...AUTH0, sub: 'app-1@clients', aud: AUDIENCE, client_id: 'app-1', jti: 'j1', scope: 'a' },
+    subject: undefined,
+    client: 'app-1',
+    scope: 'a',
+  },
+  {
     what: 'Cognito',
     preset: 'cognito',
     typ: null,

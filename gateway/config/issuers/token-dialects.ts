@@ -24,6 +24,8 @@ export interface TokenDialect {
   readonly require: readonly ClaimTerm[]
   /** A token that meets one of these has no user. */
   readonly machine: readonly ClaimTerm[]
+  /** What a machine's subject has after the id of its app. */
+  readonly machineSuffix: string
   /** A token needs one of these claims, which ID tokens lack, unless `typ` is `at+jwt`. Empty: not checked. */
   readonly accessClaims: readonly string[]
   /** The longest `exp` − `iat`. */
@@ -47,6 +49,7 @@ export const RFC9068: TokenDialect = {
   audienceClaim: 'aud',
   require: [],
   machine: [],
+  machineSuffix: '',
   accessClaims: [],
   maxLifetimeMs: DAY_MS,
   maxChars: 8192,
@@ -82,6 +85,8 @@ const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
     clientClaims: ['azp', 'client_id'],
     idClaims: [],
     machine: [{ claim: 'gty', values: ['client-credentials'] }],
+    // Its profile of RFC 9068 has no gty.
+    machineSuffix: '@clients',
     accessClaims: ['scope', 'permissions', 'gty'],
   },
   // https://docs.aws.amazon.com/cognito/latest/developerguide/amazon-cognito-user-pools-using-the-access-token.html
