@@ -155,11 +155,6 @@ export class Http2Exchange
     return super.stepFault(idleMs)
   }
 
-  override abort(): void {
-    if (this.#stream !== undefined) this.connection?.probeIfSilent()
-    super.abort()
-  }
-
   protected override abortWith(fault: UpstreamFault): void {
     // First, because the receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()

@@ -215,23 +215,6 @@ describe('sessions with an upstream', () => {
     assert.deepEqual([resets(framed.connections[0]), framed.connections.length], [[8], 1])
   })
 
-  it('are closed when nothing comes any more, though each caller leaves before the time for a head is up', async (t) => {
-    let nowMs = 0
-    const { framed, upstream } = await pair(t, never, { clock: () => nowMs, connectMs: 1000 })
-    for (const heads of [1, 2, 3]) {
-      const { call } = send(upstream)
-      await until(
-        () => framed.connections[0] !== undefined && headsOf(framed.connections[0]).length === heads,
-      )
-      nowMs += 6000
-      call.abort()
-    }
-    await until(() => framed.connections[0]!.socket.destroyed)
-    const { call } = send(upstream)
-    await until(() => framed.connections.length === 2)
-    call.abort()
-  })
-
   it('never end a body that broke off as if it were whole', async (t) => {
     for (const how of ['broken off', 'too short', 'given up']) {
       const length = how === 'too short' ? ['content-length', '9'] : []

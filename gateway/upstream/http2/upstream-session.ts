@@ -16,8 +16,6 @@ const SESSION_WINDOW = 4 * 1024 * 1024
 /** Memory of all streams of a session, with data that waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
-/** After this silence a caller that leaves is a reason for a PING. Services of gRPC bound how often one comes. */
-const SILENCE_MS = 10_000
 /** Time for an upstream to close its side, after all exchanges. */
 const CLOSE_MS = 1000
 /** A session takes no further exchange from this stream id on, well before the last id (RFC 9113 section 5.1.1). */
@@ -48,9 +46,6 @@ export class UpstreamSession implements Timed {
   /** Includes exchanges that wait for the connection. */
   #users = 0
   #lastHandled = NEVER
-  #heardBytes = 0
-  /** When the first stream began after the upstream's last byte. */
-  #askedMs = 0
   #settingsTimer: NodeJS.Timeout | undefined = undefined
   #pingTimer: NodeJS.Timeout | undefined = undefined
   #closeTimer: NodeJS.Timeout | undefined = undefined
@@ -98,9 +93,6 @@ export class UpstreamSession implements Timed {
   ): UpstreamStream | undefined {
     const session = this.#session
     if (session === undefined || session.closed || session.destroyed) return undefined
-    const { bytesRead } = this.#socket
-    if (bytesRead !== this.#heardBytes) this.#askedMs = this.#pool.clock()
-    this.#heardBytes = bytesRead
     const stream = session.request(head, options)
     if ((stream.id ?? 0) >= LAST_STREAM_ID) this.retire()
     return new UpstreamStream(stream, user, () => this.#lastHandled)
@@ -117,12 +109,6 @@ export class UpstreamSession implements Timed {
 
   checkTime(nowMs: number): void {
     if (nowMs >= this.#idleUntilMs) this.retire()
-  }
-
-  /** Callers that leave before an exchange times out must not keep a dead connection in use. */
-  probeIfSilent(): void {
-    const isSilent = this.#socket.bytesRead === this.#heardBytes
-    if (isSilent && this.#pool.clock() >= this.#askedMs + SILENCE_MS) this.probe()
   }
 
   /** Asks whether the upstream is still there. */
