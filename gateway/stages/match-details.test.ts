@@ -93,12 +93,16 @@ describe('matchDetails', () => {
       {},
       { 'Content-Type': 'application/x-www-form-urlencoded' },
       { 'Content-Type': 'text/json' },
+      // Some services cut a type at a comma or space: they would read a form.
+      { 'Content-Type': 'application/x-www-form-urlencoded,+json' },
+      { 'Content-Type': 'application/x-www-form-urlencoded +json' },
       { 'Content-Type': 'application/json; charset=utf-7' },
       { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' },
       { 'Content-Type': 'application/json', Connection: 'Content-Type' },
     ])
       assert.equal(matched(BODY, undefined, headers)?.code, 'unsupported_media_type', JSON.stringify(headers))
-    assert.equal(matched(BODY, `[${APPROVED}]`, { 'Content-Type': 'application/a+json' }), undefined)
+    for (const type of ['application/a+json', 'application/vnd.a-1.b+c+json'])
+      assert.equal(matched(BODY, `[${APPROVED}]`, { 'Content-Type': type }), undefined)
   })
 
   it('looks at nothing where the row does not ask', () => {

@@ -7,7 +7,7 @@ export type MediaParameters = ReadonlyMap<string, string>
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
 /** Bare types that each service reads as JSON in UTF-8. */
-export const APPLICATION_JSON = /^application\/(?:[^/]+\+)?json$/
+export const APPLICATION_JSON = /^application\/(?:[!#$%&'*+\-.^_`|~0-9a-z]+\+)?json$/
 
 /** `application/json` for `Application/JSON; v=1`. */
 export function bareMediaType(text: string): string {

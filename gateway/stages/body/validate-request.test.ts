@@ -177,8 +177,17 @@ describe('validate', () => {
       ['application/vnd.a+json', 2],
       ['application/vnd.a+b+json', 2],
       ['application/vnd.a+xml', UNSUPPORTED],
+      ['application/x-www-form-urlencoded,+json', UNSUPPORTED],
+      ['application/x-www-form-urlencoded +json', UNSUPPORTED],
     ] as const)
       assert.equal(looked(contentType, ofAspNet), found, contentType)
+    const { user } = process.cpuUsage()
+    for (const character of ['/', '+', 'a']) {
+      const long = `application/${character.repeat(64_000)}`
+      for (const type of [long, `${long}+`, `${long}+,`])
+        assert.equal(looked(type, ofAspNet), UNSUPPORTED, character)
+    }
+    assert.ok(process.cpuUsage().user - user < 1_000_000, 'the time grows with the square of the length')
     assert.equal(looked('application/json;v=3', ['application/json;v=1', 'application/json']), 1)
     assert.equal(looked('application/json;v=3', ['application/json;v=1', '*/*', 'application/json;v=2']), 1)
     assert.equal(looked('application/json;v=1;v=3', [...versions, '*/*']), UNSUPPORTED)

@@ -67,6 +67,9 @@ function checkBody(
   return body instanceof Promise ? body.then(check) : check(body)
 }
 
+/** `application/vnd.a+json`, with characters of tokens only (RFC 9110 section 5.6.2). */
+const SUFFIXED = /^([!#$%&'*+\-.^_`|~0-9a-z]+)\/[!#$%&'*+\-.^_`|~0-9a-z]+\+([!#$%&'*\-.^_`|~0-9a-z]+)$/
+
 /** Looks for a type under its name, else under the narrowest range, even ASP.NET's `application/*+json`. */
 function contentFor(
   content: readonly RequestContent[],
@@ -74,7 +77,7 @@ function contentFor(
 ): RequestContent | undefined {
   const type = bareMediaType(contentType ?? '')
   if (contentType === undefined || type === '') return undefined
-  const suffix = type.replace(/\/.*(?=\+)/, '/*')
+  const suffix = type.replace(SUFFIXED, '$1/*+$2')
   for (const name of [type, suffix, `${type.slice(0, type.indexOf('/'))}/*`, '*/*']) {
     const same = content.filter((one) => one.type === name)
     if (same.length === 1) return same[0]
