@@ -94,6 +94,26 @@ describe('events', { skip: NO_REDIS }, () => {
     }, 'the event')
   })
 
+  it('are followed at a master that takes no writes, because it lacks replicas', async (t) => {
+    const server = await startRedis()
+    await server.command('CONFIG', 'SET', 'min-replicas-to-write', '1')
+    const faults: string[] = []
+    const events = new StoreEvents({
+      connection: new StoreConnection(storeAt('single', [server.port])),
+      keys: new StoreKeys('test', 'k'),
+      id: 'me',
+      beforeFollowing: async () => undefined,
+      onEvent: () => undefined,
+      onFault: (cause) => faults.push(cause),
+    })
+    t.after(async () => {
+      events.close()
+      await server.stop()
+    })
+    await until(() => events.isCurrent, 'the events')
+    assert.deepEqual(faults, [])
+  })
+
   it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
     const server = await startRedis()
     const connection = new StoreConnection(storeAt('single', [server.port]))

@@ -88,7 +88,10 @@ export class StoreEvents {
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
     // Writes, because a replica refuses a write. The address may lead to a new master by now.
-    await this.#send(['SET', `${key}:probe`, '1', 'PX', '1'], key)
+    await this.#send(['SET', `${key}:probe`, '1', 'PX', '1'], key).catch((error: unknown) => {
+      // A master that takes no writes can still be read.
+      if (!isReply(error, '') || isReply(error, 'READONLY')) throw error
+    })
     // Read first, so that no event during `beforeFollowing` is missed.
     let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing(this.#send)
