@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { describe, it } from 'node:test'
+import type { TLSSocket } from 'node:tls'
 import {
   type Authority,
   type CertificateOptions,
@@ -19,6 +20,7 @@ import {
   textsOf,
   verdictOn,
 } from '../listener/connect.test-support.ts'
+import { mayPassAnew, peerOf } from './peer.ts'
 
 const DAY_MS = 86_400_000
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
@@ -221,6 +223,16 @@ describe('an open connection', () => {
     assert.equal((await verdictOn(server, ca, { certificate: revoked })).authorized, true)
     bad.socket.destroy()
     fine.socket.destroy()
+  })
+
+  it('may come by a new connection once there are other authorities, not with another list', async () => {
+    const socket = { getPeerX509Certificate: () => undefined } as TLSSocket
+    const { trust } = await materialWith()
+    assert.ok(trust)
+    assert.equal(peerOf(socket, trust, 0), undefined)
+    for (const same of [trust, { ...trust, lists: [] }, undefined])
+      assert.equal(mayPassAnew(socket, same), false)
+    assert.equal(mayPassAnew(socket, { ...trust, authorities: [] }), true)
   })
 
   it('is checked against the material in force at its first request, not at its handshake', async (t) => {

@@ -70,8 +70,17 @@ const CACHE = new WeakMap<
 /** True when the client may be proved by a new connection only. Without a certificate: once there are other authorities. */
 export function mayPassAnew(socket: TLSSocket, trust: ClientTrust | undefined): boolean {
   const cached = CACHE.get(socket)
-  if (cached === undefined) return false
-  return cached.peer === undefined ? cached.trust !== trust : cached.peer.mayPassAnew === true
+  if (cached === undefined || trust === undefined) return false
+  if (cached.peer !== undefined) return cached.peer.mayPassAnew === true
+  if (cached.trust === trust) return false
+  if (namesOf(cached.trust) !== namesOf(trust)) return true
+  CACHE.set(socket, { peer: undefined, trust })
+  return false
+}
+
+/** The names of authorities, which clients choose a certificate by. */
+function namesOf({ authorities }: ClientTrust): string {
+  return authorities.map(({ fingerprint256 }) => fingerprint256).join()
 }
 
 /**
