@@ -124,6 +124,29 @@ test('references are followed within the document, recursive ones too, and membe
   assert.equal(check({ toString: 1, child: {} }), '/child/toString is missing')
 })
 
+test('what does not change the meaning of a component is not its fault', () => {
+  const data = { $ref: '#/components/x-data' }
+  const components = (schema: object) => ({ 'x-data': { type: 'no type' }, schemas: { It: schema } })
+  for (const harmless of [
+    { $schema: 'http://json-schema.org/draft-07/schema#' },
+    { $schema: 'https://spec.openapis.org/oas/3.1/dialect/base' },
+    { 'x-own': data },
+    { default: data },
+    { properties: { b: { const: data, enum: [data], example: data, examples: [data] } } },
+    { required: ['a', 'a'] },
+    { properties: { b: { readOnly: 'true', writeOnly: 'true', $comment: 1 } } },
+  ]) {
+    const check = checker({ $ref: '#/components/schemas/It' }, components({ required: ['a'], ...harmless }))
+    assert.equal(check({}), '/a is missing')
+    assert.equal(check({ a: 1 }), undefined)
+  }
+  for (const name of ['x-own', 'default', 'const', 'enum', 'example', 'examples', '$ref'])
+    assert.throws(
+      () => checker({ $ref: '#/components/schemas/It' }, components({ properties: { [name]: data } })),
+      /is not a valid schema/,
+    )
+})
+
 test('keywords of OpenAPI 3.0 are understood, and examples are ignored', () => {
   const check = checker(
     {

@@ -1,10 +1,10 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { type ParameterPlace, parametersOf } from '../../edge/rules/path-template.ts'
-import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
 import { FORMATS, replaceKeywords } from './keywords.ts'
 import { DocumentPatterns } from './linear-pattern.ts'
+import { referencesIn } from './openapi-schemas.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import {
   appliesItselfEndlessly,
@@ -303,13 +303,7 @@ class Compiler {
     if (asUnusable(pointer, () => validator.validateSchema(schema as object)) === false) {
       throw new Unusable(pointer, `is not a valid schema: ${validator.errorsText(validator.errors)}`)
     }
-    const places: string[] = []
-    JSON.stringify(schema, (key, part) => {
-      if (key === '$ref' && typeof part === 'string' && part.startsWith('#/'))
-        places.push(percentDecoded(part.slice(1)) ?? '')
-      return part
-    })
-    return places
+    return referencesIn(schema)
   }
 }
 

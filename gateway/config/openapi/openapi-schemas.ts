@@ -1,8 +1,11 @@
+import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { followed } from './references.ts'
 
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
-/** An `$id` in an example would be taken for the name of a schema, and annotations that are no texts for its fault. */
-const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples', 'title', 'description', 'deprecated'])
+/** An `$id` in an example would be taken for the name of a schema, and slips in the others for its fault. */
+const LEFT_OUT: ReadonlySet<string> = new Set(
+  'example examples title description deprecated writeOnly $comment $schema'.split(' '),
+)
 /** Keywords whose value has names as its keys; a name may be `example`. */
 const NAMES =
   /^(?:properties|patternProperties|dependentSchemas|dependentRequired|mapping|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
@@ -43,6 +46,18 @@ function converted(document: object, value: unknown, areNames: boolean): unknown
   return areNames ? copy : schemaFixed(document, copy)
 }
 
+/** The pointers of all places in the document that a schema refers to. Data and extensions hold no schemas. */
+export function referencesIn(part: unknown, areNames = false): string[] {
+  if (Array.isArray(part)) return part.flatMap((item) => referencesIn(item))
+  if (typeof part !== 'object' || part === null) return []
+  return Object.entries(part).flatMap(([key, value]) => {
+    if (areNames) return referencesIn(value)
+    if (key === '$ref' && typeof value === 'string' && value.startsWith('#/'))
+      return [percentDecoded(value.slice(1)) ?? '']
+    return DATA.has(key) || key.startsWith('x-') ? [] : referencesIn(value, NAMES.test(key))
+  })
+}
+
 function schemaFixed(document: object, schema: Record<string, unknown>): Record<string, unknown> {
   if (typeof schema.$ref === 'string' && String(Object(document).openapi).startsWith('3.0'))
     for (const key of Object.keys(schema)) if (!BESIDE_REF.has(key)) delete schema[key]
@@ -53,6 +68,7 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
   if (schema.nullable === true) allowNull(schema)
   // The library refuses `nullable` without a type.
   delete schema.nullable
+  if (schema.readOnly !== true) delete schema.readOnly
   for (const [bound, exclusive] of [
     ['minimum', 'exclusiveMinimum'],
     ['maximum', 'exclusiveMaximum'],
@@ -86,7 +102,7 @@ function requireOfRequests(document: object, schema: Record<string, unknown>): v
   addReadOnlyNames(document, schema, names)
   for (const place of places) {
     const { required } = place
-    if (Array.isArray(required)) place.required = required.filter((name) => !names.has(name))
+    if (Array.isArray(required)) place.required = [...new Set(required)].filter((name) => !names.has(name))
   }
 }
 
