@@ -106,9 +106,13 @@ test('an operation with rewrite of one row and rawPath of another is a fault', (
   ]
   assert.match(
     faultOf(rows),
-    /^\$\.openapi\.rows\[1\]\.rawPath: must not be true .* another row gives "rewrite"/,
+    /^\$\.openapi\.rows\[1\]\.rawPath: must not be true .* another row gives "rewrite".*; set "rawPath" to false in the more specific row$/,
   )
   assert.deepEqual(parse([rows[0], { path: '/v1/users/{id}', rawPath: false }]).faults, undefined)
+  const raw = { path: '/v1/*', rawPath: true }
+  const rewritten = { path: '/v1/users/{id}', rewrite: { path: '/users/{id}' } }
+  assert.match(faultOf([raw, rewritten]), /^\$\.openapi\.rows\[0\]\.rawPath: must not be true/)
+  assert.deepEqual(parse([raw, { ...rewritten, rawPath: false }]).faults, undefined)
 })
 
 test('an operation that one row deprecates and another ends before that is a fault', () => {
