@@ -18,3 +18,13 @@ test('the previous file is found when others have renamed it since the directory
   writeFileSync(first, '{"type":"AUDIT_START"}\n')
   assert.equal(rotatedFile(file, inode, new Set(), candidates), second)
 })
+
+test('a file with a lock beside it is found by its inode, but not guessed by its name', (t) => {
+  const directory = temporaryDirectory(t)
+  const older = join(directory, 'audit-2')
+  for (const path of [older, `${older}.lock`]) writeFileSync(path, '{"type":"AUDIT_START"}\n')
+  const inode = statSync(older, { bigint: true }).ino.toString()
+  const candidates = candidatesIn(directory)
+  assert.equal(rotatedFile(join(directory, 'audit'), inode, new Set(), candidates), older)
+  assert.equal(rotatedFile(join(directory, 'audit'), undefined, new Set(), candidates), undefined)
+})

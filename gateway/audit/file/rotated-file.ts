@@ -7,24 +7,25 @@ const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
 /** A record must begin within these first bytes of a file. */
 const HEAD_BYTES = 128 * 1024
 
-type Candidate = { readonly path: string; readonly mtimeNs: bigint }
+type Candidate = { readonly path: string; readonly mtimeNs: bigint; readonly isLocked: boolean }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
-/** Lists files of the directory by inode, except the open files of trails, which have a lock beside them. */
+/** Lists files of the directory by inode. The open file of a trail, or one that was open, has a lock beside it. */
 export function candidatesIn(directory: string): Candidates {
   const names = new Set(readdirSync(directory))
   const files = [...names].flatMap((name) => {
-    if (NOT_A_TRAIL.test(name) || names.has(`${name}.lock`)) return []
+    if (NOT_A_TRAIL.test(name)) return []
     const path = join(directory, name)
     const stats = regularStats(path)
-    return stats ? [{ path, mtimeNs: stats.mtimeNs, inode: stats.ino.toString() }] : []
+    const isLocked = names.has(`${name}.lock`)
+    return stats ? [{ path, mtimeNs: stats.mtimeNs, isLocked, inode: stats.ino.toString() }] : []
   })
   return Map.groupBy(files, ({ inode }) => inode)
 }
 
 /**
  * Finds the previous file of the trail: the one with the inode `continues`. If that is undefined (the gateway was
- * killed during a rotation), finds the newest file whose name is that of `file` with a suffix.
+ * killed during a rotation), finds the newest file whose name is that of `file` with a suffix, but no other trail's.
  * @param visited files already read
  */
 export function rotatedFile(
@@ -45,7 +46,7 @@ export function rotatedFile(
     const isLater = newest === undefined || one.mtimeNs > newest.mtimeNs
     const name = basename(one.path)
     const isSuffixed = name.startsWith(`${basename(file)}.`) || name.startsWith(`${basename(file)}-`)
-    if (isLater && isNew(one) && isSuffixed) newest = one
+    if (isLater && isNew(one) && isSuffixed && !one.isLocked) newest = one
   }
   return newest?.path
 }

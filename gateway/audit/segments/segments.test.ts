@@ -87,6 +87,17 @@ test('a segment with a name of its own is found by its inode, a stranger with a 
   assert.deepEqual(order, ['kept for the auditor', 'audit.ndjson.1', 'audit.ndjson'])
 })
 
+test('a segment with a lock of its own is found by its inode: the link that is the trail leads elsewhere', async (t) => {
+  const directory = temporaryDirectory(t)
+  const monday = join(directory, 'audit-mon.ndjson')
+  fs.writeFileSync(monday, start(1))
+  const continues = String(fs.statSync(monday).ino)
+  fs.symlinkSync('audit-tue.ndjson', join(directory, 'audit.ndjson'))
+  const locks = { 'audit-mon.ndjson.lock': '', 'audit-tue.ndjson.lock': '' }
+  const order = await orderOf(directory, { ...locks, 'audit-tue.ndjson': start(2, continues) })
+  assert.deepEqual(order, ['audit-mon.ndjson', 'audit-tue.ndjson'])
+})
+
 test('no lock becomes a segment, or is released, although it has the inode of a removed segment', async (t) => {
   const directory = temporaryDirectory(t)
   const path = join(directory, 'audit.ndjson.lock')
