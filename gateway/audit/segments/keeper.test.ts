@@ -295,10 +295,11 @@ test('when their time is over, segments are named in the trail and then removed,
   assert.equal(tree?.firstLeaf, Math.floor((one + two) / 256) * 256)
   const left = (await segmentsOfTrail(file)).at(0)
   assert.ok(left)
-  assert.deepEqual(await tree.rangeOf(left, 'beginning'), {
-    first: one + two,
-    last: one + two + (lines[2] ?? 0) - 1,
-  })
+  const range = { first: one + two, last: one + two + (lines[2] ?? 0) - 1 }
+  assert.deepEqual(await tree.rangeOf(left, 'beginning'), range)
+  // A hint may be older than the pruning.
+  assert.ok(tree.firstLeaf > 0)
+  assert.deepEqual(await tree.rangeOf(left, 'end', 0), range)
   assert.deepEqual(fs.readdirSync(join(logDirectory(file), 'tile/0')).length > 0, true)
   assert.ok(fs.existsSync(join(logDirectory(file), 'tile/1/000.p')))
 })

@@ -2,7 +2,14 @@ import { readCheckpoint } from '../seals/checkpoint.ts'
 import { HASH_BYTES, type HashText, lineHash } from '../seals/hashes.ts'
 import { LineHasher } from '../seals/line-hasher.ts'
 import { rangeHash } from '../seals/proofs.ts'
-import { checkpointFile, firstTile, logDirectory, TILE_WIDTH, TileReader } from '../seals/tiles.ts'
+import {
+  checkpointFile,
+  firstTile,
+  logDirectory,
+  TILE_WIDTH,
+  TileReader,
+  unlessFaulty,
+} from '../seals/tiles.ts'
 import { blocksOf } from './read-segment.ts'
 import type { Segment } from './segment.ts'
 
@@ -56,7 +63,7 @@ export class SealedTree {
     let isSound = true
     const hasher = new LineHasher((hash) => {
       if (first === undefined && isSound) {
-        first = this.#leaf(likely) === hash ? likely : this.#find(hash, from, this.size)
+        first = unlessFaulty(() => this.#leaf(likely)) === hash ? likely : this.#find(hash, from, this.size)
         next = first ?? 0
         isSound = first !== undefined
       }
