@@ -94,11 +94,11 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
       handOver = handOverOf({ inForce, state, open, files, tickets, unwatch })
       const { connections } = open
       inheritance?.predecessor.serve({
-        trail,
-        inherited,
+        ...{ trail, inherited },
         revocations: state.revocations,
         memories: state,
         keys: state.keys,
+        clock: state.clock,
         adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
       })
       return open
@@ -136,6 +136,7 @@ function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
     trail,
     connections: new ConnectionHandOver(inForce, open),
     revocations: state.revocations,
+    clock: state.clock,
     memories: state,
     keys: state.keys,
     obstacle: () => whyNotHandedOver(trail, state),

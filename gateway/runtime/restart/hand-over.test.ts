@@ -16,15 +16,16 @@ import { readConfiguration } from '../startup/read-configuration.ts'
 import type { StoreWatch } from '../store-watch.ts'
 import { HandOver } from './hand-over.ts'
 import type { PassedState } from './messages.ts'
+import { Predecessor } from './predecessor.ts'
 import type { Successor } from './successor.ts'
 
 const memory = () => new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
 
 /** A process that can be handed over, with sessions that can end in it. */
-function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
+function handedOver(t: TestContext, log = pino({ level: 'silent' }), clock = Date.now) {
   const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
   t.after(() => rmSync(dataDir, { recursive: true, force: true }))
-  const revocations = new Revocations({ dataDir, clock: Date.now, onFault: assert.fail })
+  const revocations = new Revocations({ dataDir, clock, onFault: assert.fail })
   const memories = {
     ...{ acceptedWebhooks: memory(), acceptedSignatures: memory(), proofs: memory() },
     guards: { deliveries: new Deliveries(memory()) },
@@ -46,6 +47,7 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
     },
     tickets: new TicketKeys(randomDayKey(Date.now())),
     revocations,
+    clock,
     memories,
     keys: { table: undefined },
     obstacle: () => undefined,
@@ -167,6 +169,42 @@ test('a process that leaves learns of sessions that end in the new process, whic
 })
 
 const HOUR_MS = 3_600_000
+
+test('a process that leaves learns of ended sessions by its own clock, a day from the wall clock', async (t) => {
+  const { handOver, revocations } = handedOver(t, undefined, () => Date.now() + 24 * HOUR_MS)
+  await handOver.suspend()
+  const { sent, successor: other } = successor()
+  sent.resolve()
+  await handOver.leave(other, new Promise(() => {}))
+  const apply = t.mock.method(revocations, 'apply')
+  other.onRevoked('there')
+  assert.ok((apply.mock.calls[0]?.arguments[1] ?? 0) > Date.now() + 23 * HOUR_MS)
+})
+
+test('a process that takes over refuses accepted messages by its own clock, an hour from the wall clock', (t) => {
+  const clock = () => Date.now() + HOUR_MS
+  const proofs = new ReplayMemory({ lifetimeMs: 60_000, clock })
+  const connected = Object.getOwnPropertyDescriptor(process, 'connected')
+  Object.defineProperty(process, 'connected', { value: true, configurable: true })
+  const on = t.mock.method(process, 'on', () => process)
+  const predecessor = new Predecessor()
+  on.mock.restore()
+  t.after(() => {
+    if (connected === undefined) Reflect.deleteProperty(process, 'connected')
+    else Object.defineProperty(process, 'connected', connected)
+  })
+  const followed = { revocations: {}, memories: { proofs }, clock }
+  predecessor.serve(followed as unknown as Parameters<Predecessor['serve']>[0])
+  const receive = on.mock.calls.find(({ arguments: [event] }) => event === 'message')?.arguments[1]
+  const other = new ReplayMemory({ lifetimeMs: 60_000, clock })
+  let digest = ''
+  other.otherProcess = (one) => {
+    digest = one
+  }
+  assert.equal(other.take('proof', 'app'), undefined)
+  receive?.({ type: 'accepted', memory: 'proofs', digest })
+  assert.equal(proofs.take('proof', 'app'), 'replayed')
+})
 
 /** Makes a gateway's state in a directory of its own. */
 function stateMaker(t: TestContext) {

@@ -28,6 +28,8 @@ export interface HandOverParts {
   /** With these keys, clients resume their TLS sessions at the other process. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  /** The clock of `revocations`. */
+  readonly clock: () => number
   readonly memories: Memories
   readonly keys: Pick<IdempotencyKeys, 'table'>
   readonly obstacle: () => string | undefined
@@ -98,11 +100,11 @@ export class HandOver {
 
   /** Gives the connections away, and waits for requests in flight. */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
-    const { connections, trail, revocations, keys, unwatch, close } = this.#parts
+    const { connections, trail, revocations, clock, keys, unwatch, close } = this.#parts
     unwatch()
     trail.leaveTo((lines) => successor.record(lines))
     keys.table?.leaveTo((key, run) => successor.finishKey(key).whenDone(run))
-    successor.onRevoked = (sid) => revocations.apply(sid, Date.now(), true)
+    successor.onRevoked = (sid) => revocations.apply(sid, clock(), true)
     let isTold = Promise.resolve()
     this.#tell = (message) => {
       isTold = successor.tell(message)

@@ -20,6 +20,8 @@ interface Followed {
   readonly revocations: Pick<Revocations, 'otherProcess' | 'revoke'>
   readonly memories: Memories
   readonly keys: IdempotencyKeys
+  /** The clock of `memories`. */
+  readonly clock: () => number
   adopt(connection: PassedConnection): void
 }
 
@@ -90,7 +92,7 @@ export class Predecessor {
     else if (message.type === 'records') this.#record(followed, message)
     else if (message.type === 'key') followed.keys.open().apply(message.key, this.#replyTo(message.id))
     else if (message.type === 'accepted')
-      followed.memories[message.memory].apply(message.digest, Date.now(), false)
+      followed.memories[message.memory].apply(message.digest, followed.clock(), false)
     else if (message.type === 'delivered')
       followed.memories.guards.deliveries.end(message.delivery, message.isTaken)
     // Publishes the session too, because the previous process may end while the shared store is away.
