@@ -65,6 +65,8 @@ export class KeyJournal {
   #lastOpened: { readonly file: string; readonly at: number; readonly text: Buffer } | undefined
   #isSyncing = false
   #isRotationDue = false
+  /** True after a failure, which only `maintain` retries. */
+  #retryRotation = false
   #isCompacting = false
   /** True while another process may have the files. */
   #isSuspended = false
@@ -280,7 +282,7 @@ export class KeyJournal {
     this.#isMeasured = false
     this.#measure(current, 0)
     if (!existsSync(current.file)) this.#doubtAll()
-    this.#isRotationDue ||= current.bytes >= this.#segmentBytes || current.isDoubtful
+    this.#isRotationDue ||= this.#retryRotation || current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync under way needs the present file.
     if (this.#isRotationDue && !this.#isSyncing) this.#rotate()
     if (this.#isCompacting) return
@@ -311,13 +313,14 @@ export class KeyJournal {
   /** Begins a segment, once the present one is as durable as was promised. */
   #rotate(): void {
     this.#isRotationDue = false
+    this.#retryRotation = false
     this.markTime()
     const group = this.#waiting.splice(0)
     const error = this.#options.syncs ? this.#syncNow() : undefined
     try {
       this.begin()
     } catch (fault) {
-      this.#isRotationDue = true
+      this.#retryRotation = true
       this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(fault)}`)
     }
     callBack(group, error)

@@ -643,6 +643,34 @@ describe('keys with durability synced', () => {
     assert.deepEqual([isDurable, begin('a').outcome], [true, 'done'])
   })
 
+  it('wait for `maintain`, and not for each request, to try a file again that could not be made', (t) => {
+    const { directory, table, syncs, faults } = slowDisk(t)
+    const { openSync } = fs
+    t.mock.method(fs, 'openSync', (path: string, flags: string, mode: number) => {
+      if (flags === 'ax' && path.endsWith('.log')) throw new Error('EDQUOT')
+      return openSync(path, flags, mode)
+    })
+    const restore = () => {
+      t.mock.restoreAll()
+      syncBuiltinESMExports()
+    }
+    t.after(restore)
+    syncBuiltinESMExports()
+    table.rekey([...secretsOf(['another secret of at least 32 characters']), ...SECRETS])
+    const told: string[] = []
+    for (const key of ['a', 'b']) {
+      table.begin(request(key), ({ outcome }) => told.push(outcome))
+      table.flush()
+      syncs.shift()?.(null)
+    }
+    assert.deepEqual([told, faults.length], [['begun', 'begun'], 1])
+    table.maintain()
+    assert.equal(faults.length, 2)
+    restore()
+    table.maintain()
+    assert.ok(readdirSync(directory).includes('keys-0000000002.log'))
+  })
+
   it('are refused when a sync fails, and written again into another file', (t) => {
     const { directory, table, syncs, outcome } = slowDisk(t)
     const told: string[] = []
