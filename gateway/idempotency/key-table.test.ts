@@ -778,6 +778,14 @@ describe('a table that another process takes over', () => {
     assert.equal(readdirSync(directory).length, files.length + 1)
   })
 
+  it('begins no other file when it goes on and was never suspended', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table } = openTable(directory)
+    const files = readdirSync(directory)
+    table.resume()
+    assert.deepEqual(readdirSync(directory), files)
+  })
+
   it('goes on with its files when the other process does not serve', (t) => {
     const { directory, old, held, next } = handedOver(t, ['a'])
     let isDurable = false

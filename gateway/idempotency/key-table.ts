@@ -357,6 +357,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 
   resume(): void {
+    if (!this.#isSuspended) return
     this.#isSuspended = false
     this.#journal.resume()
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
