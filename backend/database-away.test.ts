@@ -187,6 +187,16 @@ function withServer(): void {
     await impatient.transaction(({ script }) => script(`SELECT pg_sleep(${seconds})`))
     await assert.rejects(impatient.query('SELECT pg_sleep(5)'), { name: 'DatabaseBusyError' })
   })
+
+  it('lets a step of the schema wait for a lock no longer than a statement', {
+    timeout: 60_000,
+  }, async () => {
+    const step = database.transaction(async (holder) => {
+      await holder.query('LOCK TABLE idempotency_keys')
+      await impatient.transaction(({ script }) => script('LOCK TABLE idempotency_keys'))
+    })
+    await assert.rejects(step, { name: 'DatabaseBusyError', message: /lock/ })
+  })
 }
 
 describe('the start of a backend whose database is not there yet', () => {

@@ -156,6 +156,9 @@ onPostgres('a server', (database) => {
     )
     assert.equal(settings.length, 4)
     for (const { name, setting } of settings) assert.notEqual(setting, '0', name)
+    const unchecked = `SELECT 1 AS one FROM pg_settings
+      WHERE name = 'client_connection_check_interval' AND setting = '0' AND version() ~ 'linux'`
+    assert.deepEqual(await database().query(unchecked), [], 'also while a statement runs')
   })
 
   it('is busy, not away, while every connection is in use, and can be probed', async () => {

@@ -13,7 +13,10 @@ import {
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** A step of the schema may rewrite a large table. If it were cut off, each start would begin it again. */
+/**
+ * A step of the schema may rewrite a large table. If it were cut off, each start would begin it again. But it waits for a
+ * lock only as long as a statement may take, because all later statements on the table wait behind it.
+ */
 const SCRIPT_TIMEOUT_MS = 3_600_000
 /** A server that stays silent this long after its own statement timeout counts as unreachable. */
 const SILENCE_MS = 2_000
@@ -30,6 +33,7 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 5,
   tcp_keepalives_count: 3,
+  client_connection_check_interval: 5_000,
 }
 
 /** The key of a queue's lock. It contains the schema, because one database may hold several installations. */
@@ -76,17 +80,21 @@ export async function openPostgres(options: {
     transaction: (work, { queueBy = [] } = {}) => {
       // One order everywhere prevents deadlocks.
       const queues = [...new Set(queueBy)].sort()
-      return retrySerialization(() => attempt(pool, work, queues, queueTimeoutMs))
+      return retrySerialization(() => attempt(pool, work, queues, { statementTimeoutMs, queueTimeoutMs }))
     },
     probe: async () => void (await queryBy(probes)('SELECT 1')),
     close: async () => void (await Promise.all([pool.end(), probes.end()])),
   }
 }
 
-/** Sets the settings that this server knows, because `idle_session_timeout` came with PostgreSQL 14. */
+/**
+ * Sets the settings that this server knows, because `idle_session_timeout` came with PostgreSQL 14. Not every platform takes
+ * `client_connection_check_interval`: a server on Windows refuses it.
+ */
 async function setSessionEnds(client: ClientBase): Promise<void> {
   await client.query(
-    'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',
+    `SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)
+     WHERE name <> 'client_connection_check_interval' OR version() ~ 'linux'`,
     [JSON.stringify(SESSION_ENDS)],
   )
 }
@@ -95,7 +103,7 @@ async function attempt<T>(
   pool: Pool,
   work: (transaction: Transaction) => Promise<T>,
   queues: readonly string[],
-  queueTimeoutMs: number,
+  { statementTimeoutMs, queueTimeoutMs }: { statementTimeoutMs: number; queueTimeoutMs: number },
 ): Promise<T> {
   const client = await translated(pool.connect())
   const query = queryBy(client)
@@ -110,10 +118,16 @@ async function attempt<T>(
     for (const queue of queues) await queueUp(query, queue, queueTimeoutMs)
     await query('BEGIN ISOLATION LEVEL SERIALIZABLE')
     const script = async (sql: string) => {
-      await query("SELECT set_config('statement_timeout', $1, true)", [String(SCRIPT_TIMEOUT_MS)])
+      await query("SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)", [
+        String(SCRIPT_TIMEOUT_MS),
+        String(statementTimeoutMs),
+      ])
       // The driver's types do not know this option.
       const patient = { text: sql, query_timeout: SCRIPT_TIMEOUT_MS + SILENCE_MS }
-      await translated(client.query(patient))
+      await translated(client.query(patient)).catch((fault: unknown) => {
+        if (sqlState(fault) !== LOCK_NOT_AVAILABLE) throw fault
+        throw new DatabaseBusyError('a step of the schema waited too long for a lock', { cause: fault })
+      })
     }
     const result = await work({ query, script })
     await commit(query)
