@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -68,9 +68,16 @@ test('a day on which nothing was sealed needs a person, although the last seal i
     const outcome = { statusCode: 200, duration: 1 }
     appendFileSync(trail.file, `${JSON.stringify({ type: 'API_RESPONSE', ...fields, ...outcome })}\n`)
   }
-  const { status, stdout } = await countersign(['audit', 'report', '--day', '2026-11-22', trail.file])
-  assert.match(stdout, /seals {7}0.*^! lines waited \d+ s for their seal$/ms)
+  const report = () => countersign(['audit', 'report', '--day', '2026-11-22', trail.file])
+  const { status, stdout } = await report()
+  assert.match(
+    stdout,
+    /seals {7}0.*^! lines waited \d+ s for their seal; if seals are off on purpose, move /ms,
+  )
   assert.equal(status, 1)
+  const log = /move (.+) away and keep it$/m.exec(stdout)?.[1] ?? ''
+  renameSync(log, join(dir, 'kept'))
+  assert.equal((await report()).status, 0, 'the remedy helps')
 })
 
 test('requests without a response that are too many to be followed are counted, and a warning says so', () => {

@@ -28,8 +28,9 @@ export const command: Command = {
     const progress = new Progress('reading')
     let needsAttention = false
     for (const { auditFile, segments } of await trailsNamed(words)) {
-      const isSealed = existsSync(checkpointFile(logDirectory(auditFile)))
-      const report = await ableTo(() => reportDay(segments, dayMs, progress.show, isSealed))
+      const directory = logDirectory(auditFile)
+      const log = existsSync(checkpointFile(directory)) ? directory : undefined
+      const report = await ableTo(() => reportDay(segments, dayMs, progress.show, log))
       progress.clear()
       const asJson = () => JSON.stringify({ file: auditFile, ...report })
       print(await ableTo(() => (flags.json !== undefined ? asJson() : reportText(auditFile, report))))

@@ -18,15 +18,15 @@ export const DAY_MS = 86_400_000
 /** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 
-/** @param dayMs beginning of the day in UTC @param isSealed true if the trail has seals, perhaps in earlier files */
+/** @param dayMs beginning of the day in UTC @param log directory of the trail's seals, which may be in earlier files */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,
   onRead?: OnRead,
-  isSealed = false,
+  log?: string,
 ): Promise<DayReport> {
   const period = { fromMs: dayMs, toMs: dayMs + DAY_MS }
-  const count = new DayCount(period, isSealed)
+  const count = new DayCount(period, log)
   const hasOpen = () => count.open > 0
   for await (const { bytes } of blocksWritten(segments, { period, hasOpen, onRead })) {
     for (const line of linesIn(bytes)) count.read(line)
@@ -52,6 +52,7 @@ async function beginOf(segments: readonly Segment[]): Promise<string | undefined
 
 class DayCount {
   readonly #period: Period
+  readonly #log: string | undefined
   readonly #found = {
     requests: 0,
     responses: 0,
@@ -83,9 +84,10 @@ class DayCount {
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined
 
-  constructor(period: Period, isSealed: boolean) {
+  constructor(period: Period, log: string | undefined) {
     this.#period = period
-    this.#isSealed = isSealed
+    this.#log = log
+    this.#isSealed = log !== undefined
   }
 
   get open(): number {
@@ -122,7 +124,9 @@ class DayCount {
     // The last lines may still wait, because sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)
     if (this.#isSealed && longest !== undefined && longest > SEALED_WITHIN_MS) {
-      attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
+      const isOff = this.#log !== undefined && this.#found.seals === 0
+      const remedy = isOff ? `; if seals are off on purpose, move ${this.#log} away and keep it` : ''
+      attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal${remedy}`)
     }
     return {
       day: new Date(this.#period.fromMs).toISOString().slice(0, 10),
