@@ -47,6 +47,8 @@ function* skippedLines(skipped) {
 }
 
 function* leftOutLines() {
+  if (process.env.TEST_LEFT_OUT)
+    yield `Left out: ${process.env.TEST_LEFT_OUT}. "npm test -- FILE" runs one of them, "npm run test:coverage" and .ci/run run all.\n`
   const folders = (process.env.PATH ?? '').split(delimiter)
   const missing = GO_PROGRAMS.filter(
     (program) => !folders.some((folder) => existsSync(join(folder, program))),

@@ -50,12 +50,16 @@ it('the report says how many files are done, and last which tests were skipped a
   mkdirSync(shared)
   const group = join(shared, 'group.test.mjs')
   writeFileSync(group, [one, two].map((file) => `import '${pathToFileURL(file)}'\n`).join(''))
-  const env = { TEST_RUN_DIR: shared, PATH: fileURLToPath(new URL('.', import.meta.url)) }
+  const env = {
+    TEST_RUN_DIR: shared,
+    TEST_LEFT_OUT: 'slow.test.ts',
+    PATH: fileURLToPath(new URL('.', import.meta.url)),
+  }
   const grouped = run([group, two], env)
   assert.match(grouped, /^2 of 3 test files[\s\S]*^3 of 3 test files/m)
   assert.match(grouped, /^ {2}one\.test\.mjs: waits$/m)
   assert.match(
     grouped,
-    /\nLeft out: tests with dashboard-reader, h2spec, sumdb-verifier, tessera-fsck\. "\.ci\/go-programs FOLDER" .*\n$/,
+    /\nLeft out: slow\.test\.ts\. "npm test -- FILE" runs .*\nLeft out: tests with dashboard-reader, h2spec, sumdb-verifier, tessera-fsck\. "\.ci\/go-programs FOLDER" .*\n$/,
   )
 })

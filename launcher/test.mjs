@@ -22,7 +22,6 @@ const ROOTS = ['backend', 'gateway', 'launcher']
  * roughly the longest first, to keep all cores busy.
  */
 const TOGETHER = {
-  alerts: ['gateway/e2e/silent-alerts.test.ts'],
   exchange: [
     'gateway/e2e/headers.test.ts',
     'gateway/e2e/restart.test.ts',
@@ -110,11 +109,6 @@ const TOGETHER = {
     'gateway/audit/open-trail.test.ts',
     'gateway/audit/segments/ship-bucket.test.ts',
     'gateway/e2e/audit-seals.test.ts',
-  ],
-  console: [
-    'gateway/e2e/console-attention.test.ts',
-    'gateway/e2e/console.test.ts',
-    'gateway/e2e/http2-browser.test.ts',
   ],
   services: [
     'gateway/e2e/budget.test.ts',
@@ -287,8 +281,21 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/e2e/**',
   '--test-coverage-exclude=gateway/bench/**',
 ]
-/** Packaging needs 20 s of CPU in npm. Only `npm run test:coverage` and .ci/run do it. */
-const PACKAGING = ['gateway/e2e/image.test.ts']
+/**
+ * Only `npm run test:coverage`, and so .ci/run, runs these: browsers need 60 s of CPU, npm in packages 20 s, Schemathesis and
+ * promtool 10 s each, and measurements of memory 10 s.
+ */
+const COVERAGE_ONLY = [
+  'gateway/bench/memory-gateway.test.ts',
+  'gateway/bench/memory.test.ts',
+  'gateway/e2e/browser.test.ts',
+  'gateway/e2e/console-attention.test.ts',
+  'gateway/e2e/console.test.ts',
+  'gateway/e2e/http2-browser.test.ts',
+  'gateway/e2e/image.test.ts',
+  'gateway/e2e/openapi.test.ts',
+  'gateway/e2e/silent-alerts.test.ts',
+]
 /** Tests for `npm run test:long`: random tests, with `LONGER` times the runs, and every combination of faults. */
 const LONG = [
   'gateway/audit/commit/power-cut.test.ts',
@@ -353,7 +360,7 @@ const SOAK_FROM = 5
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
- * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test; fails below 93 % of lines.
+ * `npm test`: every test but those of COVERAGE_ONLY, or only the named files. `npm run test:coverage`: every test; fails below 93 % of lines.
  * `npm run test:long`: TEST_LONG times (default 20) as many runs of the random tests.
  */
 const [mode, ...rest] = process.argv.slice(2)
@@ -367,6 +374,8 @@ if (!withCoverage && !isLong) process.env.TMPDIR ??= memoryFolder()
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
+const isBundled = named.length === 0 && !withCoverage && !isLong
+if (isBundled) process.env.TEST_LEFT_OUT = COVERAGE_ONLY.join(', ')
 // Go programs then seldom collect garbage.
 process.env.GOGC ??= '800'
 // Shared code is compiled once, which saves 9 % of CPU. But coverage of functions compiled before is inexact.
@@ -375,7 +384,6 @@ if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 const files = named.length > 0 ? named : isLong ? longTests() : allTests()
-const isBundled = named.length === 0 && !withCoverage && !isLong
 const bundled =
   isBundled &&
   (await bundleTests(join(runDir, 'tests'), files, process.env.TEST_GATEWAY).catch(() => undefined))
@@ -414,12 +422,14 @@ function longTests() {
 /** Writes a file that imports tests for each group and each other test file. With coverage the others run directly. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
-  const others = ROOTS.flatMap(testsIn).filter(
-    (path) => !shared.has(path) && (withCoverage || !PACKAGING.includes(path)),
-  )
+  const isRun = (path) => withCoverage || !COVERAGE_ONLY.includes(path)
+  const others = ROOTS.flatMap(testsIn).filter((path) => !shared.has(path) && isRun(path))
   const alone = withCoverage ? [] : others.map((path) => [path.replaceAll('/', '-').slice(0, -8), [path]])
   const groups = [...alone, ...Object.entries(TOGETHER)].map(([name, paths], index) => {
-    const urls = paths.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
+    const urls = paths
+      .flatMap(testsIn)
+      .filter(isRun)
+      .map((path) => pathToFileURL(resolve(path)).href)
     // The runner begins files in the order of names.
     const file = join(runDir, `${String(index).padStart(3, '0')}-${name}.test.mjs`)
     writeFileSync(file, urls.map((url) => `import ${JSON.stringify(url)}\n`).join(''))
