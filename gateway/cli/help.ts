@@ -18,7 +18,6 @@ Exit codes: 0 good, 1 a fault, 2 the command line is wrong, or the output cannot
 `
 }
 
-/** @param family such as `audit` */
 export function familyHelp(family: string): string {
   return `countersign ${family} COMMAND [flags]
 

@@ -126,7 +126,6 @@ function reportIn({ url, status, body }: Awaited<ReturnType<typeof askAdmin>>): 
   throw new CommandFault(`${url} responded ${status} without a configuration`)
 }
 
-/** Adds faults to the findings. Returns the value; undefined with faults. */
 function soundIn<T>({ faults }: Findings, parsed: Parsed<T>): T | undefined {
   if (parsed.faults !== undefined) faults.push(...parsed.faults)
   return parsed.value

@@ -27,7 +27,7 @@ import { windowAtMost, windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
 import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
 
-/** The settings of config/gateway.json and its variables, with each default that depends on nothing else. Immutable. */
+/** The settings of config/gateway.json and its variables, with each default that depends on nothing else. */
 export type GatewayFile = ReturnType<typeof gatewayFile>
 
 /** A row of the file, or one made of an operation of `openapi`. */
@@ -43,7 +43,7 @@ const checkSchema = schemaCheck(schema)
 const NEVER = Number.POSITIVE_INFINITY
 const windowFault = windowAtMost('24h')
 
-/** Parses config/gateway.json. @param readFile reads the OpenAPI document */
+/** @param readFile reads the OpenAPI document */
 export function parseGatewayFile(
   file: string,
   text: string,

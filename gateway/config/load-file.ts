@@ -11,7 +11,7 @@ export const LINE_END = /\r?\n$/
 /** Matches, for example, `, open 'name'`. */
 const NAME_AT_END = /, [a-z]+ '.*'$/s
 
-/** Returns the text of a file. Throws like `node:fs`. */
+/** Throws like `node:fs`. */
 export type ReadFile = (file: string) => string
 
 export type ParseFile<T> = (file: string, text: string) => Parsed<T>
@@ -27,7 +27,7 @@ interface LoadOptions {
   readonly namedBy?: string
 }
 
-/** Reads and parses one file. An unreadable file is a fault. */
+/** An unreadable file is a fault. */
 export function loadFile<T>(
   file: string,
   parse: ParseFile<T>,
@@ -95,7 +95,6 @@ export function readLenient(file: string): string {
   return readFileSync(file, 'utf8')
 }
 
-/** Reads a secret that only the gateway may read. @throws Error when others may read or write it */
 export function readPrivate(file: string): string {
   checkPrivate(statSync(file))
   return readLenient(file)
@@ -110,13 +109,12 @@ export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
   throw new Error(`its mode is ${octal}, so that others may use the secret in it: chmod 600`)
 }
 
-/** Reads a file that must be UTF-8. */
 export function readText(file: string): string {
   checkFile(statSync(file))
   return utf8Text(readFileSync(file))
 }
 
-/** Decodes UTF-8. @throws Error that names the first invalid byte */
+/** @throws Error that names the first invalid byte */
 export function utf8Text(bytes: Buffer): string {
   const text = bytes.toString('utf8')
   if (isUtf8(bytes)) return text

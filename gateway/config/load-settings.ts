@@ -37,7 +37,7 @@ type Named = keyof GatewayFile | `audit.${keyof GatewayFile['audit']}` | 'tls.po
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 
-/** Loads all settings. Faults of environment and file are reported together. */
+/** Faults of environment and file are reported together. */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)

@@ -13,7 +13,6 @@ export const parseTicketSecret = secretLine('the secret of the session tickets')
 export const parseAdminToken = secretLine('the token of the admin listener')
 export const parseMaskKey = secretLine('the key of masked parameters')
 
-/** Parses the keys of idempotency: the key in force in the first line, then earlier keys. */
 export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
   const keys = text.replace(LINE_END, '').split(/\r?\n/)
   if (keys.every((key) => SECRET.test(key))) return { value: keys }
@@ -64,7 +63,7 @@ function readKey<T>(file: string, parse: ParseFile<T>): T {
   return value.value
 }
 
-/** Parses one line, which may end with a line end. The fault does not repeat the line. */
+/** The fault does not repeat the line. */
 function secretLine(what: string): ParseFile<string> {
   return (file, text) => {
     const secret = text.replace(LINE_END, '')

@@ -18,7 +18,7 @@ import type { AttestationSettings } from './witness-settings.ts'
 /** A credential that a route accepts. `none` admits anyone, also beside other credentials. */
 export type RouteAuth = WrittenGateway['routes'][number]['auth'][number]
 
-/** Rules of a route before authentication. Immutable. */
+/** Rules of a route before authentication. */
 export interface Screening {
   readonly addresses: AddressList | undefined
   /** The answer to preflights. */
@@ -40,7 +40,6 @@ export interface StepUp {
   readonly maxAgeMs: number | undefined
 }
 
-/** Terms of idempotency keys. Immutable. */
 export interface IdempotencyTerms
   extends Omit<WrittenIdempotency, 'header' | 'keep' | 'maxKeysPerCaller' | 'onUnknown'> {
   /** In lower case. */
@@ -60,7 +59,7 @@ export interface JsonMember {
   readonly steps: readonly string[]
 }
 
-/** What the `authorization_details` of a token (RFC 9396) must say of the body. Immutable. */
+/** What the `authorization_details` of a token (RFC 9396) must say of the body. */
 export interface DetailsTerms {
   readonly type: string
   /** Members of the detail. Each must equal the body's member at the same index of `members`. */
@@ -68,7 +67,6 @@ export interface DetailsTerms {
   readonly members: readonly JsonMember[]
 }
 
-/** A decider and how it is asked. Immutable. */
 export interface DeciderTerms {
   readonly url: string
   readonly timeoutMs: number
@@ -76,7 +74,6 @@ export interface DeciderTerms {
   readonly cacheMs: number
 }
 
-/** The decider of a row. Immutable. */
 export interface DecisionTerms extends DeciderTerms {
   /** Rows that share a decider have one key. */
   readonly key: string
@@ -85,7 +82,7 @@ export interface DecisionTerms extends DeciderTerms {
   readonly members: readonly JsonMember[]
 }
 
-/** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
+/** A row of `routes` in config/gateway.json, with every default filled in. */
 export interface Route {
   /** An exact path, a template or a prefix. Also the `route` label of metrics. */
   readonly path: string
@@ -154,7 +151,7 @@ export interface OpenApiSettings {
 
 export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
-/** An issuer besides our own. Immutable. */
+/** An issuer besides our own. */
 export interface FurtherIssuer
   extends Omit<
     WrittenGateway['issuers'][number],
@@ -167,7 +164,7 @@ export interface FurtherIssuer
   readonly introspection?: IntrospectionSettings | undefined
 }
 
-/** Introspection of an issuer's tokens (RFC 7662). Files are relative to the working directory. Immutable. */
+/** Introspection of an issuer's tokens (RFC 7662). Files are relative to the working directory. */
 export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache' | 'negativeCache'> {
   /** 0: not cached. */
   readonly cacheMs: number
@@ -183,7 +180,7 @@ interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
 
 export type TlsKeys = NonNullable<WrittenGateway['tls']>
 
-/** The public HTTPS listener. Files are relative to the working directory. Immutable. */
+/** The public HTTPS listener. Files are relative to the working directory. */
 export interface TlsSettings extends TlsKeys {
   readonly port: number
   readonly certFile: string
@@ -200,7 +197,7 @@ export type AuditRetention = NonNullable<WrittenAudit['retention']>
 
 export type AuditBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
-/** `audit` of the file, with the keys and certificates that it names. Immutable. */
+/** `audit` of the file, with the keys and certificates that it names. */
 export interface AuditSettings extends Omit<WrittenAudit, keyof AttestationSettings>, AttestationSettings {
   /** SHA-256 of the file that `sealKeyFile` names. */
   readonly sealKey?: string | undefined
@@ -255,7 +252,7 @@ interface OwnSettings extends IssuerSettings {
   readonly openapi: OpenApiSettings | undefined
 }
 
-/** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
+/** The environment overrides the file, the file overrides the defaults. */
 export interface Settings
   extends OwnSettings,
     Omit<

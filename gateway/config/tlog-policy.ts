@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { describeValue } from './json/schema-check.ts'
 
-/** At least `least` of `members` must have signed. Immutable, plain data. */
+/** At least `least` of `members` must have signed. Plain data. */
 export interface Quorum {
   readonly least: number
   /** Verifier keys as C2SP signed-note writes them, or groups. */

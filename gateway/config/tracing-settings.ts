@@ -18,7 +18,6 @@ export interface ReceiverSettings {
   readonly timeoutMs: number
 }
 
-/** The choice of requests that get spans. Immutable. */
 export interface Sampling {
   /** Sampled share of the requests that no parent span decides, 0 to 1. */
   readonly ratio: number

@@ -13,7 +13,6 @@ import {
   witnessKeyFault,
 } from './tlog-policy.ts'
 
-/** Immutable, plain data. */
 export interface WitnessesSettings {
   readonly quorum: Quorum
   /** The least time between two checkpoints to cosign. */
@@ -28,7 +27,6 @@ export interface WitnessesSettings {
   }[]
 }
 
-/** Immutable, plain data. */
 export interface StampsSettings {
   readonly url: string
   /** The least time between two stamps. */
@@ -104,7 +102,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Finds the certificates in a text, in PEM. Any of them may lack its end. */
+/** Any of them may lack its end. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }

@@ -42,7 +42,6 @@ class Told extends Checks {
   }
 }
 
-/** Returns true when the gateway accepts the token. */
 async function judge(text: string, settings: Settings, told: Told): Promise<boolean> {
   const sources = { ...settings, upstreamSecret: undefined }
   const issuers = trustedIssuers(settings, {

@@ -115,7 +115,7 @@ interface Explanation {
   readonly others: number
 }
 
-/** Returns the exit code: good when a row applies. */
+/** @returns the exit code: good when a row applies */
 export function tell(explanation: Explanation, { json }: Given['flags']): number {
   const { method, path, otherwise, near, others } = explanation
   const rows = explanation.rows.map(({ cells, ...row }) => ({ ...row, cells: cells.filter(([, it]) => it) }))

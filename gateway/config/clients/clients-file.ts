@@ -17,7 +17,6 @@ import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 /** An entry of config/clients.json. It has no secrets, so the audit trail can record it. */
 type ClientRow = Written<typeof CLIENT_KEYS>
 
-/** The key that one client signs its webhooks with. Immutable. */
 export interface WebhookKey {
   /** Its `keyId`, or `client:` and the id of its client. */
   readonly name: string
@@ -36,7 +35,6 @@ export interface ClientSigner {
 
 /** The clients of config/clients.json with their secrets. Immutable data, so that two tables can be compared. */
 export interface ClientTable {
-  /** In the order of the file. */
   readonly rows: readonly ClientRow[]
   /** By `X-API-Key`. */
   readonly byKeyId: ReadonlyMap<string, WebhookKey>
@@ -114,7 +112,7 @@ export function parseClients(
   return { value: { rows, ...tables } }
 }
 
-/** Finds rows that name a client without webhooks. @param file gateway.json */
+/** @param file gateway.json */
 export function webhookClientFaults(
   file: string,
   routes: readonly {
@@ -285,7 +283,6 @@ function jwkSetIn(text: string): object | undefined {
   return Array.isArray(document?.keys) ? (document as object) : undefined
 }
 
-/** Adds a fault when another client already uses the value. */
 function claim({ json, owners }: Draft, path: string, kind: string, value: string): void {
   const key = `${kind}\0${value}`
   const owner = owners.get(key)
@@ -296,7 +293,7 @@ function claim({ json, owners }: Draft, path: string, kind: string, value: strin
   json.refuse({ path, reason })
 }
 
-/** The principal of a client. Limits count all its credentials together. */
+/** Limits count all credentials of a client together. */
 function principalOf({ id, scopes }: ClientRow, method: 'mtls' | 'hmac' | 'signature'): Principal {
   return Object.freeze({
     method,

@@ -6,7 +6,7 @@ import { windowToMs } from '../rules/window-rule.ts'
 
 type WrittenSignature = Pick<Written<typeof SIGNATURE>, 'profile' | 'iss' | 'tan'>
 
-/** What a client's signatures must have besides being valid. Immutable data. */
+/** What a client's signatures must have besides being valid. */
 export type SignatureProfile = MessageProfile | UkJwsProfile | BerlinGroupProfile
 
 /** HTTP Message Signatures (RFC 9421). */

@@ -5,7 +5,7 @@ import { windowToMs } from '../rules/window-rule.ts'
 /** How the characters of a secret become the key of the HMAC. `whsec`: base64 after `whsec_`. */
 export type SecretForm = 'whsec' | 'text' | 'hex' | 'base64'
 
-/** How a sender signs its webhooks. Immutable, plain data. */
+/** Plain data. */
 export interface WebhookScheme {
   readonly name: 'standard' | 'svix' | 'stripe' | 'github' | 'described'
   /** Names of headers, in lower case. */

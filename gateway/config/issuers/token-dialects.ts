@@ -8,7 +8,7 @@ export interface ClaimTerm {
 
 type ClaimValue = string | number | boolean
 
-/** How an issuer writes its access tokens. Immutable. */
+/** How an issuer writes its access tokens. */
 export interface TokenDialect {
   /** Accepted `typ`, in small letters and without `application/`; the empty text stands for none. */
   readonly types: readonly string[]

@@ -139,7 +139,7 @@ export class JsonFile<T> {
     return [...sorted, { file: this.#file, path: '$', reason: `has ${plural(more, 'more fault')}` }]
   }
 
-  /** Finds the place of a path; for a missing key, the place of the object that lacks it. */
+  /** For a missing key, the place of the object that lacks it. */
   #offsetOf(path: string): number | undefined {
     for (const at of [path, ...ancestors(path)]) {
       const offset = this.#offsets.get(at)

@@ -2,7 +2,6 @@ import type { FaultPlace } from '../faults.ts'
 
 export class LineIndex {
   readonly #text: string
-  /** Offsets at which lines begin. */
   readonly #starts: number[] = [0]
 
   constructor(text: string) {

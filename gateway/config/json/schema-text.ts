@@ -52,7 +52,6 @@ function published(declaration: Declaration): object {
   }
 }
 
-/** The examples of a key, or those that its type gives. */
 function examplesOf(declaration: Declaration): readonly unknown[] | undefined {
   const { default: preset, enum: choices, examples, items } = declaration
   if (examples !== undefined) return examples

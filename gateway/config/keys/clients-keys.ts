@@ -117,7 +117,6 @@ const DESCRIBED = keys({
   ),
 })
 
-/** The scheme of a sender's signatures: a name, or a description. */
 export const HMAC_SCHEME = Type.Unsafe<string | Static<typeof DESCRIBED>>({
   ...DESCRIBED,
   type: ['string', 'object'],
@@ -189,7 +188,6 @@ const DESCRIBED_PROFILE = keys({
   ),
 })
 
-/** What a signature must cover and be: a name, or a description. */
 const SIGNATURE_PROFILE = Type.Unsafe<
   'fapi-2' | 'uk-jws' | 'berlin-group' | Static<typeof DESCRIBED_PROFILE>
 >({
@@ -229,7 +227,6 @@ export const SIGNATURE = keys({
   }),
 })
 
-/** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
   id: anyText(
     'The name of the client in audit trail, limits and `X-Auth-Client` upstream; unique. If the client has tokens too, write their percent-encoded `client_id`: both are one caller then.',

@@ -23,5 +23,4 @@ export const GATEWAY_FILE = file(
   },
 )
 
-/** config/gateway.json as it is read, with its defaults. */
 export type WrittenGateway = Written<typeof GATEWAY_FILE>

@@ -11,11 +11,9 @@ interface KeyOptions {
   readonly default?: unknown
   /** For editors and the reference; not needed where the default, the choices, or a flag's other value show enough. */
   readonly examples?: readonly unknown[]
-  /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string
-  /** The sentence for a text that the pattern refuses. */
   readonly patternErrorMessage?: string
   readonly minItems?: number
   readonly maxItems?: number
@@ -65,7 +63,6 @@ export const networks = keyOf(Type.Array(TEXT, { uniqueItems: true }))
 
 type Bounded = KeyOptions & { readonly range: readonly [min: number, max?: number] }
 
-/** A whole number within its range. */
 export function integer<const O extends Bounded>(
   description: string,
   { range: [minimum, maximum], ...options }: O,
@@ -95,7 +92,6 @@ export function byName<T extends TSchema>(value: T) {
   return Type.Unsafe<Record<string, Static<T>>>({ type: 'object', additionalProperties: value })
 }
 
-/** A span of time: a whole number and one of the units. */
 export function span<const O extends KeyOptions>(
   units: 'smh' | 'smhd',
   description: string,
@@ -109,7 +105,6 @@ export function span<const O extends KeyOptions>(
   return key(type, description, options)
 }
 
-/** An object with these keys and no others. */
 export function keys<P extends TProperties>(
   properties: P,
   options: { readonly minProperties?: number; readonly writeOnly?: true } = {},
@@ -117,7 +112,6 @@ export function keys<P extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...options })
 }
 
-/** A file of config/ with these keys, and `$schema` for editors. */
 export function file<P extends TProperties>(name: string, description: string, properties: P) {
   const options = { description, title: `Countersign ${name}.json` }
   const examples = [`./schemas/${name}.schema.json`]

@@ -20,7 +20,6 @@ const BOUND = {
   }),
 }
 
-/** A row of limits.json. */
 export const LIMIT_KEYS = keys({
   path: text(
     'An exact path, a prefix that ends in `/*`, or a template such as `/users/{id}/cards`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',

@@ -49,7 +49,6 @@ const DATE = {
   patternErrorMessage: 'must be a date such as "2027-01-31", or with a time in UTC "2027-01-31T12:00:00Z"',
 } as const
 
-/** Keys of a row about its requests to the service, and its end. */
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,

@@ -12,7 +12,6 @@ export const SPAN_OR_OFF = Type.String({
   patternErrorMessage: 'must be "off", or a whole number followed by s or m, such as "30s" or "1m"',
 })
 
-/** Words for a caller. */
 export const ONE_LINE = {
   maxLength: 200,
   pattern: '^(?=.*\\S)[^\\p{C}\\p{Zl}\\p{Zp}]*$',

@@ -64,7 +64,6 @@ const DIALECT = keys({
   }),
 })
 
-/** The name of a preset, or an object. */
 export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>>>({
   ...DIALECT,
   type: ['string', 'object'],
@@ -72,5 +71,4 @@ export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>
   patternErrorMessage: `must be one of ${PRESETS.join(', ')}, or an object`,
 })
 
-/** `tokens` as written: the name of a preset, or what differs from one. */
 export type WrittenTokens = Written<typeof TOKENS>

@@ -21,7 +21,7 @@ export interface RequestParameter {
   readonly name: string
   readonly required: boolean
   readonly form: ParameterForm
-  /** Its place; only for a parameter in the path. */
+  /** Only for a parameter in the path. */
   readonly at: ParameterPlace | undefined
   /** JSON types that its text, or each text of a list, may stand for; empty: it stays a text. */
   readonly types: ReadonlySet<string>

@@ -40,7 +40,7 @@ function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
   return { ...wanted, ...Object.fromEntries(kept) }
 }
 
-/** Lists keys that need a restart. @param at the path of their object, such as `audit.` */
+/** @param at the path of their object, such as `audit.` */
 function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
   const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
   return keys.filter((key) => needsRestart(at + key))

@@ -48,7 +48,6 @@ export const HASHED_DISK: Disk = {
 /** For binary files: each byte becomes one character. */
 export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }
 
-/** For secrets that only the gateway may read. */
 export const PRIVATE_DISK: Disk = {
   stat: DISK.stat,
   read: async (file) => {

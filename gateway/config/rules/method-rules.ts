@@ -5,7 +5,7 @@ import { closestTo } from '../json/did-you-mean.ts'
 const REFUSED = new Set(['CONNECT', 'TRACE'])
 const ADMITTED = new Set([...KNOWN_METHODS].filter((method) => !REFUSED.has(method)))
 
-/** The fault of a method. Letter case counts (RFC 9110 section 9.1). */
+/** Letter case counts (RFC 9110 section 9.1). */
 export function methodFault(method: string): string | undefined {
   if (ADMITTED.has(method)) return undefined
   if (REFUSED.has(method)) return `must not be "${method}": the gateway refuses it always`

@@ -142,7 +142,6 @@ export function routePolicy(route: WrittenRoute, file: Written) {
   }
 }
 
-/** The exceptions of all routes together. */
 function leniencyOf(all: readonly Leniency[]): Leniency | undefined {
   const leniency = {
     encodedSlashes: all.some((one) => one.encodedSlashes),

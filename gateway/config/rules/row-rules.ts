@@ -62,7 +62,6 @@ export function checkRows(
   return good
 }
 
-/** Folds a path, and removes the names of its parameters. */
 export function foldedPattern(path: string): string {
   return foldPath(withoutNames(path))
 }

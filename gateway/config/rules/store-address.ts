@@ -7,7 +7,7 @@ interface StoreAddress {
   readonly port: number
 }
 
-/** The server that gateways share their counts in: Redis or Valkey. Immutable. */
+/** The server that gateways share their counts in: Redis or Valkey. */
 export interface StoreSettings {
   /** `sentinel`: `addresses` are Sentinels, which know the master of `service`. */
   readonly kind: 'single' | 'cluster' | 'sentinel'

@@ -2,7 +2,7 @@ import type { WrittenGateway } from '../keys/gateway-keys.ts'
 
 type WrittenGroup = WrittenGateway['upstreams'][string]
 
-/** Equal services behind one name. Plain data, immutable. */
+/** Equal services behind one name. Plain data. */
 export interface UpstreamGroup extends WrittenGroup {
   readonly name: string
   /** At least one, as in `upstream` of the settings. */
