@@ -75,7 +75,9 @@ export function features(root: string, post: Partial<LoadRequest>) {
       add('circuit breaker and retry budget', {
         config: { upstreams: { default: { breaker: { failurePercent: 50 }, retry: {} } } },
       }),
-      add('bound of the group', { config: { upstreams: { default: { maxInFlight: 1000 } } } }),
+      add('`maxInFlight` of the upstream group', {
+        config: { upstreams: { default: { maxInFlight: 1000 } } },
+      }),
       add('path rewritten and header set', {
         config: {
           routes: [

@@ -54,7 +54,6 @@ describe('the description of the API, as callers get it from the gateway', () =>
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** Resolves to the exit code and all output. */
   async function run(
     program: string,
     args: readonly string[],
@@ -101,7 +100,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.doesNotMatch(output, /- (?:GET|POST) \/api\/(?:data|balance|verify|users)$/m, output)
   }
 
-  it('names every refusal code of the gateway in each status that it describes', () => {
+  it('lists every refusal code of the gateway, also wherever an operation describes the status of that code', () => {
     const { enum: codes } = document.components.schemas.Problem.properties.code
     assert.deepEqual(
       Object.keys(REFUSALS).filter((code) => !codes.includes(code)),
@@ -127,7 +126,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.equal(code, 0, output)
   })
 
-  it('can replace routes of the service by one edit, with validation of requests', async () => {
+  it('can replace most rows of the routes of the service, and then its requests are validated', async () => {
     const file = join(service.gateway.dir, 'gateway.json')
     const shipped = JSON.parse(readFileSync(file, 'utf8')) as { routes: { path: string }[] }
     const routes = shipped.routes.filter(({ path }) =>

@@ -352,7 +352,7 @@ describe('the policy of a route', () => {
       return seen.at(-1)?.url
     }
 
-    it('lets encoded slashes and parameters through unchanged, on that route only', async () => {
+    it('forwards encoded slashes and parameters only on a route that allows them', async () => {
       assert.equal(await forwarded('/npm/@scope%2Fname'), '/npm/@scope%2Fname')
       assert.equal(await forwarded('/npm/@scope%2fname/-/x.tgz?a=%2f'), '/npm/@scope%2Fname/-/x.tgz?a=%2f')
       assert.equal(await forwarded('/npm/a;v=1/b;c'), '/npm/a;v=1/b;c')
@@ -455,7 +455,7 @@ describe('the policy of a route', () => {
       headers: { origin: `https://new${path}`, 'access-control-request-method': 'GET' },
     })
 
-    it('is in force at once: a route closes and opens, and another pattern of origins applies', async () => {
+    it('is in force at once: maintenance begins and ends, and another pattern of origins applies', async () => {
       const file = join(gateway.dir, 'gateway.json')
       const edit = (routes: readonly object[], more?: object) =>
         writeFileSync(file, JSON.stringify(configOf(routes, more)))

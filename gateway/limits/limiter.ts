@@ -6,7 +6,6 @@ import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-m
 import { Counters, KeyBudget } from './windows/counters.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
-/** The request is let through. */
 export const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 export const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
@@ -86,8 +85,9 @@ export class Limiter {
    * Counts the request in all windows of the rows, if each enforced one allows it.
    *
    * @param caller for the keys of rows beside `row`; undefined: `key`
-   * @param shared what the store decided, or `away`. Then only rows with `onStoreFailure: local` are counted here.
-   *   After a decision, each of their windows that allows the request counts it.
+   * @param shared what the store decided, or `away`; undefined: there is no store. With a store, only rows with
+   *   `onStoreFailure: local` are counted here. If the store allowed the request, each of their windows that still has
+   *   room counts it, whatever the others say.
    * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
@@ -197,7 +197,7 @@ export class Limiter {
     this.#journal?.load(nowMs, {
       rows: (records) => {
         for (const record of records) {
-          // When the clock was set back behind the horizon, nothing would count until then.
+          // If the clock was set back, the horizon lies in the future, and no hit before it would count.
           const horizonMs = (record.horizonMs ?? nowMs) < nowMs ? record.horizonMs : null
           byId.set(record.id, new Counters({ ...record, horizonMs }, this.#budget))
         }

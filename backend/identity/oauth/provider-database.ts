@@ -106,7 +106,7 @@ export function storeTogether(
     try {
       await settle(ctx.status).catch(async (fault) => {
         if (fault instanceof UsedTwice && fault.grantId !== null) await endGrant(ctx, fault.grantId)
-        // The proof counts as used too, but the failed transaction did not store it.
+        // The request's proof counts as used although the request is refused. The failed transaction did not store that.
         if (fault instanceof errors.InvalidGrant) await settle(fault.statusCode)
         throw fault
       })
@@ -126,7 +126,7 @@ async function store(
   const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
   if (due.length > 0)
     await database.transaction(async (transaction) => {
-      // This level is enough: each change checks the row it locks. SERIALIZABLE makes requests for a grant collide.
+      // This level is enough: each change checks the row it locks. SERIALIZABLE would abort one of two requests under one grant.
       await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
       for (const { change } of due) await change(transaction)
     })

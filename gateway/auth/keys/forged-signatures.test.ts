@@ -91,7 +91,7 @@ test('an EdDSA signature whose second half is the same number plus the order of 
   assertVerdict('EdDSA', Buffer.concat([good.subarray(0, 32), shifted]), false)
 })
 
-test('a PS256 signature by another padding, salt or hash is bad', () => {
+test('a PS256 signature with another padding, salt length or hash is bad', () => {
   const text = Buffer.from(textOf('PS256'))
   const pss = (saltLength: number, hash = 'sha256') =>
     sign(hash, text, { key: key('PS256'), padding: constants.RSA_PKCS1_PSS_PADDING, saltLength })
@@ -121,7 +121,7 @@ test('a signature over the hash of the text, or over a part of it, is bad', () =
   }
 })
 
-test('a single changed bit makes any signature bad', () => {
+test('any single changed bit makes an ES256 signature bad', () => {
   const good = es256()
   fc.assert(
     fc.property(fc.nat(good.length * 8 - 1), (bit) => {
