@@ -26,7 +26,7 @@ export class Deliveries {
     return [...this.#inProgress]
   }
 
-  /** Begins a delivery. A caller that gets no fault must call `end` later. */
+  /** A caller that gets no fault must call `end` later. */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'

@@ -27,7 +27,6 @@ interface QuestionsOptions<Answer> {
   readonly unasked: (why: Unasked) => Answer
 }
 
-/** For the log. */
 export const WHY_UNASKED: Readonly<Record<Unasked, string>> = {
   breaker_open: 'it has failed too often and is given time to recover',
   too_many: 'too many questions wait',
@@ -109,7 +108,6 @@ export class Questions<Answer> {
     return promise
   }
 
-  /** The networks take turns. */
   #askNext(): void {
     for (const [network, waiting] of this.#waiting) {
       if (this.#pending.size >= MAX_CALLS) return

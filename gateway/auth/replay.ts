@@ -91,7 +91,6 @@ export class ReplayMemory extends RememberedKeys {
     return this.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  /** Says why a message with several keys is refused. */
   begin(keys: readonly string[], sender: string): ReplayFault | undefined {
     const faults = keys.map((key) => this.#faultOf(digestOf(key, sender)))
     if (faults.includes('replayed')) return 'replayed'

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/verification.ts'
 
 interface FailureCounter {
-  /** `remaining`: how many more failures are allowed; `resetSeconds`: time until one more is allowed. */
+  /** `resetSeconds`: time until one more failure is allowed. */
   take(
     key: string,
     nowMs: number,

@@ -18,7 +18,6 @@ export interface WebhookMessage {
   readonly signatures: readonly Buffer[]
 }
 
-/** `unsupported`: no signature has the scheme's form. */
 export interface WebhookFault {
   readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
   /** One text for every reason. */

@@ -22,7 +22,6 @@ export interface KeyedRequest {
   readonly onStoreFailure?: 'deny' | 'local'
 }
 
-/** A begun key, to be finished. */
 export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
@@ -386,7 +385,6 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     else this.finish({ ...this.#heldOf(entry), requestId }, encoded(finish, 'base64', 'latin1'), run)
   }
 
-  /** Marks as unknown what the process before has not finished. */
   release(): void {
     for (const entry of this.#inherited) {
       entry.state = 'unknown'

@@ -14,7 +14,6 @@ import { signForService } from './forwarding/sign-for-service.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 import { publishKeys } from './response/publish-keys.ts'
 
-/** Streams the request upstream and the response back. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
@@ -87,7 +86,7 @@ function isEndedEmpty({ req }: Exchange): boolean {
   return req.complete && req.body?.isEmpty === true && req.trailers.length === 0
 }
 
-/** @returns false when the client has got a refusal. */
+/** @returns false when the client has got a refusal */
 function isBounded(body: IncomingBody, { maxBodyBytes }: Route, forwarding: Forwarding): boolean {
   const give = () => forwarding.give(bodyTooLarge(maxBodyBytes))
   if (body.bound(maxBodyBytes, give)) return true

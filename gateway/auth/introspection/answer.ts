@@ -45,7 +45,7 @@ function checkStatus({ statusCode }: IncomingResponse): void {
   throw new Error(`the response has status ${statusCode}, not 200${why}`)
 }
 
-/** Reads a signed answer (RFC 9701 section 5): a JWS of the issuer, for this client, made just now. @throws Error */
+/** Reads a signed answer (RFC 9701 section 5). @throws Error */
 export async function readSignedAnswer(
   response: IncomingResponse,
   { issuer, clientId, nowMs }: Asked,

@@ -22,7 +22,6 @@ import {
 } from './answer.ts'
 import { introspectionRequest } from './introspection-request.ts'
 
-/** `breaker_open` and `too_many`: the question was not asked. */
 export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
 
 export interface IntrospectorOptions {

@@ -11,7 +11,7 @@ export function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Prom
   return fetchJson(uri, signal, { accept, ...(proof && { [proof.name]: proof.value }) })
 }
 
-/** Fetches JSON of any media type, in 5 s and 256 KiB at most. Redirects are not followed. @throws Error */
+/** Fetches JSON of any media type. Redirects are not followed. @throws Error */
 export async function fetchJson(
   uri: string,
   signal: AbortSignal,

@@ -96,7 +96,7 @@ export class KeySet {
     return this.#options.uri
   }
 
-  /** Fetches every 5 minutes. Retries 250 ms after a failure, then twice as late, up to 10 s. May be called again. */
+  /** Begins the regular fetches. May be called again. */
   start(): void {
     if (this.#started) return
     this.#started = true

@@ -22,7 +22,6 @@ export function jwkThumbprint(jwk: JsonObject): string | undefined {
   return sha256(JSON.stringify(jwk, names as string[]))
 }
 
-/** SHA-256 in base64url. */
 export function sha256(data: string | Uint8Array): string {
   return hash('sha256', data, 'base64url')
 }

@@ -51,7 +51,6 @@ function isTimeOrAbsent(value: unknown): value is number | undefined {
   return value === undefined || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/** A normalised URL. */
 export interface Htu {
   /** In lower case, without the scheme's default port. */
   readonly origin: string

@@ -11,7 +11,6 @@ interface ClientKeysOptions {
 }
 
 const COOLING_MS = 10_000
-/** Most clients whose keys one `refresh` fetches. */
 const MAX_REFRESHED = 8
 
 export class ClientKeys {
@@ -76,7 +75,7 @@ export class ClientKeys {
     return this.#refreshing
   }
 
-  /** Puts another table in force. A client keeps its fetched keys if their address stays. */
+  /** A client keeps its fetched keys if their address stays. */
   replace(signers: ClientTable['signers']): void {
     const before = this.#signers
     this.#signers = new Map(
@@ -140,7 +139,7 @@ function namesOf({ kid, thumbprint }: VerificationKey): readonly string[] {
   return [`kid ${kid}`, `key ${thumbprint}`]
 }
 
-/** Finds files without a usable key. @param file clients.json */
+/** @param file clients.json */
 export function clientKeyFaults(file: string, { rows, signers }: ClientTable): Fault[] {
   return rows.flatMap(({ id }, index) => {
     const document = signers.get(id)?.keys.document

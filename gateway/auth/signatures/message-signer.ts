@@ -89,7 +89,6 @@ export class MessageSigner {
 /** An RSA key has no `alg`: its algorithm depends on the form. */
 const JWK_ALGORITHMS: Readonly<Record<string, string>> = { EC: 'ES256', OKP: 'EdDSA' }
 
-/** A JWK whose `kid` is its thumbprint. */
 function publicJwk(key: KeyObject): JsonObject {
   const jwk = key.export({ format: 'jwk' }) as JsonObject
   return { ...jwk, kid: jwkThumbprint(jwk), use: 'sig', alg: JWK_ALGORITHMS[String(jwk.kty)] }

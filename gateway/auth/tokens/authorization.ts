@@ -28,7 +28,6 @@ export function readAccessToken(value: string | undefined, maxChars: number): Ac
   return { scheme, token: ownText(token) }
 }
 
-/** Reads the scheme, even if the rest is malformed. */
 export function schemeOf(value: string | undefined): Scheme | undefined {
   return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
 }

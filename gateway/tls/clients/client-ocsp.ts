@@ -169,7 +169,7 @@ export class ClientOcsp {
     }
   }
 
-  /** Nobody waits for a silent responder. One question tries it again every 10 s. */
+  /** One question tries a silent responder again every 10 s. */
   #hasPause(responder: Responder): boolean {
     const nowMs = this.#steadyClock()
     if (responder.silences < MAX_SILENCES) return false
