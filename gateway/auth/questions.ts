@@ -94,8 +94,8 @@ export class Questions<Answer> {
   /** A question that has waited for `timeoutMs` is not asked. */
   #wait({ caller, again }: Question<Answer>, network: string): Answer | Promise<Answer> {
     const { timeoutMs, steadyClock, unasked } = this.#options
-    const waiting = this.#waiting.get(network)
-    if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return unasked('too_many')
+    const waiting = this.#waiting.getOrInsert(network, [])
+    if (waiting.length >= MAX_WAITING_OF_NETWORK) return unasked('too_many')
     const { promise, resolve } = Promise.withResolvers<Answer>()
     const untilMs = steadyClock() + timeoutMs
     const ask = () => {
@@ -103,8 +103,7 @@ export class Questions<Answer> {
       else if (steadyClock() < untilMs) resolve(again())
       else resolve(unasked('too_many'))
     }
-    if (waiting === undefined) this.#waiting.set(network, [ask])
-    else waiting.push(ask)
+    waiting.push(ask)
     return promise
   }
 

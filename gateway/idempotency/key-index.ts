@@ -65,11 +65,11 @@ export class KeyIndex {
     entry.sameCode = this.#byCode.get(code)
     this.#byCode.set(code, entry)
     this.size += 1
-    let own = this.#ofCallers.get(entry.caller)
-    if (own === undefined) {
-      own = { size: 0, oldest: undefined, newest: undefined }
-      this.#ofCallers.set(entry.caller, own)
-    }
+    const own = this.#ofCallers.getOrInsertComputed(entry.caller, () => ({
+      size: 0,
+      oldest: undefined,
+      newest: undefined,
+    }))
     own.size += 1
     entry.older = own.newest
     if (own.newest === undefined) own.oldest = entry

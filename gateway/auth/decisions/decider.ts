@@ -6,6 +6,7 @@ import { createSender, type IncomingResponse, type Send } from '../../outgoing/s
 import { sha256 } from '../keys/thumbprint.ts'
 import { type Asked, MAX_CALLS, Questions, refusesOne, type Unasked, WHY_UNASKED } from '../questions.ts'
 import type { Caller } from '../tokens/fair-turns.ts'
+import { isJsonObject, type JsonObject } from '../tokens/jws.ts'
 
 export interface Decision {
   /** Only `allowed` and `denied` are decisions. */
@@ -114,6 +115,6 @@ function readDecision({ statusCode, headers, body }: IncomingResponse, requestId
   return { outcome: decision ? 'allowed' : 'denied', id }
 }
 
-function membersOf(value: unknown): { readonly [name: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {}
+function membersOf(value: unknown): JsonObject {
+  return isJsonObject(value) ? value : {}
 }

@@ -7,7 +7,7 @@ import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { withDetailsAsText } from '../tokens/authorization-details.ts'
 import type { ClaimRules } from '../tokens/claims.ts'
 import { faultOfKind, saysAccess } from '../tokens/dialect.ts'
-import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { isJsonObject, type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isSessionId } from '../visible-id.ts'
 
@@ -88,7 +88,7 @@ export async function readSignedAnswer(
 export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
   if (statusCode !== 400) return false
   const json = parseCheckedJson(body)
-  return 'value' in json && (json.value as JsonObject | null)?.error === 'unsupported_token_type'
+  return 'value' in json && isJsonObject(json.value) && json.value.error === 'unsupported_token_type'
 }
 
 function mediaType({ headers }: IncomingResponse): string {
@@ -97,9 +97,8 @@ function mediaType({ headers }: IncomingResponse): string {
 
 /** A member that is null counts as missing. */
 function activeOrNot(answer: unknown): JsonObject {
-  if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
-    throw new Error('the answer is no JSON object')
-  if (typeof (answer as JsonObject).active !== 'boolean')
+  if (!isJsonObject(answer)) throw new Error('the answer is no JSON object')
+  if (typeof answer.active !== 'boolean')
     throw new Error('the answer does not say whether the token is active')
   return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== null))
 }

@@ -1,5 +1,5 @@
 import { createPublicKey, type KeyObject, type webcrypto, X509Certificate } from 'node:crypto'
-import { decodeBase64url, type JsonObject } from '../tokens/jws.ts'
+import { decodeBase64url, isJsonObject, type JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import type { OrFault } from '../tokens/verification.ts'
 import { type Algorithm, algorithmNamed, type SignatureCheck, signatureCheck } from './signature.ts'
@@ -30,18 +30,17 @@ const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
 /** Reads a member of a JWK Set (RFC 7517, RFC 8725 section 3.1, FAPI 2.0 section 5.4.1). Never throws. */
 export function readKey(jwk: unknown): OrFault<{ readonly key: VerificationKey }, string> {
-  if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
-  const members = jwk as JsonObject
-  const kid = kidOf(members)
+  if (!isJsonObject(jwk)) return { fault: 'is not a JSON object' }
+  const kid = kidOf(jwk)
   if (typeof kid !== 'string' || kid === '') return { fault: 'has no kid' }
   if (kid.length > MAX_KID_CHARS) return { fault: `has a kid of more than ${MAX_KID_CHARS} characters` }
-  const algorithms = algorithmsOf(members)
+  const algorithms = algorithmsOf(jwk)
   if (typeof algorithms === 'string') return { fault: algorithms }
-  const key = importKey(members)
+  const key = importKey(jwk)
   if (typeof key === 'string') return { fault: key }
   const checks = new Map(algorithms.map((one) => [one, signatureCheck(key, one)]))
   const thumbprint = jwkThumbprint(key.export({ format: 'jwk' }) as JsonObject) ?? ''
-  return { key: { kid, algorithms, key, thumbprint, checks, certificate: certificateOf(members, key) } }
+  return { key: { kid, algorithms, key, thumbprint, checks, certificate: certificateOf(jwk, key) } }
 }
 
 function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | undefined {
@@ -56,9 +55,8 @@ function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | u
 
 /** The `kid` of a JWK, whatever its type; without a `kid`, the thumbprint of the JWK (RFC 7638). */
 export function kidOf(jwk: unknown): unknown {
-  if (typeof jwk !== 'object' || jwk === null) return undefined
-  const members = jwk as JsonObject
-  return members.kid === undefined ? jwkThumbprint(members) : members.kid
+  if (!isJsonObject(jwk)) return undefined
+  return jwk.kid === undefined ? jwkThumbprint(jwk) : jwk.kid
 }
 
 /** Finds the algorithms of a JWK without importing it. A text says why there are none. */

@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
 import { isThumbprint } from '../keys/thumbprint.ts'
+import { isJsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 
 /** The caller must prove possession of each key whose thumbprint is set. */
@@ -15,7 +16,7 @@ const MEMBERS: ReadonlySet<string> = new Set(['jkt', 'x5t#S256'])
 /** Reads the claim `cnf` (RFC 7800). A text says why the token is refused. */
 export function readBinding(cnf: unknown): Binding | string | undefined {
   if (cnf === undefined) return undefined
-  if (typeof cnf !== 'object' || cnf === null || Array.isArray(cnf)) return `cnf ${quote(cnf)} is no object`
+  if (!isJsonObject(cnf)) return `cnf ${quote(cnf)} is no object`
   const members = Object.entries(cnf)
   if (members.length === 0) return 'cnf is empty'
   for (const [name, value] of members) {

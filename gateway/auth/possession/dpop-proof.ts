@@ -2,7 +2,7 @@ import type { PathLeniency } from '../../edge/rules/canonical-path.ts'
 import { readTarget } from '../../edge/rules/request-target.ts'
 import { algorithmNamed } from '../keys/signature.ts'
 import { algorithmsOf } from '../keys/verification-key.ts'
-import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { isJsonObject, type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 
 /** FAPI 2.0 section 5.4.1: no RS256. */
@@ -26,14 +26,14 @@ export function readProof(proof: string | undefined) {
   if (typ !== 'dpop+jwt') return `typ ${quote(typ)} is no DPoP proof`
   const refused = REFUSED_HEADER_MEMBERS.find((name) => Object.hasOwn(jws.header, name))
   if (refused !== undefined) return `the header has ${refused}`
-  if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return 'the header has no jwk'
-  const algorithms = algorithmsOf(jwk as JsonObject)
+  if (!isJsonObject(jwk)) return 'the header has no jwk'
+  const algorithms = algorithmsOf(jwk)
   if (typeof algorithms === 'string') return `the jwk ${algorithms}`
   const algorithm = algorithmNamed(alg)
   if (algorithm === undefined || algorithm === 'RS256') return `alg ${quote(alg)} is not accepted`
   if (!algorithms.includes(algorithm)) return `alg ${algorithm} is not what the jwk is for`
   const claims = readClaims(jws.payload)
-  return typeof claims === 'string' ? claims : { jws, algorithm, jwk: jwk as JsonObject, claims }
+  return typeof claims === 'string' ? claims : { jws, algorithm, jwk, claims }
 }
 
 function readClaims({ jti, htm, htu, iat, ath, nonce, exp, nbf }: JsonObject) {

@@ -108,7 +108,7 @@ export class ClientKeys {
 
   #add(client: string, keys: Iterable<VerificationKey>): void {
     for (const name of [...keys].flatMap(namesOf))
-      this.#owners.set(name, (this.#owners.get(name) ?? new Set()).add(client))
+      this.#owners.getOrInsertComputed(name, () => new Set()).add(client)
   }
 
   #remove(client: string, keys: Iterable<VerificationKey>): void {

@@ -89,10 +89,7 @@ function componentValue(
 const READ = new WeakMap<object, Map<string, unknown>>()
 
 function readOnce<T>(message: object, name: string, read: () => T): T {
-  const known = READ.get(message) ?? new Map<string, unknown>()
-  READ.set(message, known)
-  if (!known.has(name)) known.set(name, read())
-  return known.get(name) as T
+  return READ.getOrInsertComputed(message, () => new Map()).getOrInsertComputed(name, read) as T
 }
 
 function fieldValue(

@@ -30,14 +30,8 @@ export class FairTurns {
   take<T>(caller: Caller, work: () => T | Promise<T>): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
     const later = async () => this.#spend(work)
-    return new Promise((resolve) => this.#enqueue({ caller, run: () => resolve(later()) }))
-  }
-
-  #enqueue(one: Waiting): void {
-    const network = networkOf(one.caller.address)
-    const queue = this.#waiting.get(network)
-    if (queue === undefined) this.#waiting.set(network, [one])
-    else queue.push(one)
+    const queue = this.#waiting.getOrInsert(networkOf(caller.address), [])
+    return new Promise((resolve) => queue.push({ caller, run: () => resolve(later()) }))
   }
 
   #spend<T>(work: () => T): T {

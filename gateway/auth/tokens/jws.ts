@@ -29,9 +29,11 @@ export function decodeObject(part: string): JsonObject | string {
   if (bytes === undefined) return 'is not base64url'
   const json = parseCheckedJson(bytes)
   if ('fault' in json) return json.fault
-  const { value } = json
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'is not a JSON object'
-  return value as JsonObject
+  return isJsonObject(json.value) ? json.value : 'is not a JSON object'
+}
+
+export function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Decodes base64url as JOSE writes it (RFC 7515 section 2). */

@@ -35,8 +35,7 @@ export function idempotency(gateway: Gateway, exchange: Exchange): Outcome | Pen
   const key = keyOf(exchange, terms)
   if (key === undefined) return undefined
   if (typeof key !== 'string') {
-    if (key === MISSING) count(gateway, exchange, 'missing')
-    else count(gateway, exchange, 'invalid')
+    count(gateway, exchange, key === MISSING ? 'missing' : 'invalid')
     return key
   }
   const read = wholeBody(gateway, exchange, terms.maxRequestBytes)
@@ -61,15 +60,6 @@ function keyOf({ req }: Exchange, { header, required, maxKeyLength }: Idempotenc
   }
   if (value === undefined) return required ? MISSING : undefined
   return readIdempotencyKey(value, maxKeyLength) ?? INVALID
-}
-
-function callerIn(principal: Principal): string {
-  let caller = CALLERS.get(principal)
-  if (caller === undefined) {
-    caller = callerOf(principal.key, principal.client)
-    CALLERS.set(principal, caller)
-  }
-  return caller
 }
 
 interface Keyed {
@@ -97,7 +87,7 @@ function begin(
   keeper.begin(
     {
       key,
-      caller: callerIn(principal),
+      caller: CALLERS.getOrInsertComputed(principal, ({ key: user, client }) => callerOf(user, client)),
       row: route.path,
       content: [head, body],
       requestId,

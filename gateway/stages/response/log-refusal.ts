@@ -70,8 +70,7 @@ function takeLine(
   burst: number,
 ): number | undefined {
   const nowMs = steadyClock()
-  const budget = load.refusalLog.get(code) ?? { left: burst, atMs: nowMs, unlogged: 0 }
-  load.refusalLog.set(code, budget)
+  const budget = load.refusalLog.getOrInsert(code, { left: burst, atMs: nowMs, unlogged: 0 })
   const earned = Math.floor((nowMs - budget.atMs) / EVERY_MS)
   budget.left = Math.min(burst, budget.left + earned)
   budget.atMs += earned * EVERY_MS
