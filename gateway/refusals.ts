@@ -197,6 +197,14 @@ export function refusal(
 /** What a stage that may wait decides; undefined: the request goes on. */
 export type Outcome = Refusal | undefined | Promise<Refusal | undefined>
 
+/** Goes on with a value: at once, unless it is a promise. */
+export function andThen<Value, Result>(
+  value: Value | Promise<Value>,
+  goOn: (value: Value) => Result | Promise<Result>,
+): Result | Promise<Result> {
+  return value instanceof Promise ? value.then(goOn) : goOn(value)
+}
+
 /** Cheaper than a promise for each request. */
 export interface PendingRefusal {
   /** @param run called once */

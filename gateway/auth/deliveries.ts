@@ -1,3 +1,4 @@
+import { andThen } from '../refusals.ts'
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
 export interface Delivery {
@@ -33,12 +34,10 @@ export class Deliveries {
     // The other process may have begun a copy.
     if (this.otherProcess !== undefined) return 'unwritable'
     for (const key of keys) this.#inProgress.add(key)
-    const settle = (fault: ReplayFault | undefined) => {
+    return andThen(this.#guard.begin(keys, sender), (fault) => {
       if (fault !== undefined) this.end(delivery, false)
       return fault
-    }
-    const fault = this.#guard.begin(keys, sender)
-    return fault instanceof Promise ? fault.then(settle) : settle(fault)
+    })
   }
 
   /** @param isTaken true when the service has answered 2xx */

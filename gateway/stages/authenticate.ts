@@ -7,7 +7,7 @@ import {
 } from '../auth/tokens/authorization.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../refusals.ts'
+import { andThen, type Outcome, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
@@ -45,9 +45,7 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 export function authenticate(gateway: Gateway, exchange: Exchange): Outcome {
   const outcome = prove(gateway, exchange)
   if (exchange.route?.isShadow !== true) return outcome
-  return outcome instanceof Promise
-    ? outcome.then((refused) => overlook(gateway, exchange, refused))
-    : overlook(gateway, exchange, outcome)
+  return andThen(outcome, (refused) => overlook(gateway, exchange, refused))
 }
 
 function prove(gateway: Gateway, exchange: Exchange): Outcome {
@@ -55,8 +53,7 @@ function prove(gateway: Gateway, exchange: Exchange): Outcome {
     whenChecked(gateway, exchange)?.then(() => proveCaller(gateway, exchange)) ??
     proveCaller(gateway, exchange)
   if (exchange.route?.isSigned !== true) return outcome
-  const thenSigner = (refused: Refusal | undefined) => refused ?? proveSigner(gateway, exchange)
-  return outcome instanceof Promise ? outcome.then(thenSigner) : thenSigner(outcome)
+  return andThen(outcome, (refused) => refused ?? proveSigner(gateway, exchange))
 }
 
 function proveCaller(gateway: Gateway, exchange: Exchange): Outcome {

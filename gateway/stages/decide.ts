@@ -4,7 +4,7 @@ import { segmentsOf, textOf } from '../edge/rules/path-template.ts'
 import { percentDecoded } from '../edge/syntax/characters.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
 /** Asks a decider if the request may go on (AuthZEN Authorization API 1.0). */
@@ -26,10 +26,8 @@ function ask(
   const parameters = parametersIn(exchange.path, terms)
   if (parameters === undefined)
     return refusal('invalid_target', { cause: 'a parameter of the template has ";" or ends within an octet' })
-  const decision = decider.decide(questionOf(exchange, terms, { parameters, values }), exchange)
-  return decision instanceof Promise
-    ? decision.then((known) => settle(gateway, exchange, known))
-    : settle(gateway, exchange, decision)
+  const question = questionOf(exchange, terms, { parameters, values })
+  return andThen(decider.decide(question, exchange), (decision) => settle(gateway, exchange, decision))
 }
 
 /** Parameters of the path. Undefined if one ends within an octet, or has `;`, where some services end the value. */

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { andThen } from '../../refusals.ts'
 import { type SignatureCheck, signatureCheck } from '../keys/signature.ts'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
@@ -76,10 +77,7 @@ export class ProofVerifier {
     if (!isSigned(checked.jws)) return invalid('the signature does not fit')
     const { jkt, claims } = checked
     const { jti } = claims
-    const replay = this.#options.replays.take(`${jkt} ${jti}`, jkt)
-    return replay instanceof Promise
-      ? replay.then((known) => replayFault(jti, known))
-      : replayFault(jti, replay)
+    return andThen(this.#options.replays.take(`${jkt} ${jti}`, jkt), (replay) => replayFault(jti, replay))
   }
 
   #checkContent(proof: string | undefined, request: ProvenRequest): CheckedProof | ProofFault {

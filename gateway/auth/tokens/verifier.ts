@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { andThen } from '../../refusals.ts'
 import type { Introspector } from '../introspection/introspector.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
@@ -78,7 +79,8 @@ export class TokenVerifier {
     if (introspector !== undefined) {
       const active = introspector.verifyKnown(token)
       if (active !== undefined) return this.#unlessRevoked(active)
-      if (this.#isAsked(introspector, token)) return this.#introspect(introspector, token, caller)
+      if (this.#isAsked(introspector, token))
+        return andThen(introspector.verify(token, caller), (answered) => this.#unlessRevoked(answered))
     }
     // The token may have been verified while it waited.
     return this.turns.take(caller, () => this.#verifyCached(token) ?? this.#verifyNew(token))
@@ -107,17 +109,6 @@ export class TokenVerifier {
   #isAsked(introspector: Introspector, token: string): boolean {
     const named = this.#issuers.get(issuerNamed(token))
     return named === undefined || (named.introspector === introspector && isAskedForAll(named))
-  }
-
-  #introspect(
-    introspector: Introspector,
-    token: string,
-    caller: Caller,
-  ): Verification | Promise<Verification> {
-    const answered = introspector.verify(token, caller)
-    return answered instanceof Promise
-      ? answered.then((settled) => this.#unlessRevoked(settled))
-      : this.#unlessRevoked(answered)
   }
 
   #unlessRevoked(verification: Verification): Verification {

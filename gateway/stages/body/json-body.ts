@@ -6,7 +6,7 @@ import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { wholeBody } from './whole-body.ts'
 
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
@@ -24,14 +24,12 @@ export function readMembers(
   members: readonly JsonMember[],
   decide: (values: readonly (string | undefined)[]) => Outcome,
 ): Outcome {
-  const settle = (body: Buffer | Refusal) => {
+  return andThen(wholeBody(gateway, exchange), (body) => {
     if (!Buffer.isBuffer(body)) return body
     if (exchange.closed) return undefined
     const values = valuesOf(exchange, members, body)
     return 'code' in values ? values : decide(values)
-  }
-  const body = wholeBody(gateway, exchange)
-  return body instanceof Promise ? body.then(settle) : settle(body)
+  })
 }
 
 function valuesOf(

@@ -2,7 +2,7 @@ import { digestFault } from '../../auth/signatures/content-digest.ts'
 import { combinedValue } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { METHODS_WITH_BODY } from '../../upstream/request-body.ts'
 import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 
@@ -28,9 +28,9 @@ export function receive(gateway: Gateway, exchange: Exchange): Outcome {
 }
 
 function receiveWhole(gateway: Gateway, exchange: Exchange): Outcome {
-  const compare = (body: Buffer | Refusal) => (Buffer.isBuffer(body) ? compareDigest(exchange, body) : body)
-  const body = wholeBody(gateway, exchange)
-  return body instanceof Promise ? body.then(compare) : compare(body)
+  return andThen(wholeBody(gateway, exchange), (body) =>
+    Buffer.isBuffer(body) ? compareDigest(exchange, body) : body,
+  )
 }
 
 /** Refuses a wrong digest of the client, because a signature of the gateway will cover it. */

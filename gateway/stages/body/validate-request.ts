@@ -9,7 +9,7 @@ import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { refuseEncoding, refuseMisfit } from './json-body.ts'
 import { parameterMisfit } from './request-parameters.ts'
 import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
@@ -57,14 +57,12 @@ function checkBody(
     return undefined
   const unread = refuseEncoding(contentType, fields)
   if (unread !== undefined) return unread
-  const check = (whole: Buffer | Refusal) => {
-    if (!Buffer.isBuffer(whole)) return whole
+  return andThen(wholeBody(gateway, exchange), (body) => {
+    if (!Buffer.isBuffer(body)) return body
     if (exchange.closed) return undefined
-    if (whole.length === 0) return bodyRequired ? BODY_MISSING : undefined
-    return bodyMisfit(whole, fits)
-  }
-  const body = wholeBody(gateway, exchange)
-  return body instanceof Promise ? body.then(check) : check(body)
+    if (body.length === 0) return bodyRequired ? BODY_MISSING : undefined
+    return bodyMisfit(body, fits)
+  })
 }
 
 /** `application/vnd.a+json`, with characters of tokens only (RFC 9110 section 5.6.2). */

@@ -5,7 +5,7 @@ import { isGrpc } from '../../edge/rules/grpc.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
 /** A body this small that came at once needs no room, because the rest of its request takes more memory. */
 const SMALL_BYTES = 1024
@@ -70,11 +70,10 @@ export function wholeBody(
   if (!headers.hasBody || req.body === null) return NO_BODY
   const owner = principal?.key ?? networkOf(exchange.address)
   const read = readWholeBody(gateway, exchange, { owner, source: req.body, ...(maxBytes && { maxBytes }) })
-  const keep = (body: Buffer | Refusal) => {
+  return andThen(read, (body) => {
     if (Buffer.isBuffer(body)) exchange.bufferedBody = body
     return body
-  }
-  return read instanceof Promise ? read.then(keep) : keep(read)
+  })
 }
 
 /** Time to wait for an empty last frame or chunk. It mostly comes with the head, or in the next packet. */

@@ -10,7 +10,7 @@ import {
 } from '../../auth/tokens/verification.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { certificateOf, revocationUnavailable } from './prove-certificate.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
@@ -41,10 +41,9 @@ export function proveBearer(gateway: Gateway, exchange: Exchange, credential: Pr
     if (known !== undefined) return accept(gateway, exchange, credential, known)
     if (!verifier.wasActive(credential.token, trust)) return decided(gateway, 'throttled', blocked)
   }
-  const verification = verifier.verify(credential.token, exchange, trust)
-  return verification instanceof Promise
-    ? verification.then((settled) => accept(gateway, exchange, credential, settled))
-    : accept(gateway, exchange, credential, verification)
+  return andThen(verifier.verify(credential.token, exchange, trust), (verification) =>
+    accept(gateway, exchange, credential, verification),
+  )
 }
 
 function refuseMalformed(
@@ -80,7 +79,7 @@ function accept(
   const certificate =
     verification.binding?.thumbprint === undefined ? undefined : certificateOf(gateway, exchange)
   if (certificate?.isUnchecked === true) return revocationUnavailable(gateway, 'bearer', certificate)
-  const fault = provePossession(gateway.proofs, verification.binding, {
+  const proved = provePossession(gateway.proofs, verification.binding, {
     scheme,
     token,
     proof: exchange.headers.dpop,
@@ -88,9 +87,7 @@ function accept(
     method: exchange.method,
     path: exchange.path,
   })
-  return fault instanceof Promise
-    ? fault.then((known) => settle(gateway, exchange, { fault: known, token: verification, scheme }))
-    : settle(gateway, exchange, { fault, token: verification, scheme })
+  return andThen(proved, (fault) => settle(gateway, exchange, { fault, token: verification, scheme }))
 }
 
 interface Proved {

@@ -15,7 +15,7 @@ import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
@@ -83,8 +83,7 @@ function inTurn<T>(
   work: () => T,
   then: (result: T) => Outcome,
 ): Outcome {
-  const result = verifier.turns.take(exchange, work)
-  return result instanceof Promise ? result.then(then) : then(result)
+  return andThen(verifier.turns.take(exchange, work), then)
 }
 
 function presentedIn(
@@ -143,14 +142,12 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
   if (bufferedBody !== undefined || source === null)
     return accept(gateway, exchange, signatures, bufferedBody ?? NO_BODY)
   const owner = signatures.verified[0]?.signer.principal.key ?? ''
-  const body = readWholeBody(gateway, exchange, { owner, source })
-  const check = (whole: Buffer | Refusal) => {
-    if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
-    exchange.bufferedBody = whole
+  return andThen(readWholeBody(gateway, exchange, { owner, source }), (body) => {
+    if (!Buffer.isBuffer(body)) return decided(gateway, body.code, body)
+    exchange.bufferedBody = body
     // If the request of a client that has gone were accepted, a retry would be refused as a replay.
-    return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
-  }
-  return body instanceof Promise ? body.then(check) : check(body)
+    return exchange.closed ? undefined : accept(gateway, exchange, signatures, body)
+  })
 }
 
 function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {
@@ -165,7 +162,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
     const { signer, head } = first
     // A replay is signed too, so its sender is known.
     exchange.principal ??= signer.principal
-    const settle = (found: ReplayFault | undefined): Refusal | undefined => {
+    return andThen(take(gateway, good), (found): Refusal | undefined => {
       if (found === undefined) {
         exchange.signed = head.signed?.(body)
         return decided(gateway, 'accepted', undefined)
@@ -177,9 +174,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
           `accepted signatures cannot be remembered: ${found}`,
         )
       return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
-    }
-    const seen = take(gateway, good)
-    return seen instanceof Promise ? seen.then(settle) : settle(seen)
+    })
   })
 }
 

@@ -15,7 +15,7 @@ import type { WebhookScheme } from '../../config/clients/webhook-schemes.ts'
 import { valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type Outcome, type Refusal, refusal } from '../../refusals.ts'
+import { andThen, type Outcome, type Refusal, refusal } from '../../refusals.ts'
 import { NO_BODY, readWholeBody } from '../body/whole-body.ts'
 import { countCredential, countGuess, refuseGuessing } from './throttle-guesses.ts'
 
@@ -59,16 +59,14 @@ export function proveWebhook(gateway: Gateway, exchange: Exchange): Outcome {
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause, key))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = readWholeBody(gateway, exchange, { owner: key.name, source })
-  const check = (buffered: Buffer | Refusal) => {
-    if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
-    exchange.bufferedBody = buffered
+  return andThen(readWholeBody(gateway, exchange, { owner: key.name, source }), (body) => {
+    if (!Buffer.isBuffer(body)) return decided(gateway, body.code, body)
+    exchange.bufferedBody = body
     // Checked again after a slow body: the memory of accepted webhooks may have forgotten this one by now.
     const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
     if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause, key))
-    return accept(gateway, exchange, { key, message, body: buffered })
-  }
-  return body instanceof Promise ? body.then(check) : check(body)
+    return accept(gateway, exchange, { key, message, body })
+  })
 }
 
 /** Undefined where a header is repeated, because readers would differ about which value counts. */
@@ -89,12 +87,10 @@ const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
 
 /** URLs that the sender may have signed. Host is not trusted. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
-  if (!signed.includes('{url}')) return NO_URL
+  if (!signed.includes('{url}')) return ['']
   if (!URL_CHARACTERS.test(req.target)) return []
   return settings.dpop.publicUrls.map((base) => base.replace(/\/$/, '') + req.target)
 }
-
-const NO_URL: readonly string[] = ['']
 
 function accept(
   gateway: Gateway,
@@ -116,15 +112,15 @@ function accept(
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const answer = (seen: Seen) => settle(gateway, seen, key, message.id)
+  const answer = (seen: ReplayFault | undefined) => settle(gateway, seen, key, message.id)
   if (scheme.replays !== 'delivery') {
     const id = scheme.replays === 'attempt' ? replayKey(name, message) : contentKey(name, message, content)
-    return whenSeen(gateway.acceptedWebhooks.take(id, name), answer)
+    return andThen(gateway.acceptedWebhooks.take(id, name), answer)
   }
   const keys = [contentKey(name, message, content)]
   if (message.id !== '') keys.push(`${name}\0id ${message.id}`)
   const delivery: Delivery = { keys, sender: name }
-  return whenSeen(gateway.deliveries.begin(delivery), (seen) => {
+  return andThen(gateway.deliveries.begin(delivery), (seen) => {
     if (seen === undefined && exchange.closed) gateway.deliveries.end(delivery, false)
     // `close` reports the end of the delivery.
     else if (seen === undefined) exchange.delivery = delivery
@@ -132,15 +128,9 @@ function accept(
   })
 }
 
-type Seen = ReplayFault | undefined
-
-function whenSeen(seen: Seen | Promise<Seen>, answer: (seen: Seen) => Refusal | undefined): Outcome {
-  return seen instanceof Promise ? seen.then(answer) : answer(seen)
-}
-
 function settle(
   gateway: Gateway,
-  seen: Seen,
+  seen: ReplayFault | undefined,
   { name, principal }: WebhookKey,
   id: string,
 ): Refusal | undefined {
