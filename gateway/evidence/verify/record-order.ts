@@ -73,7 +73,7 @@ export class RecordOrder {
   #readReadBack(line: string): void {
     const [, records = ''] = /"records":(\d{1,15})}$/.exec(line) ?? []
     this.#warnings.add(
-      `${records} records before it were read back from the file to be sealed: the seal does not show whether somebody had added or changed some of them`,
+      `${plural(Number(records), 'record')} before it ${records === '1' ? 'was' : 'were'} read back from the file to be sealed: the seal does not show whether somebody had added or changed some of them`,
     )
   }
 

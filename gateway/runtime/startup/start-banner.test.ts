@@ -4,8 +4,8 @@ import { stripVTControlCharacters } from 'node:util'
 import { loadSettings } from '../../config/load-settings.ts'
 import { startBanner } from './start-banner.ts'
 
-function banner(gateway: object): string {
-  const { value: settings } = loadSettings({}, () => JSON.stringify(gateway))
+function banner(gateway: object, env: NodeJS.ProcessEnv = {}): string {
+  const { value: settings } = loadSettings(env, () => JSON.stringify(gateway))
   assert.ok(settings)
   const at = { port: 8080, tlsPort: 8443, adminPort: 9090 }
   return stripVTControlCharacters(
@@ -33,4 +33,11 @@ test('the banner has every address as a client on this machine would use it, and
   ]) {
     assert.ok(text.includes(part), `${part}\n${text}`)
   }
+})
+
+test('the commands of the banner can be copied into a shell', () => {
+  const env = { GATEWAY_CONFIG: '/srv/my gateway/gateway.json' }
+  const text = banner({ host: '::', routes: [{ path: "/it's", auth: ['none'] }] }, env)
+  assert.ok(text.includes("curl -i 'http://[::1]:8080/it'\\''s'\n"), text)
+  assert.ok(text.includes("GET '/it'\\''s' --config '/srv/my gateway/gateway.json' --limits "), text)
 })

@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 import { configFiles } from '../../config/environment.ts'
 import type { Route } from '../../config/settings.ts'
 import { reachable } from '../../edge/rules/network.ts'
-import { printable } from '../../terminal/printable.ts'
+import { inShell, printable } from '../../terminal/printable.ts'
 import type { StartupConfiguration } from './read-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
@@ -13,7 +13,10 @@ export function startBanner(
 ): string {
   const { settings, limits, version } = startup
   const { host, adminHost, upstream, routes, configFile, limitsFile, audit } = settings
-  const own = configFile === DEFAULT_FILES.configFile ? '' : ` --config ${configFile} --limits ${limitsFile}`
+  const own =
+    configFile === DEFAULT_FILES.configFile
+      ? ''
+      : ` --config ${inShell(configFile)} --limits ${inShell(limitsFile)}`
   const base = `http://${reachable(host)}:${at.port}`
   const rows: [string, string][] = [
     ['requests', `${base}  →  ${upstream.join(', ')}`],
@@ -26,7 +29,10 @@ export function startBanner(
     ['audit', audit.file === '-' ? 'standard output' : audit.file],
   ]
   const tried = toTry(routes)
-  const next = [`curl -i ${base}${tried}`, `npx -- countersign explain route GET ${tried}${own}`]
+  const next = [
+    `curl -i ${inShell(base + tried)}`,
+    `npx -- countersign explain route GET ${inShell(tried)}${own}`,
+  ]
   const bold = (text: string) => styleText('bold', text, { stream: process.stderr })
   return [
     '',
