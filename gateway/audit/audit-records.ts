@@ -128,7 +128,7 @@ function quoted(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-/** Cuts to at most `maxChars` UTF-16 units, the last one `…`. Never halves a surrogate pair. */
+/** Cuts to at most `maxChars` UTF-16 units. Never halves a surrogate pair. */
 export function bounded(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const last = text.charCodeAt(maxChars - 2)
@@ -245,7 +245,7 @@ export function storeRecord({ type, timestamp, store, cause, since }: StoreFacts
   return `${JSON.stringify({ type, timestamp, store, cause, since })}\n`
 }
 
-/** Change of the number of open requests: 1, -1 or 0. */
+/** Change of the number of open requests. */
 export function openChangeOf(line: string): number {
   // Comparing single characters is several times faster than comparing heads.
   if (line.charCodeAt(EXCHANGE_AT) !== EXCHANGE) return 0
@@ -260,7 +260,7 @@ export function typeOf(record: string): string {
 
 export type RecordCounts = ReadonlyMap<string, number>
 
-/** Counts lines by type. Reading a character makes V8 flatten a line, so joining lines later is cheap. */
+/** Reading a character makes V8 flatten a line, so joining lines later is cheap. */
 export function countsOf(lines: readonly string[]): RecordCounts {
   const counts = new Map<string, number>()
   let requests = 0

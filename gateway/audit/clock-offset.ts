@@ -67,7 +67,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
   })
 }
 
-/** `chronyc -c`: values between commas. The fifth is the offset in seconds, the last the leap status. */
+/** `chronyc -c`: the fifth value is the offset in seconds, the last the leap status. */
 function chronyOffsetMs(output: string): number | undefined {
   const values = output.trim().split(',')
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)

@@ -85,13 +85,13 @@ export class Trail {
     this.#trailFile.follow(seals)
   }
 
-  /** Undefined when the file cannot be rotated: on standard output, or while suspended or closed. */
+  /** Undefined when the file cannot be rotated. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
   }
 
-  /** Writes the missing responses, then AUDIT_START. @param isInherited the predecessor will send the responses */
+  /** @param isInherited the predecessor will send the missing responses */
   begin({ records, ...found }: Recovery & Partial<StartFacts>, isInherited = false): this {
     this.#trailFile.open = records.length
     const facts = { ...found, locked: this.#lock?.held }
@@ -100,17 +100,14 @@ export class Trail {
     return this
   }
 
-  /**
-   * Records the API_REQUEST of a request that can still be refused.
-   * @returns a `Commit` to wait for; undefined: no wait (`buffered`). After an error no API_RESPONSE may follow
-   */
+  /** @returns a `Commit` to wait for; undefined: no wait (`buffered`). After an error no API_RESPONSE may follow */
   append(record: string): Error | Commit | undefined {
     if (this.recheck()) return this.#policy.add(record)
     this.#outage.countRefused(1)
     return this.#outage.fault
   }
 
-  /** Records what has happened. @returns a `Commit` that the client's response must wait for */
+  /** @returns a `Commit` that the client's response must wait for */
   settle(record: string): Commit | undefined {
     if (this.#closed) {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
@@ -175,7 +172,7 @@ export class Trail {
     }
   }
 
-  /** Tries again after a failed write; costs nothing otherwise. @returns `writable` */
+  /** Tries again after a failed write. @returns `writable` */
   recheck(): boolean {
     return this.#outage.recheck()
   }
@@ -202,7 +199,7 @@ export class Trail {
     this.recheck()
   }
 
-  /** Continues in a new file, if the present one was renamed. The caller holds the right to commit. */
+  /** The caller holds the right to commit. */
   #rotate(clockSetBackMs: number | undefined): void {
     const { file, durability } = this.#options
     const syncs = durability === 'synced'

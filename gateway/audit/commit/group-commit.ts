@@ -152,7 +152,7 @@ export class GroupCommit implements CommitPolicy {
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
 
-/** Durability `buffered`: lines wait for 5 ms or 65,536 UTF-16 units. No request waits; a crash loses lines. */
+/** Durability `buffered`: no request waits, and a crash loses lines. */
 export class BufferedCommit implements CommitPolicy {
   readonly #parts: Omit<GroupCommitOptions, 'syncs'>
   #lines: string[] = []

@@ -121,7 +121,6 @@ export class Outage {
     this.#refused += requests
   }
 
-  /** @param lines the torn line first, if there is one */
   addPending(lines: readonly string[]): void {
     for (const line of lines) this.#pending.push(line)
   }
@@ -170,7 +169,7 @@ export class Outage {
     return this.writable
   }
 
-  /** Tries to write again. The caller holds the right to commit. */
+  /** The caller holds the right to commit. */
   resume(): Error | undefined {
     if (this.writable) return undefined
     if (!this.#ended && !this.#suspended)
@@ -317,7 +316,6 @@ function sortFailed(lines: readonly string[], inFile: readonly string[]) {
     if (openChangeOf(line) === -1) responses.set(pairKeyOf(line), (responses.get(pairKeyOf(line)) ?? 0) + 1)
   }
   const refused: string[] = []
-  /** Refused requests whose lines stay in the file, where they need a response. */
   const stranded: string[] = []
   const pending: string[] = []
   const remaining = [...inFile]

@@ -28,7 +28,7 @@ export interface TrailSeals {
   finish(): Promise<readonly string[]>
 }
 
-/** Cuts off what a failed write left. Can roll back what was written between `startCommit` and `endCommit`. */
+/** Can roll back what was written between `startCommit` and `endCommit`. */
 export class TrailFile {
   sink: TrailSink
   #end: number
@@ -63,7 +63,7 @@ export class TrailFile {
     this.#isFollowed = isFollowed
   }
 
-  /** True when a partial line could not be cut off: the next `put` must begin with that line. */
+  /** True when a part of a line could not be cut off. The next `put` must begin with that line. */
   get torn(): boolean {
     return this.sink.tornBytes > 0
   }

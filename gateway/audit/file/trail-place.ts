@@ -34,7 +34,6 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   }
 }
 
-/** @returns the fault of a path that belongs neither to the gateway nor to root */
 export function ownerFault(
   path: string,
   stats: Pick<Stats, 'uid'> | undefined,

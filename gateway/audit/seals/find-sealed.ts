@@ -25,7 +25,7 @@ export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** Call it for the last tile first. @param hashes as text */
+  /** Call it for the last tile first. */
   addTile(tile: number, hashes: string): void {
     for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
       const [index, hash] = [tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES)]

@@ -40,7 +40,7 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
 /** Longest entry of a log (C2SP tlog-tiles: a uint16 tells its length). */
 export const LEAF_MAX_BYTES = 65_535
 
-/** Leaf of a line: the line itself, or if it is too long `{"type":"OVERSIZE","bytes","sha256"}`. */
+/** A line that is too long has the leaf `{"type":"OVERSIZE","bytes","sha256"}`. */
 export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }

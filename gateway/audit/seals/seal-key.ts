@@ -22,7 +22,7 @@ export interface SealKey {
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 
-/** Keys of a log: Ed25519 (RFC 8410) and optionally ML-DSA-44 (RFC 9881) against quantum computers, in PEM (PKCS#8). */
+/** Keys of a log: Ed25519 (RFC 8410), and optionally ML-DSA-44 (RFC 9881) against quantum computers. */
 export type PrivateSealKeys = { readonly ed25519: KeyObject; readonly mlDsa44: KeyObject | undefined }
 
 const ML_DSA_44 = 'ml-dsa-44'
@@ -41,7 +41,7 @@ export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
-/** @returns the path of the file; undefined when it exists @throws also when this Node has no ML-DSA */
+/** @returns the path; undefined when the file exists @throws also when this Node has no ML-DSA */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined

@@ -3,7 +3,7 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** Progress of sealing, shared by both threads. The main thread writes it only when sealing begins or goes on. */
+/** Shared by both threads. The main thread writes it only when sealing begins or goes on. */
 export interface SealProgress {
   readonly buffer: SharedArrayBuffer
   sealedSize: number
@@ -11,7 +11,6 @@ export interface SealProgress {
   unsealedRecords: number
   /** No unsealed record in the thread is older than this (`steadyMs`). Infinite: all are sealed. */
   oldestAtMs: number
-  /** Bytes that the thread has taken. */
   takenBytes: number
   /** As `TrailSeals.mends`. */
   mends: number

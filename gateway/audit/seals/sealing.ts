@@ -23,14 +23,13 @@ interface SealingOptions {
 
 const FINISH_MS = 3000
 
-/** Lines go to the thread at this size, or after this time. */
 const STAGE_BYTES = 256 * 1024
 const STAGE_MS = 200
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /**
- * Seals a trail in a thread of its own. The queue is bounded: when it is full, nothing is handed over until the thread
- * has taken everything. The thread then reads the skipped lines from the file.
+ * Seals a trail in a thread of its own. Once the queue is full, nothing is handed over until the thread has taken
+ * everything. The thread then reads the skipped lines from the file.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions

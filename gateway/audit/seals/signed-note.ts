@@ -45,7 +45,7 @@ export function formatSignature({ name, keyId, signature }: NoteSignature): stri
   return `— ${name} ${Buffer.concat([Buffer.from(keyId, 'hex'), signature]).toString('base64')}\n`
 }
 
-/** Reads a note; verifies nothing. @throws NoteFault */
+/** Verifies nothing. @throws NoteFault */
 export function parseNote(bytes: Uint8Array): Note {
   if (bytes.length > NOTE_MAX_BYTES) throw new NoteFault('is too long for a note')
   let whole: string

@@ -11,7 +11,7 @@ const DRAFTS_AT_ONCE = 4
 /** Parallel syncs share writes of the journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
-/** Writes tiles. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */
+/** Writes tiles atomically. They survive a power failure at once (`writeSynced`), or after a later sync (`write`). */
 export class TileFiles {
   readonly directory: string
   #drafts = 0
@@ -23,7 +23,6 @@ export class TileFiles {
     this.directory = directory
   }
 
-  /** A reader sees all of a tile or nothing. */
   async writeSynced(files: readonly TileFile[]): Promise<void> {
     for (let at = 0; at < files.length; at += MAX_DRAFTS) {
       await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))

@@ -62,7 +62,6 @@ export function partialTiles(size: number): { level: number; index: number; widt
 /** A tile is missing, unreadable, or of a wrong length. */
 export class TileFault extends Error {}
 
-/** Undefined after a TileFault. */
 export function unlessFaulty<T>(read: () => T): T | undefined {
   try {
     return read()
@@ -83,7 +82,7 @@ export class TileReader implements Subtrees {
     this.size = size
   }
 
-  /** The hashes of a tile, `HASH_BYTES` each. @throws TileFault */
+  /** @throws TileFault */
   tile(level: number, index: number): Buffer {
     const width = tileWidth(this.size, level, index)
     const path = tilePath(level, index, width)

@@ -59,7 +59,6 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   }
 }
 
-/** The `timestamp` of a line. */
 export function timeOf(line: Buffer): number | undefined {
   // No value can hold this key, because quotes in values are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))

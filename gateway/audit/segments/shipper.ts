@@ -23,7 +23,7 @@ import type { ClosedSegment } from './trail-segments.ts'
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 const KEEP_MS = 1000
 
-/** Kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */
+/** JSON kept beside the trail. */
 interface Shipped {
   readonly to: string
   readonly segments: Record<string, Digest>
