@@ -47,7 +47,7 @@ interface TileName {
   readonly path: string
 }
 
-/** @throws EvidenceFault when a tile over leaf `first` or a later leaf is unproven */
+/** @throws EvidenceFault when a tile over `first` or a later leaf is unproven */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

@@ -72,7 +72,6 @@ function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Se
   return { sent: { fields, body } }
 }
 
-/** Undefined where the signature or a member of it is missing. */
 export function signatureIn({ signature }: AuditLine): SignatureFacts | undefined {
   if (typeof signature !== 'object' || signature === null) return undefined
   const facts = signature as Record<keyof SignatureFacts, unknown>

@@ -22,7 +22,6 @@ interface NamedFile {
   readonly inDirectory: boolean
 }
 
-/** Suffixes of rotations. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
 /** Files without records that a shell finds by `audit.ndjson*`. */

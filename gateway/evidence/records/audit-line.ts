@@ -59,7 +59,7 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/** Time of the last line that tells one. @param responsesTell false: responses are skipped */
+/** @param responsesTell false: responses are skipped */
 export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)

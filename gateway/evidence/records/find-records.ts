@@ -82,7 +82,7 @@ interface FindResult {
   readonly byIdTime: boolean
 }
 
-/** Finds records in order. If the id tells its time, reads only lines near that time; or all, if none matches. */
+/** If the id tells its time, reads only lines near that time; or all, if none matches. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

@@ -12,7 +12,7 @@ import type { ReadLines } from './read-lines.ts'
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/** Compares lines with a sealed tree while they are read. The root of the lines proves them; tiles show differences. */
+/** Compares lines with a sealed tree. The root of the lines proves them; tiles show differences. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
@@ -68,7 +68,7 @@ export class LineComparison {
     return this.#broken !== undefined
   }
 
-  /** True once enough lines behind a difference were read to say what it is. */
+  /** True once enough lines were read to say what the difference is. */
   get isDecided(): boolean {
     return this.#broken !== undefined && this.#isAhead(this.#broken)
   }

@@ -19,7 +19,7 @@ export class RecordOrder {
   readonly #warnings: Warnings
   readonly #open = new Map<string, number>()
   readonly #openMax: number
-  /** Open requests beyond `OPEN_MAX`. */
+  /** Open requests beyond `#openMax`. */
   #uncertain = 0
   #isFull = false
   #isStopped = false
