@@ -51,7 +51,6 @@ export class Der {
     return this.#source.toString('hex', this.#contentAt, this.#end)
   }
 
-  /** Bytes of the content. */
   get length(): number {
     return this.#end - this.#contentAt
   }

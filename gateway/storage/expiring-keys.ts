@@ -16,7 +16,7 @@ interface RememberedKeysOptions {
   readonly tally?: KeyTally | undefined
 }
 
-// Most keys that a sweep removes. It is more than a call adds.
+/** More than a call adds. */
 const SWEPT_AT_ONCE = 8
 const NOISE_MS = 500
 /** After a set-back of a year, held keys would fill the memory. */
@@ -112,7 +112,6 @@ export class RememberedKeys {
     return true
   }
 
-  /** Called once a second and at the end. */
   maintain(): void {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }

@@ -36,7 +36,7 @@ export interface KeyStore {
   readonly form: KeyForm
   /** True keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
-  /** Called when something is wrong with the files. The keys stay in memory. */
+  /** The keys stay in memory. */
   readonly onFault: (cause: string) => void
   /** Called when others removed the files. */
   readonly onRemoved?: ((cause: string) => void) | undefined

@@ -46,7 +46,7 @@ function cut(file: string, length: number): boolean {
   }
 }
 
-/** Cuts bytes off the end of a file. @returns false when that cannot be done (`chattr +a`) */
+/** @returns false when that cannot be done (`chattr +a`) */
 export function cutOff(fd: number, bytes: number): boolean {
   if (bytes === 0) return true
   try {
