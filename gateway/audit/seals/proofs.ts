@@ -29,42 +29,38 @@ export function completeSubtrees(tree: Subtrees, size: number): Buffer[] {
 /** PATH(index, D[0:size]) of RFC 6962 section 2.1.1. */
 export function inclusionProof(tree: Subtrees, index: number, size: number): Buffer[] {
   if (!(index >= 0 && index < size)) throw new RangeError(`leaf ${index} is not in a tree of ${size}`)
-  const proof: Buffer[] = []
-  let start = 0
-  let end = size
-  while (end - start > 1) {
-    const middle = start + splitOf(end - start)
-    if (index < middle) {
-      proof.push(rangeHash(tree, middle, end))
-      end = middle
-    } else {
-      proof.push(rangeHash(tree, start, middle))
-      start = middle
-    }
-  }
-  return proof.reverse()
+  return siblings(tree, index, size, (start, end) => end - start === 1).hashes
 }
 
 /** PROOF(oldSize, D[0:size]) of RFC 6962 section 2.1.2. */
 export function consistencyProof(tree: Subtrees, oldSize: number, size: number): Buffer[] {
   if (!(oldSize > 0 && oldSize <= size))
     throw new RangeError(`a tree of ${size} has no proof from ${oldSize}`)
-  const proof: Buffer[] = []
-  let start = 0
-  let end = size
-  while (end !== oldSize) {
+  const { hashes, start } = siblings(tree, oldSize - 1, size, (_, end) => end === oldSize)
+  // The verifier has the old root itself.
+  return start === 0 ? hashes : [rangeHash(tree, start, oldSize), ...hashes]
+}
+
+/** Walks from the root towards a leaf, until `isEnd`. @returns hashes of the siblings, the lowest first */
+function siblings(
+  tree: Subtrees,
+  leaf: number,
+  size: number,
+  isEnd: (start: number, end: number) => boolean,
+): { readonly hashes: Buffer[]; readonly start: number } {
+  const hashes: Buffer[] = []
+  let [start, end] = [0, size]
+  while (!isEnd(start, end)) {
     const middle = start + splitOf(end - start)
-    if (oldSize <= middle) {
-      proof.push(rangeHash(tree, middle, end))
+    if (leaf < middle) {
+      hashes.push(rangeHash(tree, middle, end))
       end = middle
     } else {
-      proof.push(rangeHash(tree, start, middle))
+      hashes.push(rangeHash(tree, start, middle))
       start = middle
     }
   }
-  // The verifier has the old root itself.
-  if (start > 0) proof.push(rangeHash(tree, start, end))
-  return proof.reverse()
+  return { hashes: hashes.reverse(), start }
 }
 
 /** Verifies a proof of inclusion (RFC 9162 section 2.1.3.2). */
