@@ -78,13 +78,15 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
   return undefined
 }
 
-/** Opens a segment, even if it was renamed; undefined when it is compressed. @throws Error as `blocksOf` */
-export function openPlain(segment: Source): number | undefined {
+/** Finds a segment even if it was renamed; undefined when it is compressed. @throws Error as `blocksOf` */
+export function withPlain<T>(segment: Source, run: (fd: number) => T): T | undefined {
   if (segment.compression !== 'none') return undefined
   const { fd, compression } = opened(segment)
-  if (compression === 'none') return fd
-  closeSync(fd)
-  return undefined
+  try {
+    return compression === 'none' ? run(fd) : undefined
+  } finally {
+    closeSync(fd)
+  }
 }
 
 function opened(segment: Source): ReturnType<typeof openSegment> {

@@ -1,19 +1,14 @@
 import { RECORD_MAX_BYTES, REQUEST_HEAD, RESPONSE_HEAD } from '../../audit/audit-records.ts'
-import { NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
+import { linesIn, NEWLINE, timeOf } from '../../audit/segments/read-segment.ts'
+import { parsedJson } from '../../storage/line-file.ts'
 
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
 
 export function parseLine(line: Buffer): AuditLine | undefined {
-  if (line.length > RECORD_MAX_BYTES) return undefined
-  try {
-    const value: unknown = JSON.parse(line.toString())
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as AuditLine)
-      : undefined
-  } catch {
-    return undefined
-  }
+  const value = line.length > RECORD_MAX_BYTES ? undefined : parsedJson(line.toString())
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+  return isObject ? (value as AuditLine) : undefined
 }
 
 /** Does not convert an object, because a member such as `toString` could throw. */
@@ -48,13 +43,9 @@ export function writtenMs(line: Buffer): number | undefined {
 /** The latest time in whole lines. A response tells too early a time if the clock was set forward meanwhile. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
-  for (let at = 0; at < block.length; ) {
-    const newline = block.indexOf(NEWLINE, at)
-    if (newline === -1) break
-    const line = block.subarray(at, newline)
+  for (const line of linesIn(block.subarray(0, block.lastIndexOf(NEWLINE) + 1))) {
     const ms = writtenMs(line) ?? timeOf(line)
     if (ms !== undefined) latestMs = Math.max(ms, latestMs ?? ms)
-    at = newline + 1
   }
   return latestMs
 }

@@ -77,17 +77,12 @@ interface Found {
   readonly isEnough?: () => Promise<boolean>
 }
 
-interface FindResult {
-  readonly count: number
-  readonly byIdTime: boolean
-}
-
 /** If the id tells its time, reads only lines near that time; or all, if none matches. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,
   found: Found,
-): Promise<FindResult> {
+): Promise<{ readonly count: number; readonly byIdTime: boolean }> {
   const { filter, period, everywhere } = search
   const idMs = filter.request === undefined ? undefined : idTimeMs(filter.request)
   if (idMs !== undefined && period === undefined && everywhere !== true) {
@@ -157,13 +152,9 @@ class Finder {
 
 function* linesWith(needle: Buffer, block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = block.indexOf(needle); at !== -1; ) {
-    const end = lineEnd(block, at)
+    const newline = block.indexOf(NEWLINE, at)
+    const end = newline === -1 ? block.length : newline + 1
     yield block.subarray(block.lastIndexOf(NEWLINE, at) + 1, end)
     at = block.indexOf(needle, end)
   }
-}
-
-function lineEnd(block: Buffer, at: number): number {
-  const newline = block.indexOf(NEWLINE, at)
-  return newline === -1 ? block.length : newline + 1
 }

@@ -1,5 +1,4 @@
-import { closeSync } from 'node:fs'
-import { blocksOf, firstLineOf, NEWLINE, openPlain } from '../../audit/segments/read-segment.ts'
+import { blocksOf, firstLineOf, NEWLINE, withPlain } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { readAt } from '../../storage/regular-file.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
@@ -124,26 +123,18 @@ async function headOf(segment: Segment, before: Segment | undefined): Promise<He
 
 /** Undefined for a compressed segment. */
 function endMs(segment: Segment): number | undefined {
-  const fd = openPlain(segment)
-  if (fd === undefined) return undefined
-  const { sizeBytes } = segment
-  try {
-    const from = Math.max(0, sizeBytes - PROBE_BYTES)
+  return withPlain(segment, (fd) => {
+    const from = Math.max(0, segment.sizeBytes - PROBE_BYTES)
     const block = readAt(fd, from, PROBE_BYTES)
     return latestWrittenMs(from === 0 ? block : block.subarray(block.indexOf(NEWLINE) + 1))
-  } finally {
-    closeSync(fd)
-  }
+  })
 }
 
 /** The byte at which a line begins. All lines before it are older than `timeMs`. 0 for a compressed segment. */
 function firstByte(segment: Segment, timeMs: number): number {
-  const fd = openPlain(segment)
-  if (fd === undefined) return 0
-  const { sizeBytes } = segment
-  try {
-    let low = 0
-    let high = sizeBytes
+  let low = 0
+  withPlain(segment, (fd) => {
+    let high = segment.sizeBytes
     while (high - low > BISECT_BYTES) {
       const middle = Math.floor((low + high) / 2)
       const block = readAt(fd, middle, PROBE_BYTES)
@@ -151,8 +142,6 @@ function firstByte(segment: Segment, timeMs: number): number {
       if (beganBefore(latestWrittenMs(block.subarray(at)), timeMs)) low = middle + at
       else high = middle
     }
-    return low
-  } finally {
-    closeSync(fd)
-  }
+  })
+  return low
 }
