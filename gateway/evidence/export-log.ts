@@ -1,4 +1,4 @@
-import { closeSync, existsSync, openSync, realpathSync, writeFileSync } from 'node:fs'
+import { existsSync, realpathSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { Checkpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
@@ -6,7 +6,7 @@ import { LineHasher } from '../audit/seals/line-hasher.ts'
 import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
-import { makeDirectory, OWNER_ONLY, WRITE_ANEW } from '../storage/line-file.ts'
+import { makeDirectory, WRITE_ANEW, withFile } from '../storage/line-file.ts'
 import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf, ProvenTiles } from './verify/proven-tiles.ts'
 import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
@@ -132,11 +132,6 @@ async function firstHashes([segment]: readonly Segment[]): Promise<HashText[]> {
 function write(directory: string, name: string, bytes: Buffer): void {
   const path = join(directory, name)
   makeDirectory(dirname(path))
-  // The export is as private as the trail.
-  const fd = openSync(path, WRITE_ANEW, OWNER_ONLY)
-  try {
-    writeFileSync(fd, bytes)
-  } finally {
-    closeSync(fd)
-  }
+  // `withFile` makes it as private as the trail.
+  withFile(path, WRITE_ANEW, (fd) => writeFileSync(fd, bytes))
 }

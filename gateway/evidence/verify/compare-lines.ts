@@ -27,7 +27,8 @@ export class LineComparison {
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
   /** Unproven tiles that differ from the lines: either may have been changed. */
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
-  #isPart = false
+  /** True when the lines end early and are proven. */
+  isPart = false
   #broken: number | undefined
   /** Lines from `#broken` on, at least one of which differs. Above 1 where tiles over them were changed too. */
   #brokenLines = 1
@@ -57,11 +58,6 @@ export class LineComparison {
 
   get addedLines(): number {
     return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
-  }
-
-  /** True when the lines end early and are proven. */
-  get isPart(): boolean {
-    return this.#isPart
   }
 
   get isBroken(): boolean {
@@ -154,7 +150,7 @@ export class LineComparison {
         this.#compare(tile)
     }
     if (this.#broken !== undefined) return
-    if (!isWhole && mayEndEarly && this.#isProvenByTiles()) this.#isPart = true
+    if (!isWhole && mayEndEarly && this.#isProvenByTiles()) this.isPart = true
     else if (!isWhole) this.#broken = this.#edge.size
     else if (!this.#edge.root().equals(root) && this.#doubtful.length === 0) {
       this.findings.push({

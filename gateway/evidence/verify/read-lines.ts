@@ -12,13 +12,9 @@ export class ReadLines {
   #hashes: HashText[] = []
   #bytes: number[] = []
   #first = 0
-  #count = 0
+  count = 0
   #keptEnd = Number.POSITIVE_INFINITY
   readonly #marks: number[] = []
-
-  get count(): number {
-    return this.#count
-  }
 
   get files(): number {
     return this.#files.length
@@ -29,12 +25,12 @@ export class ReadLines {
   }
 
   get lineAfter(): number {
-    return this.#count - (this.#files.at(-1)?.first ?? 0) + 1
+    return this.count - (this.#files.at(-1)?.first ?? 0) + 1
   }
 
   push(hash: HashText, byte: number): void {
     if (this.count % MARKED_LINES === 0) this.#marks.push(byte)
-    if (this.#count++ >= this.#keptEnd) return
+    if (this.count++ >= this.#keptEnd) return
     this.#hashes.push(hash)
     this.#bytes.push(byte)
   }

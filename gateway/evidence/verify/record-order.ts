@@ -23,15 +23,11 @@ export class RecordOrder {
   #uncertain = 0
   #isFull = false
   #isStopped = false
-  #pairs = 0
+  pairs = 0
 
   constructor(warnings: Warnings, openMax = OPEN_MAX) {
     this.#warnings = warnings
     this.#openMax = openMax
-  }
-
-  get pairs(): number {
-    return this.#pairs
   }
 
   get open(): number {
@@ -67,7 +63,7 @@ export class RecordOrder {
     else if (count !== undefined) this.#open.delete(key)
     else if (this.#uncertain > 0) this.#uncertain--
     else this.#warnings.addDoubtful('a response without its request')
-    this.#pairs++
+    this.pairs++
   }
 
   #readReadBack(line: string): void {

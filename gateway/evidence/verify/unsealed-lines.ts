@@ -26,7 +26,8 @@ interface UnsealedLines {
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
   const { segments, isAllowed, nowMs } = unsealed
-  const modifiedMs = modifiedAtMs(segments.at(-1))
+  const open = segments.at(-1)
+  const modifiedMs = (open && statSync(open.path, { throwIfNoEntry: false })?.mtimeMs) ?? 0
   let last = ''
   let count = 0
   let isEnd = false
@@ -100,10 +101,6 @@ function additionIn(line: string, place: Place): Finding | undefined {
 
 function isSealOver(line: string, size: number): boolean {
   return line.startsWith(SEAL_HEAD) && parseLine(Buffer.from(line, 'latin1'))?.size === size
-}
-
-function modifiedAtMs(segment: Segment | undefined): number {
-  return (segment && statSync(segment.path, { throwIfNoEntry: false })?.mtimeMs) ?? 0
 }
 
 async function* linesFrom({
