@@ -22,8 +22,6 @@ const STRIDE = 1024
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
-type LateTile = { readonly index: number; readonly writtenAtMs: number }
-
 /**
  * Full tiles of leaves. Syncing each at once would be a quarter of the cost of sealing, so they are synced late. A
  * power failure may destroy tiles of the last minute. The next start makes these again from the synced trail
@@ -31,7 +29,7 @@ type LateTile = { readonly index: number; readonly writtenAtMs: number }
  */
 export class LateTiles {
   readonly #files: TileFiles
-  #waiting: LateTile[] = []
+  #waiting: { readonly index: number; readonly writtenAtMs: number }[] = []
   #markedFrom: number | undefined
 
   constructor(files: TileFiles) {

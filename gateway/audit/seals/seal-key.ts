@@ -31,11 +31,6 @@ type Kind = keyof typeof KINDS
 
 const ORIGIN_DIGITS = 16
 
-/** Default name of a log. @param publicKey its 32 bytes */
-function originOf(publicKey: Uint8Array): string {
-  return `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
-}
-
 /** Makes the file of an Ed25519 key, mode 0600. @returns false when it exists */
 export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
@@ -95,7 +90,7 @@ export function readSealKey(file: string, origin?: string): SealKey {
 
 export function sealKeyOf({ ed25519, mlDsa44 }: PrivateSealKeys, origin?: string): SealKey {
   const publicKey = rawPublicKey(createPublicKey(ed25519))
-  const name = origin ?? originOf(publicKey)
+  const name = origin ?? `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
   const verifier = verifierKey(name, ED25519, publicKey)
   const second = mlDsa44 && {
     key: mlDsa44,

@@ -1,5 +1,6 @@
 import { closeSync, fsync, mkdirSync, openSync, renameSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 import { discard, OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
 import { giveWay } from '../give-way.ts'
 
@@ -117,19 +118,14 @@ function writeAll(fd: number, bytes: Buffer): void {
 
 /** Rejects only once no sync is in progress. */
 async function syncAll(drafts: readonly Draft[]): Promise<void> {
+  const sync = promisify(fsync)
   const left = drafts.values()
   const inTurn = async () => {
-    for (const { fd } of left) await synced(fd)
+    for (const { fd } of left) await sync(fd)
   }
   const ends = await Promise.allSettled(Array.from({ length: SYNCS_AT_ONCE }, inTurn))
   const failed = ends.find((end) => end.status === 'rejected')
   if (failed !== undefined) throw failed.reason
-}
-
-function synced(fd: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    fsync(fd, (error) => (error === null ? resolve() : reject(error)))
-  })
 }
 
 function draftOf(path: string): string {

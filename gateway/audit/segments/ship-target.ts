@@ -121,10 +121,6 @@ export class ShipDirectory implements ShipTarget {
 }
 
 async function sync(path: string): Promise<void> {
-  const file = await open(path, 'r+')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
+  await using file = await open(path, 'r+')
+  await file.sync()
 }

@@ -38,7 +38,6 @@ export function checkStamp(response: Buffer, expected: ExpectedStamp): Stamp {
   const stamp = checkInfo(readDer(info), expected)
   verifySigned(membersIn(signedData, TAG.sequence), {
     content: info,
-    contentType: TST_INFO,
     timeMs: stamp.timeMs,
     authorities: expected.authorities,
   })
@@ -93,7 +92,6 @@ function timeOf(text: string): number {
 
 interface SignedContent {
   readonly content: Buffer
-  readonly contentType: string
   /** When certificates must be valid. */
   readonly timeMs: number
   readonly authorities: readonly X509Certificate[]
@@ -125,7 +123,7 @@ function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
     }),
   )
   const digest = digestOf(digestAlgorithm)
-  if (oidOf(byType.get(OID.contentType)) !== signed.contentType) {
+  if (oidOf(byType.get(OID.contentType)) !== TST_INFO) {
     throw new Error('the signature is for another kind of content')
   }
   const { content: expected } = expectTag(byType.get(OID.messageDigest), TAG.octets)
