@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { makeDirectory, replaceFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
+import { type EdgeTile, EdgeTiles } from './edge-tiles.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { LateTiles } from './late-tiles.ts'
@@ -10,15 +11,7 @@ import { completeSubtrees } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
 import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
-import {
-  checkpointFile,
-  hashesOnLevel,
-  partialTiles,
-  TILE_WIDTH,
-  TileReader,
-  tilePath,
-  unlessFaulty,
-} from './tiles.ts'
+import { checkpointFile, partialTiles, TILE_WIDTH, TileReader, tilePath, unlessFaulty } from './tiles.ts'
 import { TreeEdge } from './tree-edge.ts'
 
 /** @throws Error that names the file, when the checkpoint is of another key or log */
@@ -53,14 +46,7 @@ function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
   return new Error(message, { cause })
 }
 
-interface EdgeTile {
-  readonly bytes: Buffer
-  index: number
-  width: number
-  writtenWidth: number
-}
-
-type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
+type FullTile = Pick<EdgeTile, 'level' | 'index' | 'bytes'>
 
 /** The log of a trail in its gateway. Tiles that could not be written wait in memory for the next `seal`. */
 export class SealedLog {
@@ -70,7 +56,7 @@ export class SealedLog {
   /** After an error of `late.sync` call `recover`. */
   readonly late: LateTiles
   readonly #files: TileFiles
-  readonly #edgeTiles: EdgeTile[] = []
+  readonly #edgeTiles: EdgeTiles
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
   /** The checkpoint tried last. It may be on the disk even if the attempt failed. */
@@ -83,10 +69,12 @@ export class SealedLog {
     this.late = new LateTiles(this.#files)
     this.#key = key
     this.#checkpoint = checkpoint
-    this.#readEdgeTiles(tiles)
-    this.#edge = TreeEdge.from(tiles.size, completeSubtrees(tiles, tiles.size), (level, hash) =>
-      this.#addToTile(level, hash),
+    this.#edgeTiles = new EdgeTiles(tiles.size, ({ level, index, bytes }) =>
+      this.#full.push({ level, index, bytes: Buffer.from(bytes) }),
     )
+    for (const { level, index } of partialTiles(tiles.size))
+      tiles.tile(level, index).copy(this.#edgeTiles.at(level).bytes)
+    this.#edge = TreeEdge.from(tiles.size, completeSubtrees(tiles, tiles.size), this.#edgeTiles.add)
   }
 
   /** @throws Error that names the file, when it has another key or its last tiles are damaged */
@@ -133,7 +121,7 @@ export class SealedLog {
       onRemoved(`${checkpointFile(this.#directory)} was ${this.#whatHappened()}`)
       this.late.forget()
       this.#files.forget()
-      for (const tile of this.#edgeTiles) tile.writtenWidth = 0
+      for (const tile of this.#edgeTiles.tiles) tile.from = 0
     }
     makeDirectory(this.#directory)
     const full = await this.#writeTiles(nowMs)
@@ -146,50 +134,19 @@ export class SealedLog {
     return checkpoint
   }
 
-  #readEdgeTiles(tiles: TileReader): void {
-    for (const { level, index, width } of partialTiles(tiles.size)) {
-      const tile = this.#edgeTile(level)
-      tiles.tile(level, index).copy(tile.bytes)
-      tile.width = width
-      tile.writtenWidth = width
-    }
-    for (const [level, tile] of this.#edgeTiles.entries())
-      tile.index = Math.floor(hashesOnLevel(tiles.size, level) / TILE_WIDTH)
-  }
-
-  #addToTile(level: number, hash: HashText): void {
-    const tile = this.#edgeTile(level)
-    tile.bytes.write(hash, tile.width * HASH_BYTES, 'latin1')
-    tile.width++
-    if (tile.width < TILE_WIDTH) return
-    this.#full.push({ level, index: tile.index, bytes: Buffer.from(tile.bytes) })
-    tile.index++
-    tile.width = 0
-    tile.writtenWidth = 0
-  }
-
-  #edgeTile(level: number): EdgeTile {
-    while (this.#edgeTiles.length <= level) {
-      const bytes = Buffer.alloc(TILE_WIDTH * HASH_BYTES)
-      this.#edgeTiles.push({ bytes, index: 0, width: 0, writtenWidth: 0 })
-    }
-    return this.#edgeTiles[level] as EdgeTile
-  }
-
   /** `LateTiles` syncs the full tiles of leaves. @returns the full tiles of all levels */
   async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)
-    const partial = [...this.#edgeTiles.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
     this.late.write(leaves, nowMs)
     await this.#files.writeSynced([
       ...above.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
-      ...partial.map(([level, { index, width, bytes }]) => ({
+      ...this.#edgeTiles.partial().map(({ level, index, width, bytes }) => ({
         name: tilePath(level, index, width),
         bytes: bytes.subarray(0, width * HASH_BYTES),
       })),
     ])
-    for (const tile of this.#edgeTiles) tile.writtenWidth = tile.width
+    for (const tile of this.#edgeTiles.tiles) tile.from = tile.width
     const full = this.#full
     this.#full = []
     return full

@@ -1,4 +1,5 @@
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
+import { type EdgeTile, EdgeTiles } from '../../audit/seals/edge-tiles.ts'
 import { HASH_BYTES, type HashText } from '../../audit/seals/hashes.ts'
 import { completeSubtrees } from '../../audit/seals/proofs.ts'
 import { TILE_WIDTH, tilePath, tileWidth } from '../../audit/seals/tiles.ts'
@@ -22,9 +23,9 @@ export class LineComparison {
   /** `first` is the leaf that line 0 would have, for leaves from `from` on. Added lines make it smaller. */
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
-  #made: MadeTiles
+  #made: EdgeTiles
   /** The state at the beginning of the last tile of leaves. */
-  #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
+  #saved: { readonly edge: TreeEdge; readonly made: EdgeTiles }
   /** Unproven tiles that differ from the lines: either may have been changed. */
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   /** True when the lines end early and are proven. */
@@ -41,12 +42,12 @@ export class LineComparison {
     this.#begin = first
     this.#firsts = [{ from: first, first }]
     lines.keepTo(checkpoint.size - first + LOOK_AHEAD)
-    this.#made = new MadeTiles(first, (tile) => this.#compare(tile))
+    this.#made = new EdgeTiles(first, (tile) => this.#compare(tile))
     this.#edge = TreeEdge.from(first, completeSubtrees(tiles.reader, first), this.#made.add)
     this.#saved = this.#copy({ edge: this.#edge, made: this.#made })
   }
 
-  #copy({ edge, made }: { readonly edge: TreeEdge; readonly made: MadeTiles }) {
+  #copy({ edge, made }: { readonly edge: TreeEdge; readonly made: EdgeTiles }) {
     const copy = made.copy()
     return { edge: edge.copy(copy.add), made: copy }
   }
@@ -123,7 +124,7 @@ export class LineComparison {
     else this.findings.push(this.#difference(this.#broken))
   }
 
-  #compare({ level, index, bytes, from, width }: MadeTile): void {
+  #compare({ level, index, bytes, from, width }: EdgeTile): void {
     if (this.#broken !== undefined) return
     const tile = this.#tiles.tile(level, index)
     const start = from * HASH_BYTES
@@ -233,62 +234,4 @@ function range(hashAt: (k: number) => string | undefined): string[] {
     hashes.push(hash)
   }
   return hashes
-}
-
-/** Hashes before `from` are unknown. */
-interface MadeTile {
-  readonly level: number
-  readonly index: number
-  readonly bytes: Buffer
-  readonly from: number
-  readonly width: number
-}
-
-interface Level {
-  readonly bytes: Buffer
-  index: number
-  from: number
-  width: number
-}
-
-class MadeTiles {
-  readonly #levels: Level[]
-  readonly #first: number
-  readonly #onFull: (tile: MadeTile) => void
-
-  constructor(first: number, onFull: (tile: MadeTile) => void, levels: Level[] = []) {
-    this.#first = first
-    this.#onFull = onFull
-    this.#levels = levels
-  }
-
-  copy(): MadeTiles {
-    const levels = this.#levels.map((level) => ({ ...level, bytes: Buffer.from(level.bytes) }))
-    return new MadeTiles(this.#first, this.#onFull, levels)
-  }
-
-  readonly add = (levelNumber: number, hash: HashText): void => {
-    const level = this.#level(levelNumber)
-    level.bytes.write(hash, level.width * HASH_BYTES, 'latin1')
-    level.width++
-    if (level.width < TILE_WIDTH) return
-    this.#onFull({ level: levelNumber, ...level })
-    level.index++
-    level.from = 0
-    level.width = 0
-  }
-
-  partial(): MadeTile[] {
-    return this.#levels.flatMap((level, i) => (level.width > level.from ? [{ level: i, ...level }] : []))
-  }
-
-  #level(level: number): Level {
-    while (this.#levels.length <= level) {
-      const place = Math.floor(this.#first / TILE_WIDTH ** this.#levels.length)
-      const from = place % TILE_WIDTH
-      const index = Math.floor(place / TILE_WIDTH)
-      this.#levels.push({ bytes: Buffer.alloc(TILE_WIDTH * HASH_BYTES), index, from, width: from })
-    }
-    return this.#levels[level] as Level
-  }
 }
