@@ -1,4 +1,4 @@
-import { closestTo } from '../config/json/did-you-mean.ts'
+import { didYouMean } from '../config/json/did-you-mean.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
@@ -56,10 +56,9 @@ function unknownCommand(args: readonly string[]): number {
   }
   const known = first.startsWith('-') ? ['--help', '--version'] : names
   const both = args.slice(0, 2).join(' ')
-  const meant = closestTo(both, known) ?? closestTo(first, known)
-  const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
+  const hint = didYouMean(both, known) || didYouMean(first, known)
   const fault =
-    family.length > 0 && meant === undefined
+    family.length > 0 && hint === ''
       ? `countersign ${first} is not a command: there is ${family.join(', ')}`
       : `countersign has no ${first.startsWith('-') ? 'flag' : 'command'} "${family.length > 0 ? both : first}"${hint}`
   complain(`${fault}\nSee: countersign --help`)

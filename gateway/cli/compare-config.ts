@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
-import { needsRestart } from '../config/json/key-names.ts'
+import { NEED_RESTART } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -27,7 +27,7 @@ function* comparePart(
   before: PartInForce | undefined,
   after: PartInForce | undefined,
 ): Iterable<string> {
-  yield* settingsDifferences(before?.settings ?? {}, after?.settings ?? {})
+  yield* settingsDifferences({ ...before?.settings }, { ...after?.settings })
   const identify = IDENTITY[part] ?? (() => part)
   const byName = (rows: readonly object[] = []) => new Map(rows.map((row) => [identify(row as Row), row]))
   const [olds, news] = [byName(before?.rows), byName(after?.rows)]
@@ -39,12 +39,11 @@ function* comparePart(
   }
 }
 
-function* settingsDifferences(before: object, after: object): Iterable<string> {
-  const [olds, news] = [before, after] as readonly Row[]
+function* settingsDifferences(before: Row, after: Row): Iterable<string> {
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    for (const line of differences(olds?.[key], news?.[key], key)) {
+    for (const line of differences(before[key], after[key], key)) {
       const [, path = ''] = /^ {2}~ ([^:]*):/.exec(line) ?? []
-      yield needsRestart(key) || needsRestart(path.split('.', 2).join('.'))
+      yield NEED_RESTART.has(key) || NEED_RESTART.has(path.split('.', 2).join('.'))
         ? `${line} (after a restart)`
         : line
     }

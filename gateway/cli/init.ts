@@ -153,7 +153,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
     }
   } catch (error) {
     for (const file of written) discard(file)
-    throw new CommandFault(`nothing was written: ${error instanceof Error ? error.message : String(error)}`)
+    throw new CommandFault(`nothing was written: ${(error as Error).message}`)
   }
 }
 

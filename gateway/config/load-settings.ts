@@ -67,7 +67,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(tls.faults ?? []),
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
-  const { jwksUri = defaultJwksUri(merged), audience = `${withoutClosingSlash(merged.issuer)}/api` } = merged
+  const { jwksUri = defaultJwksUri(merged), audience = `${merged.issuer.replace(/\/$/, '')}/api` } = merged
   const { publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
   const { sealKeyFile } = merged.audit
   const sealKey = sealKeyFile && namedText(sealKeyFile, readFile).text
@@ -304,7 +304,7 @@ function issuerConflicts(merged: Merged, configFile: string, place: Place): Faul
 
 /** The default of `jwksUri`: at the first upstream of HTTP/1.1 that is not a socket, else at the issuer. */
 function defaultJwksUri({ upstream, issuer }: Merged): string {
-  const base = upstream.find(hasKeys) ?? withoutClosingSlash(issuer)
+  const base = upstream.find(hasKeys) ?? issuer.replace(/\/$/, '')
   return `${base}/.well-known/jwks.json`
 }
 
@@ -338,8 +338,4 @@ function addressesMeet(one: string, other: string): boolean {
   if (one === other || EVERY_ADDRESS.has(one) || EVERY_ADDRESS.has(other)) return true
   // `localhost` may be either loopback address.
   return LOOPBACK.has(one) && LOOPBACK.has(other) && (one === 'localhost' || other === 'localhost')
-}
-
-function withoutClosingSlash(url: string): string {
-  return url.endsWith('/') ? url.slice(0, -1) : url
 }

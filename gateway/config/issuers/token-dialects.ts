@@ -37,7 +37,6 @@ type WrittenTerms = NonNullable<Exclude<WrittenTokens, string>['require']>
 
 const DAY_MS = 86_400_000
 const MAX_LIFETIME_MS = 30 * DAY_MS
-const MAX_TOLERANCE_MS = 60_000
 
 /** RFC 9068: the type marks an access token. */
 export const RFC9068: TokenDialect = {
@@ -152,10 +151,4 @@ export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined
   }
   if (maxLifetime === undefined || windowToMs(maxLifetime) <= MAX_LIFETIME_MS) return undefined
   return `must have a maxLifetime of at most "30d", but it is "${maxLifetime}"`
-}
-
-export function toleranceFault(tolerance: string): string | undefined {
-  return windowToMs(tolerance) <= MAX_TOLERANCE_MS
-    ? undefined
-    : `must be at most "60s", but is "${tolerance}"`
 }

@@ -15,6 +15,12 @@ export function closestTo(word: string, candidates: Iterable<string>): string | 
   return closest
 }
 
+/** The end of a sentence about a wrong word: `; did you mean "…"?`. Empty: no candidate is near. */
+export function didYouMean(word: string, candidates: Iterable<string>): string {
+  const meant = closestTo(word, candidates)
+  return meant === undefined ? '' : `; did you mean "${meant}"?`
+}
+
 /** Counts letters to insert, remove, replace or swap with their neighbour (optimal string alignment distance). */
 function editDistance(from: string, to: string): number {
   let beforeLast: number[] = []

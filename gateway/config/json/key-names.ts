@@ -19,8 +19,8 @@ const KEYS = keysBelow('', schema)
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
   KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
 )
-/** Paths of keys, and names of settings that gateway.json does not have. */
-const NEED_RESTART: ReadonlySet<string> = new Set([
+/** Settings of which an edit waits for a restart: paths such as `audit.file`, and names that gateway.json does not have. */
+export const NEED_RESTART: ReadonlySet<string> = new Set([
   ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
   ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile', 'audit.sealKey'],
 ])
@@ -30,11 +30,6 @@ function keysBelow(at: string, { properties = {} }: Declared): Key[] {
     const path = `${at}${key}`
     return [{ path, schema: part }, ...keysBelow(`${path}.`, part)]
   })
-}
-
-/** True when an edit of a setting waits for a restart. @param setting such as `audit.file` */
-export function needsRestart(setting: string): boolean {
-  return NEED_RESTART.has(setting)
 }
 
 /** @throws Error when no variable overrides the key */

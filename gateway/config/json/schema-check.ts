@@ -1,4 +1,4 @@
-import { closestTo } from './did-you-mean.ts'
+import { closestTo, didYouMean } from './did-you-mean.ts'
 import { childPath } from './json-path.ts'
 
 export interface Problem {
@@ -261,12 +261,8 @@ function removalHint(path: string, value: unknown): string {
 }
 
 function enumHint(allowed: readonly unknown[], value: unknown): string {
-  if (typeof value !== 'string') return ''
-  const meant = closestTo(
-    value,
-    allowed.filter((one) => typeof one === 'string'),
-  )
-  return meant === undefined ? '' : `; did you mean "${meant}"?`
+  const texts = allowed.filter((one) => typeof one === 'string')
+  return typeof value === 'string' ? didYouMean(value, texts) : ''
 }
 
 /** Guesses the span that a number with a missing or misspelt unit was meant to be. */

@@ -312,7 +312,7 @@ function asUnusable<T>(pointer: string, run: () => T): T {
   try {
     return run()
   } catch (error) {
-    throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
+    throw new Unusable(pointer, `cannot be used: ${(error as Error).message}`)
   }
 }
 

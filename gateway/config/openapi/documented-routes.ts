@@ -1,6 +1,6 @@
 import { parametersOf, withoutNames } from '../../edge/rules/path-template.ts'
 import type { Fault } from '../faults.ts'
-import { closestTo } from '../json/did-you-mean.ts'
+import { closestTo, didYouMean } from '../json/did-you-mean.ts'
 import { pathOfPointer } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
@@ -222,10 +222,10 @@ function unfitMask(row: OperationRow, operations: readonly Operation[]): UnfitKe
   const names = new Set(fitting.flatMap(({ path }) => parametersOf(path).map(({ name }) => name)))
   return row.mask.flatMap((name, index) => {
     if (names.has(name)) return []
-    const meant = closestTo(name, names)
-    const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
     const fit = `must be a parameter of an operation that ${JSON.stringify(row.path)} fits`
-    return [{ at: `.mask[${index}]`, reason: `${fit}, but is ${JSON.stringify(name)}${hint}` }]
+    return [
+      { at: `.mask[${index}]`, reason: `${fit}, but is ${JSON.stringify(name)}${didYouMean(name, names)}` },
+    ]
   })
 }
 

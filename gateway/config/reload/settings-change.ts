@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { needsRestart } from '../json/key-names.ts'
+import { NEED_RESTART } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
@@ -43,7 +43,7 @@ function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
 /** @param at the path of their object, such as `audit.` */
 function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
   const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
-  return keys.filter((key) => needsRestart(at + key))
+  return keys.filter((key) => NEED_RESTART.has(at + key))
 }
 
 /** The difference between two settings, for the audit trail. */

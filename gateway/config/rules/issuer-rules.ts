@@ -1,10 +1,10 @@
 import { introspectionFault, introspectionSettings } from '../issuers/introspection-settings.ts'
-import { dialectFault, tokenDialect, toleranceFault } from '../issuers/token-dialects.ts'
+import { dialectFault, tokenDialect } from '../issuers/token-dialects.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { FurtherIssuer, IssuerSettings, Settings, TokenAlgorithm } from '../settings.ts'
 import { isPrivateUrl, issuerFault, urlFault } from './value-rules.ts'
-import { windowToMs } from './window-rule.ts'
+import { windowAtMost, windowToMs } from './window-rule.ts'
 
 type WrittenIssuer = WrittenGateway['issuers'][number]
 type WrittenTerms = Pick<
@@ -14,6 +14,7 @@ type WrittenTerms = Pick<
 
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
+const toleranceFault = windowAtMost('60s')
 const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
 /** The audience that `init` writes when nobody names one. No token of any provider has it. */
 export const UNSET_AUDIENCE = 'CHANGE-ME: the audience of your API'

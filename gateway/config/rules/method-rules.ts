@@ -1,5 +1,5 @@
 import { KNOWN_METHODS } from '../../edge/syntax/status-codes.ts'
-import { closestTo } from '../json/did-you-mean.ts'
+import { didYouMean } from '../json/did-you-mean.ts'
 
 /** CONNECT asks for a tunnel, TRACE for an echo of credentials. */
 const REFUSED = new Set(['CONNECT', 'TRACE'])
@@ -9,9 +9,7 @@ const ADMITTED = new Set([...KNOWN_METHODS].filter((method) => !REFUSED.has(meth
 export function methodFault(method: string): string | undefined {
   if (ADMITTED.has(method)) return undefined
   if (REFUSED.has(method)) return `must not be "${method}": the gateway refuses it always`
-  const meant = closestTo(method, ADMITTED)
-  const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
-  return `must be a known method of HTTP, in capitals, but is ${JSON.stringify(method)}${hint}`
+  return `must be a known method of HTTP, in capitals, but is ${JSON.stringify(method)}${didYouMean(method, ADMITTED)}`
 }
 
 /** Adds HEAD to GET (RFC 9110 section 9.3.2). */

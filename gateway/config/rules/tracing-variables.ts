@@ -8,8 +8,6 @@ type Environment = Readonly<Partial<Record<string, string>>>
 
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'
 const MAX_MS = 600_000
-const MIN_QUEUE = 128
-const MAX_QUEUE = 65_536
 const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
 
@@ -44,7 +42,7 @@ export function parseTracingVariables(env: Environment) {
     compression: read(exporterVariable(env, 'COMPRESSION'), (text) => choice(text, ['gzip', 'none'])),
     timeoutMs: read(exporterVariable(env, 'TIMEOUT'), (text) => whole(text, 1, MAX_MS)),
     delayMs: read('OTEL_BSP_SCHEDULE_DELAY', (text) => whole(text, 1, MAX_MS)),
-    maxQueue: read('OTEL_BSP_MAX_QUEUE_SIZE', (text) => whole(text, MIN_QUEUE, MAX_QUEUE)),
+    maxQueue: read('OTEL_BSP_MAX_QUEUE_SIZE', (text) => whole(text, 128, 65_536)),
     serviceName: env.OTEL_SERVICE_NAME || undefined,
     resource: read('OTEL_RESOURCE_ATTRIBUTES', pairs),
     sampler: read('OTEL_TRACES_SAMPLER', (text) => samplerOf(text, env.OTEL_TRACES_SAMPLER_ARG)),

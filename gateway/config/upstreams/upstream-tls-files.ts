@@ -99,7 +99,7 @@ function readTls(tls: UpstreamTlsSettings, readFile: ReadFile | undefined) {
     // Only OpenSSL finds other faults, such as a key that is too short.
     else createSecureContext({ ...texts })
   } catch (error) {
-    const reason = `OpenSSL refuses it: ${error instanceof Error ? error.message : String(error)}`
+    const reason = `OpenSSL refuses it: ${(error as Error).message}`
     refuse(certFile === undefined ? 'caFile' : 'certFile', reason)
   }
   return { texts, faults }
