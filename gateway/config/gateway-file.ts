@@ -1,4 +1,3 @@
-import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { parametersOf } from '../edge/rules/path-template.ts'
 import type { Parsed } from './faults.ts'
@@ -15,14 +14,7 @@ import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
 import { checkPolicies, filePolicy, routePolicy } from './rules/policy-rules.ts'
 import { checkRows, operationRows } from './rules/row-rules.ts'
-import {
-  addNetwork,
-  fieldNameFault,
-  issuerFault,
-  TEXT_RULES,
-  tidyUpstream,
-  upstreamFault,
-} from './rules/value-rules.ts'
+import { issuerFault, TEXT_RULES, tidyUpstream, upstreamFault } from './rules/value-rules.ts'
 import { windowAtMost, windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
 import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
@@ -66,12 +58,6 @@ export function parseGatewayFile(
   checkRoutes(json, written)
   checkPolicies(json, written)
   if (json.sound('$.audit')) checkAudit(json, written.audit)
-  const read = {
-    issuerIsDefault: !json.wrote('$.issuer'),
-    trustedProxies: readNetworks(json, 'trustedProxies'),
-    clientCertProxies: readNetworks(json, 'clientCertProxies'),
-  }
-  json.checkEach('$.allowedFieldNames', written.allowedFieldNames, fieldNameFault)
   const isSound = json.faults().length === 0
   // A document has faults of its own, which need not wait until those of the file are mended.
   if (!json.sound('$.openapi') || !json.sound('$.routes')) return { faults: json.faults() }
@@ -79,12 +65,10 @@ export function parseGatewayFile(
   if (isSound)
     for (const { at, reason } of documented.unfit) json.refuse({ path: `$.openapi.rows${at}`, reason })
   const faults = [...json.faults(), ...documented.faults]
-  return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
+  return faults.length > 0 ? { faults } : { value: gatewayFile(json, written, documented) }
 }
 
-type Read = Pick<Settings, 'trustedProxies' | 'clientCertProxies' | 'issuerIsDefault'>
-
-function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes) {
+function gatewayFile(json: JsonFile<unknown>, written: WrittenGateway, documented: DocumentedRoutes) {
   const {
     $schema: _,
     upstream,
@@ -108,7 +92,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
   return {
     ...asWritten,
     ...issuerTerms(written),
-    ...read,
+    issuerIsDefault: !json.wrote('$.issuer'),
     ...filePolicy(written, routes),
     ...own,
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
@@ -209,14 +193,4 @@ function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: WrittenGatewa
     if (route.scopes.length === 0 || !route.auth.includes('none')) continue
     json.refuse({ path, reason: 'must not be asked for where "auth" has "none": anyone passes without them' })
   }
-}
-
-function readNetworks(
-  json: JsonFile<WrittenGateway>,
-  key: 'trustedProxies' | 'clientCertProxies',
-): BlockList | undefined {
-  const networks = json.value?.[key]
-  const list = new BlockList()
-  json.checkEach(`$.${key}`, networks, (network) => addNetwork(list, network))
-  return networks?.length === 0 ? undefined : list
 }

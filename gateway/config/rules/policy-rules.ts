@@ -106,14 +106,13 @@ function nameFault(name: string): string | undefined {
 }
 
 /** @param written without faults @param routes of the file and of its document */
-export function filePolicy(
-  { addresses, responseHeaders }: WrittenPolicy,
-  routes: readonly Pick<Route, 'leniency'>[],
-) {
+export function filePolicy(written: WrittenGateway, routes: readonly Pick<Route, 'leniency'>[]) {
   return {
-    addresses: addressList(addresses),
+    trustedProxies: networks(written.trustedProxies),
+    clientCertProxies: networks(written.clientCertProxies),
+    addresses: addressList(written.addresses),
     leniency: leniencyOf(routes.flatMap(({ leniency }) => leniency ?? [])),
-    responseLines: responseLines(responseHeaders ?? {}),
+    responseLines: responseLines(written.responseHeaders ?? {}),
   }
 }
 

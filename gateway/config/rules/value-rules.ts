@@ -1,4 +1,4 @@
-import { type BlockList, isIP, isIPv6 } from 'node:net'
+import { BlockList, isIP, isIPv6 } from 'node:net'
 import { foldedName, isProtectedName } from '../../edge/rules/field-rules.ts'
 import { isToken } from '../../edge/syntax/characters.ts'
 import { describeValue } from '../json/schema-check.ts'
@@ -98,6 +98,9 @@ export const TEXT_RULES = {
   adminNames: hostFault,
   issuer: issuerFault,
   jwksUri: urlFault,
+  trustedProxies: proxyFault,
+  clientCertProxies: proxyFault,
+  allowedFieldNames: fieldNameFault,
 }
 
 /** Adds an address or a network to the list, or says what is wrong with it. */
@@ -112,7 +115,11 @@ export function addNetwork(list: BlockList, network: string): string | undefined
   return undefined
 }
 
-export function fieldNameFault(name: string): string | undefined {
+function proxyFault(network: string): string | undefined {
+  return addNetwork(new BlockList(), network)
+}
+
+function fieldNameFault(name: string): string | undefined {
   if (!isToken(name)) return `must be the name of a header, but is ${describeValue(name)}`
   const lower = name.toLowerCase()
   const folded = foldedName(lower)
