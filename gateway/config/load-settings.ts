@@ -168,7 +168,7 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
 }
 
 function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+  return LOOPBACK.has(host) || (isIPv4(host) && host.startsWith('127.'))
 }
 
 function adminFaults(
@@ -193,37 +193,32 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 /** Finds conflicts between settings that are each valid alone. */
 function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?: ReadFile): Fault[] {
   const faults: Fault[] = []
+  const refuse = (at: ReturnType<Place>, reason: string) => faults.push({ ...at, reason })
   const { host, port, adminHost, adminPort, audit, tls } = merged
-  if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
-    const reason = `the public and the admin listener must not both have port ${port}`
-    faults.push({ ...place('adminPort', 'port'), reason })
-  }
-  if (tls?.port && tls.port === port) {
-    const reason = `must not be the port of the HTTP listener too (${port})`
-    faults.push({ ...place('tls.port'), reason })
-  }
-  if (tls?.port && tls.port === adminPort && addressesMeet(host, adminHost)) {
-    const reason = `must not be the port of the admin listener too (${adminPort})`
-    faults.push({ ...place('tls.port'), reason })
-  }
+  if (port !== 0 && port === adminPort && addressesMeet(host, adminHost))
+    refuse(place('adminPort', 'port'), `the public and the admin listener must not both have port ${port}`)
+  if (tls?.port && tls.port === port)
+    refuse(place('tls.port'), `must not be the port of the HTTP listener too (${port})`)
+  if (tls?.port && tls.port === adminPort && addressesMeet(host, adminHost))
+    refuse(place('tls.port'), `must not be the port of the admin listener too (${adminPort})`)
   for (const upstream of merged.upstream) {
     const listener = ownListener(upstream, merged)
-    if (listener !== undefined) faults.push({ ...place('upstream', listener), reason: loopReason(upstream) })
+    if (listener !== undefined) refuse(place('upstream', listener), loopReason(upstream))
   }
   const needsKeys = merged.routes.some((route) => route.auth.has('bearer'))
   if (needsKeys && merged.jwksUri === undefined && !merged.upstream.some(hasKeys)) {
     const reason =
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
-    faults.push({ ...place('jwksUri'), reason })
+    refuse(place('jwksUri'), reason)
   }
   if (audit.durability === 'synced' && audit.file === '-') {
     const reason = 'must be the name of a file: standard output cannot be synced'
-    faults.push({ ...place('audit.file', 'audit.durability'), reason })
+    refuse(place('audit.file', 'audit.durability'), reason)
   }
   if (audit.retention?.unsealed === false && audit.seals === 'off') {
     const reason =
       'has no seals, so audit.retention removes nothing: turn them on, or set audit.retention.unsealed'
-    faults.push({ ...place('audit.seals'), reason })
+    refuse(place('audit.seals'), reason)
   }
   return [
     ...faults,

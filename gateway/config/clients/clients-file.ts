@@ -10,6 +10,7 @@ import type { Written } from '../keys/key-types.ts'
 import { namedText } from '../load-file.ts'
 import { canonicalName } from '../rules/distinguished-name.ts'
 import { privateUrlFault } from '../rules/value-rules.ts'
+import type { Route } from '../settings.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import { profileFault, profileOf, type SignatureProfile } from './signature-profiles.ts'
 import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
@@ -115,10 +116,7 @@ export function parseClients(
 /** @param file gateway.json */
 export function webhookClientFaults(
   file: string,
-  routes: readonly {
-    readonly webhookClient: string | undefined
-    readonly laidAt?: Readonly<Record<string, number>> | undefined
-  }[],
+  routes: readonly (Pick<Route, 'webhookClient'> & Partial<Pick<Route, 'laidAt'>>)[],
   { byWebhookClient }: Pick<ClientTable, 'byWebhookClient'>,
 ): Fault[] {
   return keyFaults(file, routes, ({ webhookClient: client }) => {
@@ -132,7 +130,7 @@ export function webhookClientFaults(
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
   if (json.sound(`${at}.id`)) claim(draft, `${at}.id`, 'id', row.id)
-  const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
+  const identity = identityOf(draft, `${at}.mtls`, row.mtls)
   const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
   const keys = signatureKeysOf(draft, `${at}.signature`, row.signature)
   if (!json.sound(at)) return
@@ -151,7 +149,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
     draft.tables.signers.set(row.id, { principal: principalOf(row, 'signature'), profile, keys })
   }
   if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
-  if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
+  identity?.table.set(identity.key, principalOf(row, 'mtls'))
   if (row.mtls?.psd2Roles === true) draft.tables.withPsd2Roles.add(row.id)
   readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return
@@ -199,18 +197,16 @@ function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   }))
 }
 
-type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
-
-function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity {
+function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']) {
   const { json, tables } = draft
-  if (mtls === undefined || !json.sound(at)) return [undefined, tables.bySubject]
+  if (mtls === undefined || !json.sound(at)) return undefined
   if (IDENTITIES.filter((kind) => kind in mtls).length !== 1) {
     json.refuse({ path: at, reason: ONE_IDENTITY })
-    return [undefined, tables.bySubject]
+    return undefined
   }
-  const own = (kind: string, value: string, table: Map<string, Principal>): Identity => {
-    claim(draft, `${at}.${kind}`, kind, value)
-    return [value, table]
+  const own = (kind: string, key: string, table: Map<string, Principal>) => {
+    claim(draft, `${at}.${kind}`, kind, key)
+    return { key, table }
   }
   const { thumbprint, sanDns, sanUri, organizationIdentifier, subject: name = '' } = mtls
   if (thumbprint !== undefined) return own('thumbprint', plainHex(thumbprint), tables.byThumbprint)
@@ -221,7 +217,7 @@ function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity
   const subject = canonicalName(name)
   if (subject !== undefined) return own('subject', subject, tables.bySubject)
   json.refuse({ path: `${at}.subject`, reason: 'must be a name such as "CN=bank-b,O=Bank B,C=DE"' })
-  return [undefined, tables.bySubject]
+  return undefined
 }
 
 function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject[] {

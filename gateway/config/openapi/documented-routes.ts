@@ -5,7 +5,7 @@ import { pathOfPointer } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
-import { foldedPattern, type OperationRow, operationRows } from '../rules/row-rules.ts'
+import { foldedPattern, type OperationRow } from '../rules/row-rules.ts'
 import { sunsetFault } from '../rules/sending-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
@@ -57,7 +57,7 @@ export function documentedRoutes(
     namedBy: '"openapi"',
   })
   if (faults !== undefined) return { ...NONE, openapi: undefined, faults }
-  return merged({ ...options, rows: operationRows(written) }, value.value, own)
+  return merged(options, value.value, own)
 }
 
 function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[]): DocumentedRoutes {
