@@ -50,7 +50,6 @@ export interface Load {
   readonly tunnels: Tunnels
   /** Written by takePermit, close and forward. */
   readonly permits: FairPermits
-  /** Bodies that are held in memory. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
@@ -75,7 +74,6 @@ export interface Configured {
   readonly deciders: ReadonlyMap<string, Decider>
   /** Undefined: no row has `idempotency`. */
   readonly idempotency: KeyKeeper | undefined
-  /** Undefined without `signing`. */
   readonly signer: MessageSigner | undefined
   readonly upstreamSecret: Field | undefined
 }

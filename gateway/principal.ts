@@ -21,7 +21,7 @@ export interface Principal {
   readonly authorizationDetails?: string | undefined
   /** Unique across users and machines. */
   readonly key: string
-  /** `p:` and `key`, so that it equals no address. Made once, because each request looks it up. */
+  /** `p:` and `key`, so that it equals no address. */
   readonly limitKey: string
 }
 

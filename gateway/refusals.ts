@@ -172,7 +172,7 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** @param more `detail` and `status` replace those of the code; `cause` and `client` are for the log */
+/** @param more `detail` and `status` replace those of the code */
 export function refusal(
   code: RefusalCode,
   more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {

@@ -22,7 +22,7 @@ interface Child {
   child: ChildProcess | undefined
 }
 
-// Files are for this user only. An earlier version left the default directory open to others.
+// Files are for this user only. An earlier version left `data` open to others.
 process.umask(0o077)
 if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
   try {

@@ -53,7 +53,6 @@ function foldedPattern(path: string): string {
   return folded.endsWith('/') || folded.endsWith('/*') ? folded : `${folded}/`
 }
 
-/** Names the clients whose webhooks are always refused. */
 export function clientWarnings(
   routes: readonly Pick<Route, 'webhookClient'>[],
   clients: ClientTable['rows'],
@@ -105,7 +104,6 @@ export function settingsWarnings(
   ]
 }
 
-/** Finds rows whose paths may show a value that another row masks. */
 function maskWarnings(routes: readonly Route[]): readonly string[] {
   const masked = routes.flatMap(({ path, mask }) =>
     mask === undefined
@@ -136,7 +134,6 @@ function shows({ path, mask }: Route, template: string, at: number): boolean {
   return isOpen && patternsMeet(begin(path), begin(template))
 }
 
-/** Finds rows that rewrite to paths of a row with other callers. */
 function rewriteWarnings(routes: readonly Route[]): readonly string[] {
   const rewritten = routes.filter(({ sending }) => sending?.rewrite !== undefined)
   if (rewritten.length * routes.length > MAX_PAIRS) return []
@@ -168,7 +165,6 @@ export function certificateWarnings(settings: Settings): readonly string[] {
 /** With `1` (Linux 5.14), connections that a closing socket has not accepted go to another socket on its port. */
 const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
 
-/** Warns when Linux would reset waiting connections. */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
   file = MIGRATE_FILE,
@@ -189,7 +185,6 @@ function pathsOf(routes: readonly Route[]): readonly string[] {
   return routes.map(({ path }) => path)
 }
 
-/** Warns when only the configuration file is the operator's own, because the shipped limits may not fit its service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))

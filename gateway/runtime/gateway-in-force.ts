@@ -46,7 +46,7 @@ const NO_RULES: Gateway['requestRules'] = new Map()
 /** Parts that no edit of the configuration changes. */
 type Fixed = Omit<Gateway, keyof Configured>
 
-/** An edit makes another `Gateway`: a request that has begun keeps its own. */
+/** An edit of the configuration makes another `Gateway`. */
 export class GatewayInForce {
   readonly #fixed: Fixed
   readonly #foundation: Foundation
@@ -167,7 +167,6 @@ export class GatewayInForce {
     return member.idempotency(secrets, () => keys.table)
   }
 
-  /** Keeps the rules of an unchanged document. */
   #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
     if (openapi?.document === undefined) return NO_RULES
     const places = placesOf(routes.map(({ operations }) => operations))
@@ -303,7 +302,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   }
 }
 
-/** Name of this process in CDN-Loop (RFC 8586). Nobody can guess it without the secret. */
+/** Nobody can guess it without the secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }

@@ -24,7 +24,6 @@ import type { StoreWatch } from './store-watch.ts'
 const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
 
-/** The table is opened when a row first needs it. */
 export interface IdempotencyKeys {
   table: KeyTable | undefined
   /** @param secrets default: those of the start @throws Error that names a file that cannot be read, or keys whose secret is gone */
@@ -48,7 +47,6 @@ export interface GatewayState {
   readonly clock: () => number
   /** Undefined: there is no shared store. */
   readonly member: StoreMember | undefined
-  /** They decide whether a message was accepted before. */
   readonly guards: {
     readonly webhooks: ReplayGuard
     readonly signatures: ReplayGuard

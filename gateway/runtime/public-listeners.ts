@@ -55,7 +55,6 @@ export class CannotListen extends Error {
   }
 }
 
-/** Names an address only when the gateway could not listen there. */
 export function startFailure(error: unknown): {
   readonly what: 'cannot listen' | 'cannot start'
   readonly cause: string
@@ -117,7 +116,6 @@ export async function openPublicListeners(
     },
     sockets: () =>
       listening.map(([name, { server }]): NamedSocket => [name, socketOf(server) as PassedSocket]),
-    /** Open connections stay. */
     stopAccepting: () => {
       for (const [, { server }] of listening) server.close()
     },
@@ -128,7 +126,6 @@ export async function openPublicListeners(
   }
 }
 
-/** Loads the code of HTTP/2 only when a client may speak it. */
 async function loadHttp2({ http2, tls }: Settings): Promise<Http2Protocol | undefined> {
   const isSpoken = http2 === 'tls' ? tls !== undefined : http2
   return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
@@ -245,7 +242,7 @@ function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exc
   })
 }
 
-/** A request keeps the `Gateway` that is in force when it begins; `interrupt` uses parts that no edit replaces. */
+/** `interrupt` may use another `Gateway` than `begin`, because it uses only parts that no edit replaces. */
 function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),

@@ -141,7 +141,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   return { serving, admin, attestation }
 }
 
-/** Writes pending records when the disk has room. Begins segments; a thread compresses, ships and prunes closed ones. */
+/** Writes pending records, and begins segments. A thread compresses, ships and prunes closed segments. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { file } = settings.audit

@@ -43,7 +43,7 @@ interface Origin {
 
 export type ServingGateway = ReturnType<typeof serve>
 
-/** Makes a gateway, which serves once `begin` resolves. @throws what `assemble` throws */
+/** @throws what `assemble` throws */
 export function serve(startup: StartupConfiguration, { inheritance, sockets }: Origin) {
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway

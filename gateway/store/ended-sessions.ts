@@ -132,7 +132,6 @@ export class EndedSessions {
     return `${streamKey(this.#options.keys)}:ended`
   }
 
-  /** Sends one batch. All sessions at once would be too much for a connection, and hold up the store. */
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options

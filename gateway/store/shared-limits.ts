@@ -19,7 +19,7 @@ export class SharedLimits {
     return this.#local.find(path, method, plan)
   }
 
-  /** Asks the store. While the store is away, the take is decided at once. @param caller as in `Limiter.take` */
+  /** While the store is away, the take is decided at once. @param caller as in `Limiter.take` */
   ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
     const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))

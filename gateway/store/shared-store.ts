@@ -36,7 +36,6 @@ export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send)
   return keys
 }
 
-/** Must be imported by `import()` when a store is set, because its client takes 170 ms and 30 MB to load. */
 export class SharedStore {
   readonly connection: StoreConnection
   readonly breaker: StoreBreaker

@@ -3,7 +3,6 @@ import { EventEmitter, on, once } from 'node:events'
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
 
-/** A program in its own process, with its log read line by line. */
 export interface RunningProcess {
   readonly child: ChildProcess
   readonly lines: readonly LogLine[]

@@ -140,7 +140,6 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   })
 }
 
-/** An attempt's error; undefined when its response was passed on and is no error. */
 function errorOf(
   trace: Trace,
   attempt: Attempt,

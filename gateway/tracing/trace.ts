@@ -25,7 +25,7 @@ interface RemoteParent {
   readonly tracestates: readonly Field[]
 }
 
-/** What a sampled request's spans need besides its exchange. */
+/** What the spans of a sampled request need besides its exchange. */
 export class Trace {
   readonly traceId: string
   readonly spanId: string

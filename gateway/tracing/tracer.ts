@@ -38,7 +38,7 @@ export class Tracer {
     this.#epochOffsetMs = clock() - steadyClock()
   }
 
-  /** Returns undefined for a request that is not sampled, which then costs nothing more. */
+  /** @returns undefined when the request is not sampled */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
     const { steadyClock, settings } = this.#options
     const passedOn = withoutNominated(fields)

@@ -17,12 +17,12 @@ interface FeedOptions extends ConsoleSources {
   readonly clock?: () => number
 }
 
-/** The most open consoles: probes need the listener's other connections. */
+/** Probes need the listener's other connections. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
 const HISTORY_MS = 5000
 const HISTORY_POINTS = 180
-/** The most totals kept, one each 5 s, for rates over a minute. */
+/** One each 5 s, for rates over a minute. */
 const PAST_TOTALS = 12
 
 /** Sends the state to all open consoles each second. While none is open, it only reads counters, every 5 s. */

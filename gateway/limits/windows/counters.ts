@@ -147,7 +147,6 @@ export class Counters {
     return window.take(nowMs, rule, cost, isCounted)
   }
 
-  /** Undoes the last allowed take. */
   giveBack(key: string, cost: number): void {
     this.#windows.get(key)?.giveBack(cost)
   }

@@ -36,7 +36,6 @@ interface WatchedFiles extends Reports {
   }
 }
 
-/** Puts each valid edit in force, and reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
   const { enforce, startup, tls, log } = watched
   let inForce = startup.settings

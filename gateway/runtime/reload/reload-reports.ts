@@ -55,7 +55,6 @@ export function labelOf(
   return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
-/** Reports each result to metrics, log and admin listener, and each change to the audit trail. */
 export function reporter<T>(
   reports: Reports,
   { file, files, label, what }: Edited,

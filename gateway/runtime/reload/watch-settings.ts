@@ -24,7 +24,6 @@ interface SettingsWatch {
   readonly reread?: typeof rereadApart
 }
 
-/** Watches gateway.json, and the files that the settings depend on. */
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings

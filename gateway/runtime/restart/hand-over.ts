@@ -60,7 +60,7 @@ export class HandOver {
     return this.#parts.connections.sockets()
   }
 
-  /** Waits for requests under way to be counted, and closes the files. @throws Error when a file fails; call `goOn` then */
+  /** @throws Error when a file fails; call `goOn` then */
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations, memories } = this.#parts
     await connections.suspend()

@@ -20,7 +20,6 @@ interface RestartParts {
   readonly onBack: () => void
 }
 
-/** Replaces this process without refusing a connection. */
 export class Restarts {
   readonly #parts: RestartParts
   readonly #replaced = Promise.withResolvers<Successor>()

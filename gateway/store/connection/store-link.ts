@@ -161,7 +161,6 @@ function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   return Promise.race([reply, late]).finally(() => clearTimeout(timer))
 }
 
-/** The client finds all servers by any address, and follows moved slots. */
 async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const { promise: ended, resolve } = Promise.withResolvers<Error>()
   const socket = { ...socketOptions(settings), reconnectStrategy: retryAfterMs }
