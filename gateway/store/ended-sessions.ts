@@ -135,8 +135,8 @@ export class EndedSessions {
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options
-    const sids = firstOf(this.#unsent, MAX_BATCH)
-    const hashes = firstOf(this.#unsentHashes, MAX_BATCH - sids.length)
+    const sids = [...this.#unsent.entries().take(MAX_BATCH)]
+    const hashes = [...this.#unsentHashes.values().take(MAX_BATCH - sids.length)]
     const nowMs = clock()
     const aged = (hash: string, endedAtMs = nowMs) => [`${Math.max(0, Math.round(nowMs - endedAtMs))}`, hash]
     const own = sids.flatMap(([sid, endedAtMs]) => aged(keys.hashOf(`session\0${sid}`), endedAtMs))
@@ -178,13 +178,4 @@ export class EndedSessions {
     this.#hashes.set(sid, hashes)
     return hashes
   }
-}
-
-function firstOf<T>(all: Iterable<T>, max: number): T[] {
-  const first: T[] = []
-  for (const each of all) {
-    if (first.length >= max) break
-    first.push(each)
-  }
-  return first
 }

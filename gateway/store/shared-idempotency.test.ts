@@ -29,7 +29,6 @@ import {
 import { findSharedKeys, SharedIdempotency } from './shared-idempotency.ts'
 import { SharedStore } from './shared-store.ts'
 import { REAL_TIMERS, type StoreCall } from './store-breaker.ts'
-import { newStoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK } from './take-script.ts'
 
@@ -138,7 +137,6 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     const keeper = new SharedIdempotency({
       breaker: gateway,
       keys: new StoreKeys('test', 'k'.repeat(32)),
-      counts: newStoreCounts(),
       timers: {
         nowMs: () => time.nowMs,
         after: (_ms, run) => {
@@ -525,12 +523,12 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     const store = new SharedStore(storeAt('cluster', ports), observer, PATIENT_MS)
     try {
       await until(() => store.wasReached && !store.breaker.isOpen, 'the cluster')
-      const { breaker, keys, counts } = store
+      const { breaker, keys } = store
       const alone = { timers: REAL_TIMERS, isShared: () => true, local: () => undefined }
       const [one, other] = ['one', 'other'].map(
         (id) =>
           new SharedIdempotency({
-            ...{ breaker, keys, counts, ...alone, secrets: SECRETS, id, onFault: assert.fail },
+            ...{ breaker, keys, ...alone, secrets: SECRETS, id, onFault: assert.fail },
           }),
       ) as [SharedIdempotency, SharedIdempotency]
       const begin = (keeper: SharedIdempotency, key: string) =>

@@ -16,13 +16,11 @@ import { BEGIN_SCRIPT, FINISH_SCRIPT, type Script } from './idempotency-scripts.
 import { LEASE_MS, RENEW_MS, TAKEN_BACK_TIMES } from './shared-replays.ts'
 import { agreedKeys } from './shared-store.ts'
 import type { StoreBreaker, StoreTimers } from './store-breaker.ts'
-import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 interface SharedIdempotencyOptions {
   readonly breaker: Pick<StoreBreaker, 'send' | 'isOpen'>
   readonly keys: StoreKeys
-  readonly counts: StoreCounts
   readonly timers: Pick<StoreTimers, 'nowMs' | 'after'>
   readonly secrets: KeySecrets
   /** Unique among gateways. */
@@ -168,8 +166,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
 
   #seal(held: SharedKey, response: KeptResponse): void {
     const { secret, requestId } = held
-    const seal = this.#seals.get(secret) ?? secret.sealOf()
-    this.#seals.set(secret, seal)
+    const seal = this.#seals.getOrInsertComputed(secret, () => secret.sealOf())
     held.rest = `${seal.salt} ${seal.seal(responseText(boundTo(held), requestId, response))}`
   }
 
@@ -201,14 +198,9 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     terms: readonly (string | number)[],
     call: { fits(reply: StoreReply): boolean; done(reply: StoreReply | undefined): void },
   ): void {
-    const { breaker, counts } = this.#options
     const all = `${key.slice(0, -id.length)}keys`
-    const operands = ['2', key, all, id, token, ...terms.map(String)]
-    const scriptMissing = () => {
-      counts.scriptReloads++
-      breaker.send({ args: ['EVAL', text, ...operands], key, ...call })
-    }
-    breaker.send({ args: ['EVALSHA', sha, ...operands], key, ...call, scriptMissing })
+    const args = ['EVALSHA', sha, '2', key, all, id, token, ...terms.map(String)]
+    this.#options.breaker.send({ args, key, ...call, script: text })
   }
 
   #keep(held: SharedKey): void {

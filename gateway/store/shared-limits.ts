@@ -23,7 +23,7 @@ export class SharedLimits {
   ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
     const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))
-    this.#takes.take(this.#sharedRow(row), key, done, caller)
+    this.#takes.take(this.#rows.getOrInsertComputed(row, sharedRowOf), key, done, caller)
     return pending
   }
 
@@ -42,14 +42,6 @@ export class SharedLimits {
     } catch (fault) {
       return fault instanceof Error ? fault : new Error(String(fault))
     }
-  }
-
-  #sharedRow(row: LimitRow): SharedRow {
-    const known = this.#rows.get(row)
-    if (known !== undefined) return known
-    const shared = sharedRowOf(row)
-    this.#rows.set(row, shared)
-    return shared
   }
 }
 

@@ -103,7 +103,11 @@ class TakeBatch implements StoreCall {
   }
 
   get args(): readonly string[] {
-    return ['EVALSHA', TAKE_SHA, ...this.#operands()]
+    return ['EVALSHA', TAKE_SHA, String(this.#keys.length), ...this.#keys, ...this.#rules]
+  }
+
+  get script(): string {
+    return TAKE_SCRIPT
   }
 
   add(row: SharedRow, key: string, done: TakeDone, caller: Caller | undefined): void {
@@ -135,22 +139,6 @@ class TakeBatch implements StoreCall {
     counts.takes += this.#dones.length
     const results = reply as readonly number[]
     for (const [i, row] of this.#rows.entries()) this.#dones[i]?.(this.#takeOf(row, results))
-  }
-
-  /** Sends the text of the script, which the server keeps after EVAL. */
-  scriptMissing(): void {
-    const { breaker, counts } = this.#options
-    counts.scriptReloads++
-    breaker.send({
-      args: ['EVAL', TAKE_SCRIPT, ...this.#operands()],
-      key: this.key,
-      fits: (reply) => this.fits(reply),
-      done: (reply) => this.done(reply),
-    })
-  }
-
-  #operands(): readonly string[] {
-    return [String(this.#keys.length), ...this.#keys, ...this.#rules]
   }
 
   #takeOf({ next, beside }: SharedRow, results: readonly number[]): Take {

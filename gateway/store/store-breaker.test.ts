@@ -196,19 +196,22 @@ test('late replies are ignored', async () => {
   assert.equal(counts.roundTrips, 0)
 })
 
-test('an error opens the breaker at once, except the error that names a missing script', async () => {
-  const { breaker, time, sent, replies, call, events } = await reached()
-  let missing = 0
-  breaker.send({ ...call('a'), scriptMissing: () => missing++ })
+test('an error opens the breaker at once, except when the server lacks the script, which it then gets', async () => {
+  const { breaker, time, sent, replies, call, events, counts } = await reached()
+  breaker.send({ ...call('a'), args: ['EVALSHA', 'sha', '1', 'a'], script: 'return 1' })
   sent[0]?.fail(new ErrorReply('NOSCRIPT No matching script.'))
   await time.settle()
-  assert.deepEqual([missing, events], [1, []])
+  assert.deepEqual(sent[1]?.args, ['EVAL', 'return 1', '1', 'a'])
+  assert.deepEqual([counts.scriptReloads, events], [1, []])
+  sent[1]?.reply(1)
+  await time.settle()
+  assert.deepEqual(replies, [1])
   breaker.send(call('b'))
   breaker.send(call('c'))
-  sent[1]?.fail(new ErrorReply('OOM command not allowed'))
+  sent[2]?.fail(new ErrorReply('OOM command not allowed'))
   await time.settle()
   assert.deepEqual(events, ['away: OOM command not allowed'])
-  assert.deepEqual(replies, [undefined, undefined])
+  assert.deepEqual(replies, [1, undefined, undefined])
 })
 
 test('the breaker probes the server that failed, ever more rarely, until a reply comes in time', async () => {

@@ -31,8 +31,8 @@ export interface StoreCall {
   fits?(reply: StoreReply): boolean
   /** Called once. Must not throw. @param reply undefined when the store is away; it may have carried the command out */
   done(reply: StoreReply | undefined): void
-  /** Called instead of `done`. Default: a missing script is a failure like any other. */
-  scriptMissing?(): void
+  /** The text of the script that `args` run by EVALSHA. A server that lacks it gets it once, by EVAL. */
+  readonly script?: string
 }
 
 export interface BreakerObserver {
@@ -154,12 +154,19 @@ export class StoreBreaker {
   #failed(pending: Pending, error: unknown): void {
     if (!this.#pending.has(pending)) return
     const { call } = pending
-    if (call.scriptMissing !== undefined && isReply(error, 'NOSCRIPT')) {
+    const { key, script } = call
+    if (script !== undefined && isReply(error, 'NOSCRIPT')) {
       this.#pending.delete(pending)
-      call.scriptMissing()
+      this.#options.counts.scriptReloads++
+      this.send({
+        args: ['EVAL', script, ...call.args.slice(2)],
+        key,
+        fits: (reply) => call.fits?.(reply) !== false,
+        done: (reply) => call.done(reply),
+      })
       return
     }
-    this.#open(call.key, error instanceof Error ? error.message : String(error))
+    this.#open(key, error instanceof Error ? error.message : String(error))
   }
 
   #armDeadline(ms: number): void {
@@ -171,7 +178,7 @@ export class StoreBreaker {
 
   #checkDeadline(dueMs: number): void {
     this.#deadlineArmed = false
-    const oldest = this.#oldest()
+    const [oldest] = this.#pending
     if (oldest === undefined) return
     const nowMs = this.#options.timers.nowMs()
     const leftMs = this.#deadlineMs - (nowMs - oldest.sentAtMs)
@@ -195,14 +202,9 @@ export class StoreBreaker {
       this.#open(overdue.call.key, `no reply within ${this.#deadlineMs} ms`)
       return
     }
-    const oldest = this.#oldest()
+    const [oldest] = this.#pending
     if (oldest === undefined) return
     this.#armDeadline(Math.max(1, this.#deadlineMs - (this.#options.timers.nowMs() - oldest.sentAtMs)))
-  }
-
-  #oldest(): Pending | undefined {
-    for (const pending of this.#pending) return pending
-    return undefined
   }
 
   #open(key: string, cause: string): void {

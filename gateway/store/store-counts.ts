@@ -1,20 +1,12 @@
 export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
-export interface StoreCounts {
-  roundTrips: number
-  roundTripMs: number
-  /** Not cumulative; one bucket more than `LATENCY_BOUNDS_MS`. */
-  readonly latency: number[]
-  takes: number
-  undecidedTakes: number
-  scriptReloads: number
-  outages: number
-}
+export type StoreCounts = ReturnType<typeof newStoreCounts>
 
-export function newStoreCounts(): StoreCounts {
+export function newStoreCounts() {
   return {
     roundTrips: 0,
     roundTripMs: 0,
+    /** Not cumulative; one bucket more than `LATENCY_BOUNDS_MS`. */
     latency: new Array<number>(LATENCY_BOUNDS_MS.length + 1).fill(0),
     takes: 0,
     undecidedTakes: 0,

@@ -134,11 +134,11 @@ export class StoreMember {
 
   /** @param local keys of this gateway alone @returns the same object at each call */
   idempotency(secrets: KeySecrets, local: () => KeyTable | undefined): SharedIdempotency {
-    const { breaker, keys, counts } = this.#store
+    const { breaker, keys } = this.#store
     const { gatewayId: id, onFault } = this.#options
     const isShared = () => this.#store.isShared
     this.#idempotency ??= new SharedIdempotency({
-      ...{ breaker, keys, counts, timers: REAL_TIMERS, secrets, id, isShared, local, onFault },
+      ...{ breaker, keys, timers: REAL_TIMERS, secrets, id, isShared, local, onFault },
     })
     this.#idempotency.rekey(secrets)
     return this.#idempotency

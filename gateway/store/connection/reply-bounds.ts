@@ -88,10 +88,7 @@ export function boundReplies(): void {
   const { write, reset } = Decoder.prototype
   const bounds = new WeakMap<Decoder, ReplyBounds>()
   Decoder.prototype.write = function (chunk: Buffer) {
-    const known = bounds.get(this)
-    const bound = known ?? new ReplyBounds()
-    if (known === undefined) bounds.set(this, bound)
-    bound.follow(chunk)
+    bounds.getOrInsertComputed(this, () => new ReplyBounds()).follow(chunk)
     write.call(this, chunk)
   }
   Decoder.prototype.reset = function () {
