@@ -4,8 +4,9 @@ import { Commit } from './audit/commit/commit.ts'
 import type { Gateway } from './gateway.ts'
 import { PendingTake } from './limits/limiter.ts'
 import { type LimitRow, LimitTable } from './limits/table/limit-table.ts'
-import { handle, handleUnreadable, interrupt } from './pipeline.ts'
+import { handle, handleUnreadable } from './pipeline.ts'
 import { refusal } from './refusals.ts'
+import { giveUp } from './stages/response/refuse.ts'
 import { makeArrival, makeGateway, makeRoute } from './stages/stage.test-support.ts'
 
 type Parts = Parameters<typeof makeGateway>[0]
@@ -205,10 +206,10 @@ describe('handleUnreadable', () => {
   })
 })
 
-describe('interrupt', () => {
+describe('giveUp', () => {
   it('stops the upstream and refuses', () => {
     const { gateway, arrival, res, types, aborted } = pipeline()
-    interrupt(gateway, handle(gateway, arrival), refusal('request_timeout'))
+    giveUp(gateway, handle(gateway, arrival), refusal('request_timeout'))
     assert.deepEqual([res.status, aborted()], [408, 1])
     assert.deepEqual(types(), ['API_REQUEST', 'API_RESPONSE 408'])
   })

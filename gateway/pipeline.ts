@@ -61,11 +61,6 @@ export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, ref
   return exchange
 }
 
-/** Ends an exchange because of a malformed body, a timeout, or the end of the drain. */
-export function interrupt(gateway: Gateway, exchange: Exchange, refused: Refusal): void {
-  giveUp(gateway, exchange, refused)
-}
-
 function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
   try {
     for (let i = from; i < STAGES.length; i++) {

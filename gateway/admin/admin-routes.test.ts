@@ -15,12 +15,9 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
   const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: { rows: [], plans: new Map() } } }
   const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
   let reloads = 0
-  const routes = configRoutes({
-    config,
-    reload: async () => {
-      reloads += 1
-      if (reloads > 1) config.failed('limits', [{ file: 'limits.json', path: '$', reason: 'is bad' }])
-    },
+  const routes = configRoutes(config, async () => {
+    reloads += 1
+    if (reloads > 1) config.failed('limits', [{ file: 'limits.json', path: '$', reason: 'is bad' }])
   })
   assert.deepEqual(
     routes.map(({ path, method, access }) => `${method} ${path} ${access}`),
@@ -47,7 +44,7 @@ it('/reload during a reload reads the files once more, because an edit may have 
   const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: { rows: [], plans: new Map() } } }
   const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
   const ends: (() => void)[] = []
-  const [, route] = configRoutes({ config, reload: () => new Promise((done) => ends.push(done)) })
+  const [, route] = configRoutes(config, () => new Promise((done) => ends.push(done)))
   const post = () => Promise.resolve(route?.respond({} as never))
   const turn = () => new Promise((done) => setImmediate(done))
   const first = post()

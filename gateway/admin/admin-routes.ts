@@ -57,13 +57,7 @@ export function probeRoutes({
   ]
 }
 
-export function configRoutes({
-  config,
-  reload,
-}: {
-  readonly config: ConfigInForce
-  readonly reload: () => Promise<void>
-}): AdminRoute[] {
+export function configRoutes(config: ConfigInForce, reload: () => Promise<void>): AdminRoute[] {
   let underWay: Promise<unknown> = Promise.resolve()
   let next: Promise<AdminResponse> | undefined
   const reloadOnce = async () => {

@@ -15,7 +15,7 @@ interface Parts {
 
 function serverOf(parts: Parts) {
   const guard = new AdminGuard({ names: [], token: undefined })
-  return createAdminServer({ guard, routes: [...probeRoutes(parts), metricsRoute(parts.metrics)] })
+  return createAdminServer(guard, [...probeRoutes(parts), metricsRoute(parts.metrics)])
 }
 
 async function get(parts: Parts, path: string, headers: Record<string, string> = {}): Promise<Response> {

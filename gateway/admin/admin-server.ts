@@ -11,12 +11,7 @@ const MAX_AHEAD = 100
 /** Places left free while connections are being closed. */
 const KEPT_FREE = 10
 
-interface Parts {
-  readonly routes: readonly AdminRoute[]
-  readonly guard: AdminGuard
-}
-
-export function createAdminServer({ routes, guard }: Parts): Server {
+export function createAdminServer(guard: AdminGuard, routes: readonly AdminRoute[]): Server {
   const table = Map.groupBy(routes, ({ path }) => path)
   const respondTo = async (req: IncomingMessage): Promise<AdminResponse> => {
     const atPath = table.get(req.url?.split('?')[0] ?? '')
@@ -69,8 +64,7 @@ class Places {
   }
 
   take(socket: Socket, res: ServerResponse, serve: () => void): void {
-    const ahead = this.#ahead.get(socket) ?? []
-    this.#ahead.set(socket, ahead)
+    const ahead = this.#ahead.getOrInsertComputed(socket, () => [])
     this.#waiting.delete(socket)
     if (ahead.length > MAX_AHEAD) socket.destroy()
     if (socket.destroyed) return

@@ -72,15 +72,8 @@ abstract class Family<Names extends Labels, Cell> {
   protected cellOf(values: Values<Names>): Cell {
     let level = this.#root
     const last = values.length - 1
-    for (let i = 0; i < last; i++) {
-      const value = values[i] as LabelValue
-      let next = level.get(value) as Map<LabelValue, unknown> | undefined
-      if (next === undefined) {
-        next = new Map()
-        level.set(value, next)
-      }
-      level = next
-    }
+    for (let i = 0; i < last; i++)
+      level = level.getOrInsertComputed(values[i] as LabelValue, newLevel) as Map<LabelValue, unknown>
     return (level.get(values[last] ?? '') as Cell | undefined) ?? this.#add(level, values)
   }
 
@@ -95,6 +88,9 @@ abstract class Family<Names extends Labels, Cell> {
     return Object.fromEntries(this.labels.map((name, i) => [name, values[i] as LabelValue]))
   }
 }
+
+/** A constant, so that no call makes a function. */
+const newLevel = () => new Map<LabelValue, unknown>()
 
 abstract class NumberFamily<Names extends Labels> extends Family<Names, { value: number }> {
   /** Makes each scrape ask `source` for a number, or for label values with their number. Call it once. */

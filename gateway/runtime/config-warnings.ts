@@ -162,12 +162,10 @@ export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
-/** With `1` (Linux 5.14), connections that a closing socket has not accepted go to another socket on its port. */
-const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
-
+/** @param file `1`: connections that a closing socket has not accepted go to another socket on its port (Linux 5.14) */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
-  file = MIGRATE_FILE,
+  file = '/proc/sys/net/ipv4/tcp_migrate_req',
 ): readonly string[] {
   if (!reusePort || (existsSync(file) && readFileSync(file, 'utf8').trim() === '1')) return []
   return [

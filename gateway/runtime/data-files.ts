@@ -1,9 +1,9 @@
 import { join } from 'node:path'
-import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import type { ForeignWrite } from '../audit/seal-records.ts'
 import type { KeeperReports } from '../audit/segments/keeper.ts'
 import { idempotencyKeysOf } from '../config/secret-line.ts'
+import type { Gateway } from '../gateway.ts'
 import { type KeySecrets, secretsOf } from '../idempotency/key-secret.ts'
 import { KeyTable } from '../idempotency/key-table.ts'
 import type { JournalOptions } from '../limits/journal/limit-journal.ts'
@@ -47,13 +47,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
   }
 }
 
-export function segmentReports({
-  log,
-  metrics,
-}: {
-  readonly log: Logger
-  readonly metrics: Metrics
-}): KeeperReports {
+export function segmentReports({ log, metrics }: Pick<Gateway, 'log' | 'metrics'>): KeeperReports {
   const done = metrics.gateway_audit_segments_total
   const failed = metrics.gateway_audit_segment_errors_total
   for (const task of ['compress', 'ship', 'prune']) {

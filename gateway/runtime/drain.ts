@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { HttpServer } from '../edge/http1/http-server.ts'
 import type { InForce, Load } from '../gateway.ts'
-import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
+import { giveUp } from '../stages/response/refuse.ts'
 
 const SWEEP_MS = 50
 /** Idle time before a connection is closed: a next request may be on its way. */
@@ -88,7 +88,7 @@ export function breakOff({ gateway }: InForce): void {
   const { load, log } = gateway
   load.phase = 'over'
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
-  load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
+  load.inFlight.visitAll((exchange) => giveUp(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
   endOrphans(load)
 }

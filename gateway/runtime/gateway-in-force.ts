@@ -27,7 +27,7 @@ import { secretsOf } from '../idempotency/key-secret.ts'
 import { countersOutsideTable } from '../limits/windows/counters.ts'
 import { existingOrNew } from '../storage/secret-file.ts'
 import { ClientOcsp } from '../tls/clients/client-ocsp.ts'
-import type { DropReason } from '../tracing/span-exporter.ts'
+import { DROP_REASONS } from '../tracing/span-exporter.ts'
 import { Tracer } from '../tracing/tracer.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { changeState, type GatewayState, gatewayIdOf } from './gateway-state.ts'
@@ -324,8 +324,6 @@ function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metric
     },
   })
 }
-
-const DROP_REASONS: readonly DropReason[] = ['queue_full', 'refused', 'undelivered', 'stopped']
 
 function makeTracer(
   { settings, version, log }: StartupConfiguration,

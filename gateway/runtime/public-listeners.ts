@@ -16,8 +16,9 @@ import {
 import { isTrusted } from '../edge/rules/client-address.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway, InForce } from '../gateway.ts'
-import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
+import { handle, handleUnreadable } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { giveUp } from '../stages/response/refuse.ts'
 import { TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
 import { isSendable, type Staple } from '../tls/stapling/stapler.ts'
@@ -247,7 +248,7 @@ function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),
     unreadable: (arrival, fault) => handleUnreadable(inForce.gateway, arrival, refusalOf(fault)),
-    interrupt: (exchange, fault) => interrupt(inForce.gateway, exchange, refusalOf(fault)),
+    interrupt: (exchange, fault) => giveUp(inForce.gateway, exchange, refusalOf(fault)),
     abandoned: abandonedReporter(inForce.gateway),
   }
 }

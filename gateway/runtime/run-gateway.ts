@@ -121,9 +121,9 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...consoleRoutes(feed, guard, () => serving.settings),
     ...probeRoutes({ readiness, degradation }),
     metricsRoute(metrics),
-    ...configRoutes({ config, reload: serving.reload }),
+    ...configRoutes(config, serving.reload),
   ]
-  const admin = createAdminServer({ guard, routes })
+  const admin = createAdminServer(guard, routes)
   const listenAll = async () => {
     const { adminHost: host, adminPort: port } = settings
     const whenTaken = 'each gateway needs an admin port of its own: GATEWAY_ADMIN_PORT'

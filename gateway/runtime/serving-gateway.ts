@@ -203,7 +203,8 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const watch = new StoreWatch({ log, metrics, trail })
   const secret = randomBytes(32)
   const state = makeGatewayState(startup, {
-    ...{ watch, gatewayId: gatewayIdOf(secret) },
+    watch,
+    gatewayId: gatewayIdOf(secret),
     clockAheadMs: passed?.clockAheadMs,
   })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })

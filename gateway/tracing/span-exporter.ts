@@ -1,7 +1,7 @@
 import type { Post } from './span-post.ts'
 
 /** `refused`: by the receiver. `undelivered`: not sent in time. `stopped`: the gateway stopped first. */
-export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
+export const DROP_REASONS = ['queue_full', 'refused', 'undelivered', 'stopped'] as const
 
 export interface ExporterOptions {
   readonly envelope: Envelope
@@ -15,7 +15,7 @@ export interface ExporterOptions {
 
 export interface ExportReports {
   exported(spans: number): void
-  dropped(reason: DropReason, spans: number): void
+  dropped(reason: (typeof DROP_REASONS)[number], spans: number): void
   /** A batch was not sent, or not taken whole. */
   fault(cause: string): void
 }

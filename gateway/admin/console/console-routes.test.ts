@@ -33,10 +33,10 @@ describe('the paths of the console', () => {
   let server: Server
   let url: string
   before(async () => {
-    server = createAdminServer({ guard, routes: consoleRoutes(feed, guard, () => settings) }).listen(
-      0,
-      '127.0.0.1',
-    )
+    server = createAdminServer(
+      guard,
+      consoleRoutes(feed, guard, () => settings),
+    ).listen(0, '127.0.0.1')
     await once(server, 'listening')
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   })

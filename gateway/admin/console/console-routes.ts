@@ -35,15 +35,7 @@ const PAGE_HEADERS = [
 const HTML = 'text/html; charset=utf-8'
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
-const OWN = [
-  'main.js',
-  'runbook.js',
-  'stream.js',
-  'plots.js',
-  'panels.js',
-  'elements.js',
-  'words.js',
-] as const
+const OWN = ['main.js', 'runbook.js', 'stream.js', 'plots.js', 'panels.js', 'elements.js', 'words.js']
 
 export function consoleRoutes(
   feed: ConsoleFeed,

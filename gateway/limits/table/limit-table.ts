@@ -165,15 +165,15 @@ const policyFields = new WeakMap<LimitRow, string>()
 
 /** `"login";q=5;w=60` for each window (draft-ietf-httpapi-ratelimit-headers-11 section 3). Names need no escaping. */
 export function rateLimitPolicy(row: LimitRow): string {
-  const known = policyFields.get(row)
-  if (known !== undefined) return known
-  const field = rowsOf(row)
+  return policyFields.getOrInsertComputed(row, policyField)
+}
+
+function policyField(row: LimitRow): string {
+  return rowsOf(row)
     .filter(({ mode }) => mode === row.mode)
     .flatMap(windowsOf)
     .map(({ name, limit, windowMs }) => `"${name}";q=${limit};w=${Math.ceil(windowMs / 1000)}`)
     .join(', ')
-  policyFields.set(row, field)
-  return field
 }
 
 /** `"login";r=4;t=60` for each counted window (same draft, section 4). */

@@ -126,13 +126,7 @@ export class StapleFetch extends ReportedStapler {
 }
 
 /** @param leftMs how long the response that is sent stays valid; 0: none is sent @param fruitless failed attempts in a row */
-export function pauseBefore({
-  leftMs,
-  fruitless,
-}: {
-  readonly leftMs: number
-  readonly fruitless: number
-}): number {
+export function pauseBefore({ leftMs, fruitless }: Record<'leftMs' | 'fruitless', number>): number {
   if (fruitless > 0) return Math.min(MINUTE_MS * 2 ** Math.min(fruitless - 1, 10), MAX_RETRY_MS)
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }

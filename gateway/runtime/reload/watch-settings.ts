@@ -54,7 +54,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
     onReload: reporter<EditedSettings>(reports, edited, ({ before, after }) => {
       const { settings, needsRestart } = after
       const change = changeOf(before.settings, settings)
-      warn(reports, { file, settings, needsRestart })
+      warn(reports, file, after)
       return {
         before: [change?.before ?? {}],
         after: [change?.after ?? {}],
@@ -73,21 +73,13 @@ function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   )
 }
 
-function warn(
-  { log }: Reports,
-  {
-    file,
-    settings,
-    needsRestart,
-  }: Pick<EditedSettings, 'settings' | 'needsRestart'> & { readonly file: string },
-): void {
+function warn({ log }: Reports, file: string, { settings, needsRestart }: EditedSettings): void {
   if (needsRestart.length > 0) {
     const warning = `stays as it is until the gateway is started again: ${needsRestart.join(', ')}`
     log.warn({ file, keys: needsRestart, warning }, 'configuration')
   }
-  for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)]) {
+  for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)])
     log.warn({ file, warning }, 'configuration')
-  }
 }
 
 /** Faults in files that only the next start reads. Files in force have their own watches. */
