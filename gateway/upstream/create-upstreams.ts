@@ -35,10 +35,7 @@ export class UpstreamClient {
     return exchange
   }
 
-  /**
-   * Closes connections that the successor does not keep: idle ones at once, the rest when their exchange ends. Earlier
-   * requests still go through this client.
-   */
+  /** Closes connections that the successor does not keep. Earlier requests still go through this client. */
   handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
     const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))
     for (const { pool } of this.state.choice.origins) {
@@ -57,7 +54,6 @@ export class UpstreamClient {
 
 /**
  * An upstream that is also in `before` keeps its connections and health. `before` does not change until it hands over.
- *
  * @throws TypeError for an invalid URL, for no URL, or for URLs of both versions of HTTP
  */
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {

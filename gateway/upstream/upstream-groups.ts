@@ -14,7 +14,6 @@ import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pool.ts'
 import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
-/** Hears of each change once. */
 export interface GroupObserver {
   onHealth(group: string, upstream: string, healthy: boolean): void
   onCheck(group: string, upstream: string, check: { readonly isUp: boolean; readonly cause: string }): void
@@ -63,10 +62,7 @@ export class UpstreamGroups {
   readonly #permits = new Map<string, FairPermits>()
   readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
-  /**
-   * @param before its targets keep connections, health and checks in a group of the same name. Does not change before
-   *   `handOver`
-   */
+  /** Keeps connections, health and checks of targets in the same group of `before`, which only `handOver` changes. */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options
     const known = before === undefined ? undefined : before.#clients

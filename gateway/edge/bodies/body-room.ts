@@ -9,7 +9,7 @@ const MAX_OF_NETWORK_BYTES = 8 * MIB
 export interface WaitingBody {
   readonly keyId: string
   readonly network: string
-  /** Bytes that the body has room for. Only BodyRoom writes it. */
+  /** Reserved bytes. Only `BodyRoom` writes this. */
   bytes: number
 }
 

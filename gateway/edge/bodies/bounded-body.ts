@@ -62,7 +62,6 @@ export abstract class BoundedBody extends Readable {
     return this.#gatheredBytes > 0
   }
 
-  /** Pushes a piece into the stream behind all others. */
   protected enter(piece: Buffer): boolean {
     this.pushGathered()
     return this.push(piece)

@@ -2,7 +2,6 @@ import { Readable } from 'node:stream'
 
 interface BufferOptions {
   readonly maxBytes: number
-  /** Undefined: no length was announced. */
   readonly contentLength: number | undefined
   /** Called before each piece is kept. */
   readonly hasRoom?: (bytes: number) => boolean

@@ -76,7 +76,7 @@ const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
 
-/** After a piece of this size, a connection has a buffer of its own until the body is whole. */
+/** After a piece of this size, a connection has its own buffer until the body is whole. */
 export const BULK_BYTES = 16 * 1024
 
 export interface BodyReceiver extends PieceHolder {
@@ -155,7 +155,6 @@ export class ReadBuffer {
     if (large !== undefined || mustChange) this.#replace(large ?? takeBuffer())
   }
 
-  /** Also called when the connection is closed. */
   release(): void {
     this.#fullReads = 0
     this.#isFull = false

@@ -11,7 +11,7 @@ import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
 
-/** The first line of the HTTP/2 preface (RFC 9113 section 3.4), enough to recognize HTTP/2. */
+/** The first line of the HTTP/2 preface (RFC 9113 section 3.4). */
 const HTTP2_BEGIN = 'PRI * HTTP/2.0\r\n'
 
 /** Handles requests one by one: two payments must not be reordered (RFC 9112 section 9.3.2). */
@@ -55,7 +55,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     socket.on('error', () => socket.destroy())
   }
 
-  /** True when no request is open and the system has the whole last response. */
   get isIdle(): boolean {
     return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
@@ -166,7 +165,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.terms.left(this)
     this.#reader.close()
     this.#cancelRequest()
-    // The pipelined requests will never begin: only their number is reported.
     if (!this.pipelined.isEmpty) this.terms.handler.abandoned(this.peer, this.pipelined.requests)
     this.pipelined.drop()
   }
@@ -180,7 +178,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** If the response ends the connection, drops the bytes behind its request, which are no request. */
+  /** Bytes behind the last request of a connection are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')

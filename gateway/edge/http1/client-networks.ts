@@ -71,7 +71,7 @@ export class ClientNetworks {
     return this.#size + this.#streams
   }
 
-  /** Gives a network. Use it at once: it is kept only while it has connections. */
+  /** Use the network at once: it is kept only while it has connections. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
     // After an edit of `trustedProxies` an address may have open connections as a proxy and as a client.
     const name = isProxy ? `proxy ${address}` : address
@@ -87,7 +87,7 @@ export class ClientNetworks {
     this.#joinRow(network)
   }
 
-  /** Does nothing when the connection was removed already. */
+  /** May be called twice for one connection. */
   remove(connection: AcceptedConnection): void {
     const { network } = connection
     if (network.connections.at(connection.slot) !== connection) return

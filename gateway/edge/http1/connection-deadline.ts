@@ -2,7 +2,7 @@
 export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** How long clients may take, milliseconds. */
+/** How long clients may take. */
 export interface ClientTimeouts {
   /** From the first byte of a request, or from accept, to the end of its head. */
   readonly headersMs: number

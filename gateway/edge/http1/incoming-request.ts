@@ -19,7 +19,6 @@ interface StartLine {
 
 const NO_FIELDS: readonly Field[] = []
 
-/** One request as received. */
 export class IncomingRequest {
   readonly socket: Socket
   readonly peer: string
@@ -38,7 +37,6 @@ export class IncomingRequest {
   #whenComplete: (() => void) | undefined = undefined
   #whenBegun: (() => void) | undefined = undefined
 
-  /** @param headers what `readRequestHeaders` has read of the fields */
   constructor(
     { socket, peer, network }: Origin,
     { method, target, version }: StartLine,

@@ -136,7 +136,7 @@ export class RequestReader {
     this.#body?.readAhead()
   }
 
-  /** @returns where it stopped, as `readHead` does */
+  /** @returns as `readHead` does */
   readBody(bytes: Buffer, from: number, to: number): number {
     let at = from
     while (at < to) {

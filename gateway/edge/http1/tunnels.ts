@@ -12,9 +12,9 @@ export type Lapse = 'session_revoked' | 'token_expired' | 'certificate_refused'
 export type TunnelEnd = Lapse | 'closed' | 'idle' | 'timeout' | 'draining'
 
 export interface TunnelTerms {
-  /** Longest silence of both sides, milliseconds. */
+  /** Longest silence of both sides. */
   readonly idleMs: number
-  /** Longest life, milliseconds; undefined: unlimited. */
+  /** Longest life. Undefined: unlimited. */
   readonly totalMs: number | undefined
   /** Called once a second. @returns undefined while the caller may go on */
   lapsed(): Lapse | undefined

@@ -9,7 +9,7 @@ import type { RetryOutcome } from './retry-budget.ts'
 const SMALLEST_SHARE = 0.1
 
 export interface UpstreamsOptions {
-  /** Either `http://host:port`, `https://host:port`, `unix:/path.sock`, or `h2c://host:port`, `h2://host:port`. */
+  /** As `parseAddress` reads them. */
   readonly urls: readonly string[]
   readonly connectMs: number
   /** From the end of the request until the head of the response. */
@@ -17,13 +17,13 @@ export interface UpstreamsOptions {
   readonly maxConnections: number
   /** Monotonic. */
   readonly clock: () => number
-  /** Called on each change; every upstream starts healthy. */
+  /** Called on each change. Every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
   /** Default: only the rules of `Health`. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
   /** Default: what Node trusts. */
   readonly tls?: UpstreamTlsTerms | undefined
-  /** Called on each change; every breaker starts closed. */
+  /** Called on each change. Every breaker starts closed. */
   readonly onBreaker?: (upstream: string, state: BreakerState) => void
   readonly onRetry?: (outcome: RetryOutcome) => void
 }

@@ -127,7 +127,6 @@ const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: un
 
 /**
  * The head, latin1, with its empty line (RFC 9112 sections 3, 6 and 9).
- *
  * @throws TypeError when the request cannot be sent
  */
 function requestHead(request: UpstreamRequest, upstream: string): string {

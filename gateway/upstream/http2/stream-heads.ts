@@ -17,8 +17,7 @@ const REFUSED: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The head (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value.
- *
+ * The head without its scheme, names and values in turn (RFC 9113 section 8.3.1).
  * @throws TypeError when the request cannot be sent
  */
 export function requestHead(request: UpstreamRequest, upstream: string): string[] {

@@ -4,7 +4,6 @@ import { isTemplate, partsOf, segmentsOf, textOf } from '../path-template.ts'
 
 const PSEUDONYM_CHARS = 16
 
-/** HMAC-SHA-256 of a value, 16 hexadecimal digits. */
 export function pseudonym(value: string, key: string): string {
   return createHmac('sha256', key).update(value).digest('hex').slice(0, PSEUDONYM_CHARS)
 }
