@@ -9,6 +9,7 @@ import {
   frameOfNumbers,
   HEADER_BYTES,
   HEADERS,
+  newFrame,
   PING,
   PREFACE,
   RST_STREAM,
@@ -16,7 +17,6 @@ import {
   SETTINGS_INITIAL_WINDOW_SIZE,
   settingsFrame,
   WINDOW_UPDATE,
-  writeFrameHeader,
 } from '../edge/http2/frames.ts'
 import type { Attack } from './client-attacks.ts'
 
@@ -151,8 +151,8 @@ export function request(id: number, block = GET + REST): Buffer {
 
 export function frame(type: number, flags: number, id: number, payload: Buffer | string = ''): Buffer {
   const content = typeof payload === 'string' ? Buffer.from(payload, 'latin1') : payload
-  const whole = Buffer.alloc(HEADER_BYTES + content.length)
-  content.copy(whole, writeFrameHeader(whole, 0, { type, flags, id, length: content.length }))
+  const whole = newFrame({ type, flags, id, length: content.length })
+  content.copy(whole, HEADER_BYTES)
   return whole
 }
 

@@ -57,7 +57,9 @@ export function createSender(receiver: Receiver): Send {
     const ended = Promise.withResolvers<never>()
     let statusCode: number | undefined
     try {
-      const { Pool, request } = await loadUndici()
+      // Only two parts of undici are loaded, at the first request, to save memory and time.
+      const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
+      const { default: request } = await import('undici/lib/api/api-request.js')
       pool ??= new Pool(origin, {
         allowH2: false,
         connect: {
@@ -99,11 +101,4 @@ export function createSender(receiver: Receiver): Send {
     const cause = message || String(code)
     return statusCode === undefined ? cause : `${response} broke off: ${cause}`
   }
-}
-
-/** Loads only two parts of undici, at the first request, to save memory and time. */
-async function loadUndici() {
-  const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
-  const { default: request } = await import('undici/lib/api/api-request.js')
-  return { Pool, request }
 }

@@ -22,8 +22,8 @@ export class CommonFields {
   }
 }
 
-/** Only http1-exchange.ts may write such fields. */
-const REFUSED: ReadonlySet<string> = new Set([
+/** Fields about one connection. Only http1-exchange.ts may write them. */
+export const CONNECTION_FIELDS: ReadonlySet<string> = new Set([
   'connection',
   'expect',
   'keep-alive',
@@ -46,7 +46,7 @@ export function writtenFields(fields: readonly Field[]): WrittenFields {
   let host: string | undefined
   let contentLength: string | undefined
   for (const { lower, value, line } of fields) {
-    if (REFUSED.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
+    if (CONNECTION_FIELDS.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
     if (lower === 'host') host = theOnly('Host', host, value)
     else if (lower === 'content-length') contentLength = theOnly('Content-Length', contentLength, value)
     else lines += line

@@ -5,6 +5,7 @@ import { networkOf } from '../rules/network.ts'
 import { Deadlines } from '../syntax/deadlines.ts'
 import { Connection } from './client-connection.ts'
 import { type AcceptedConnection, ClientNetworks } from './client-networks.ts'
+import type { DetachedSocket } from './client-response.ts'
 import type { ClientTimeouts, HeadBounds } from './connection-deadline.ts'
 import type { ConnectionTerms, Http2Protocol, ServedConnection } from './connection-terms.ts'
 
@@ -23,10 +24,7 @@ export interface ServerTerms<E>
 }
 
 /** A connection between two requests, from which nothing is read. */
-export interface ParkedConnection {
-  readonly socket: Socket
-  /** As in `DetachedSocket`. */
-  readonly unread: Buffer | undefined
+export interface ParkedConnection extends DetachedSocket {
   goOn(): void
 }
 

@@ -27,10 +27,10 @@ import {
   INTERNAL_ERROR,
   MAX_PAYLOAD_BYTES,
   NO_ERROR,
+  newFrame,
   PROTOCOL_ERROR,
   REFUSED_STREAM,
   WINDOW_UPDATE,
-  writeFrameHeader,
 } from './frames.ts'
 import { encodeFields, encodeHead, TABLE_UNUSED } from './hpack/head-encoder.ts'
 import { StreamBody } from './stream-body.ts'
@@ -412,9 +412,8 @@ class StreamResponse implements OutgoingResponse {
     this.#carrier.sendWindow -= length
     this.#whole = isLast
     const isCopied = length <= MAX_COPIED_BYTES
-    const frame = Buffer.allocUnsafe(HEADER_BYTES + (isCopied ? length : 0))
     const flags = isLast ? END_STREAM : 0
-    writeFrameHeader(frame, 0, { type: DATA, flags, id: this.#stream.id, length })
+    const frame = newFrame({ type: DATA, flags, id: this.#stream.id, length }, isCopied ? length : 0)
     if (isCopied) part.copy(frame, HEADER_BYTES)
     this.#carrier.write(frame)
     if (!isCopied) this.#carrier.write(part)
@@ -422,13 +421,8 @@ class StreamResponse implements OutgoingResponse {
 
   #sendEnd(): void {
     this.#whole = true
-    if (this.#trailers !== '') {
-      this.#sendHead(this.#trailers, END_STREAM)
-      return
-    }
-    const frame = Buffer.allocUnsafe(HEADER_BYTES)
-    writeFrameHeader(frame, 0, { type: DATA, flags: END_STREAM, id: this.#stream.id, length: 0 })
-    this.#carrier.write(frame)
+    if (this.#trailers !== '') this.#sendHead(this.#trailers, END_STREAM)
+    else this.#carrier.write(newFrame({ type: DATA, flags: END_STREAM, id: this.#stream.id, length: 0 }))
   }
 
   /** @param fields one block, latin1 */
@@ -442,10 +436,9 @@ class StreamResponse implements OutgoingResponse {
     for (let from = 0; from < block.length || type === HEADERS; from += MAX_PAYLOAD_BYTES) {
       const part = block.slice(from, from + MAX_PAYLOAD_BYTES)
       const isLast = from + part.length === block.length
-      const frame = Buffer.allocUnsafe(HEADER_BYTES + part.length)
       const all = isLast ? own | END_HEADERS : own
-      const at = writeFrameHeader(frame, 0, { type, flags: all, id, length: part.length })
-      frame.write(part, at, 'latin1')
+      const frame = newFrame({ type, flags: all, id, length: part.length })
+      frame.write(part, HEADER_BYTES, 'latin1')
       this.#carrier.write(frame)
       type = CONTINUATION
       own = 0

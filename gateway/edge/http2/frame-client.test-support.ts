@@ -17,10 +17,10 @@ import {
   GOAWAY,
   HEADER_BYTES,
   HEADERS,
+  newFrame,
   PREFACE,
   RST_STREAM,
   SETTINGS,
-  writeFrameHeader,
 } from './frames.ts'
 import { HeadDecoder } from './hpack/head-decoder.ts'
 import { http2 } from './http2-connection.ts'
@@ -157,8 +157,8 @@ export class FrameClient {
 
 export function frameOf(type: number, flags: number, id: number, payload: Buffer | string = ''): Buffer {
   const content = Buffer.from(payload as string, 'latin1')
-  const frame = Buffer.alloc(HEADER_BYTES + content.length)
-  content.copy(frame, writeFrameHeader(frame, 0, { type, flags, id, length: content.length }))
+  const frame = newFrame({ type, flags, id, length: content.length })
+  content.copy(frame, HEADER_BYTES)
   return frame
 }
 

@@ -82,27 +82,27 @@ export interface FrameHeader {
   readonly length: number
 }
 
-/** @returns where the payload begins */
-export function writeFrameHeader(to: Buffer, at: number, { type, flags, id, length }: FrameHeader): number {
-  to.writeUIntBE(length, at, 3)
-  to[at + 3] = type
-  to[at + 4] = flags
-  to.writeUInt32BE(id, at + 5)
-  return at + HEADER_BYTES
+/** Writes the header, and leaves room for the payload behind it. */
+export function newFrame({ type, flags, id, length }: FrameHeader, payloadBytes = length): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + payloadBytes)
+  frame.writeUIntBE(length, 0, 3)
+  frame[3] = type
+  frame[4] = flags
+  frame.writeUInt32BE(id, 5)
+  return frame
 }
 
 /** RST_STREAM, WINDOW_UPDATE or GOAWAY. */
 export function frameOfNumbers(type: number, id: number, ...numbers: readonly number[]): Buffer {
-  const frame = Buffer.allocUnsafe(HEADER_BYTES + 4 * numbers.length)
-  let at = writeFrameHeader(frame, 0, { type, flags: 0, id, length: 4 * numbers.length })
+  const frame = newFrame({ type, flags: 0, id, length: 4 * numbers.length })
+  let at = HEADER_BYTES
   for (const number of numbers) at = frame.writeUInt32BE(number, at)
   return frame
 }
 
 export function settingsFrame(settings: readonly (readonly [id: number, value: number])[]): Buffer {
-  const length = 6 * settings.length
-  const frame = Buffer.allocUnsafe(HEADER_BYTES + length)
-  let at = writeFrameHeader(frame, 0, { type: SETTINGS, flags: 0, id: 0, length })
+  const frame = newFrame({ type: SETTINGS, flags: 0, id: 0, length: 6 * settings.length })
+  let at = HEADER_BYTES
   for (const [id, value] of settings) {
     at = frame.writeUInt16BE(id, at)
     at = frame.writeUInt32BE(value, at)
@@ -111,8 +111,8 @@ export function settingsFrame(settings: readonly (readonly [id: number, value: n
 }
 
 export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Buffer): Buffer {
-  const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length)
-  payload.copy(frame, writeFrameHeader(frame, 0, { type, flags: ACK, id: 0, length: payload.length }))
+  const frame = newFrame({ type, flags: ACK, id: 0, length: payload.length })
+  payload.copy(frame, HEADER_BYTES)
   return frame
 }
 

@@ -42,10 +42,8 @@ export class StreamTable<S extends { readonly id: number }> {
     this.#open.delete(id)
     this.#ends.set(id, how)
     if (this.#ends.size <= MAX_REMEMBERED) return
-    for (const oldest of this.#ends.keys()) {
-      this.#ends.delete(oldest)
-      return
-    }
+    const [oldest] = this.#ends.keys()
+    if (oldest !== undefined) this.#ends.delete(oldest)
   }
 
   /** @returns undefined when the stream is open, was never begun, or is forgotten */

@@ -87,25 +87,12 @@ interface Framing {
 }
 
 function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field): void {
-  switch (lower) {
-    case 'host':
-      headers.host = value
-      return
-    case 'authorization':
-      headers.authorization = value
-      return
-    case 'user-agent':
-      headers.userAgent = BEYOND_ASCII.test(value) ? decoded(value) : value
-      return
-    case 'content-length':
-      framing.length = value
-      return
-    case 'transfer-encoding':
-      framing.coding = value
-      return
-    case 'expect':
-      headers.expect = value
-  }
+  if (lower === 'host') headers.host = value
+  else if (lower === 'authorization') headers.authorization = value
+  else if (lower === 'user-agent') headers.userAgent = BEYOND_ASCII.test(value) ? decoded(value) : value
+  else if (lower === 'content-length') framing.length = value
+  else if (lower === 'transfer-encoding') framing.coding = value
+  else if (lower === 'expect') headers.expect = value
 }
 
 /** Decodes UTF-8; other bytes stay latin1. */

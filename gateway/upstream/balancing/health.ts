@@ -14,7 +14,8 @@ export class Health {
   /** Attempts that are over. `CountedAttempts` adds to `failed` too. */
   readonly attempts = { answered: 0, '5xx': 0, failed: 0 }
   #healthy = true
-  #passesChecks = true
+  /** True also without checks. Only this class writes it. */
+  passesChecks = true
   /** `-Infinity` when there was no recovery. Only this class writes it. */
   recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
@@ -40,12 +41,7 @@ export class Health {
   }
 
   get isHealthy(): boolean {
-    return this.#healthy && this.#passesChecks
-  }
-
-  /** True also without checks. */
-  get passesChecks(): boolean {
-    return this.#passesChecks
+    return this.#healthy && this.passesChecks
   }
 
   /** Leaves the failures in a row, because checks say nothing of how requests are served. */
@@ -120,17 +116,17 @@ export class Health {
     this.#connectProbed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
     this.retryAtMs = this.#clock() + this.#backOffMs
-    this.#become(false, this.#passesChecks)
+    this.#become(false, this.passesChecks)
   }
 
   connected(): void {
-    if (!this.#healthy) this.#become(true, this.#passesChecks)
+    if (!this.#healthy) this.#become(true, this.passesChecks)
   }
 
   #become(healthy: boolean, passesChecks: boolean): void {
     const before = this.isHealthy
     this.#healthy = healthy
-    this.#passesChecks = passesChecks
+    this.passesChecks = passesChecks
     if (before === this.isHealthy) return
     if (!before) this.recovered()
     this.#onChange(!before)

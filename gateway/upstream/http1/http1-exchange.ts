@@ -2,8 +2,8 @@ import type { Socket } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import { BoundedBody } from '../../edge/bodies/bounded-body.ts'
 import type { BodyReceiver } from '../../edge/bodies/read-buffers.ts'
-import { isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
-import type { Field } from '../../edge/syntax/field.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
+import { combinedValue, type Field } from '../../edge/syntax/field.ts'
 import { theOnly, type WrittenFields, writtenFields } from '../common-fields.ts'
 import { checkRequestLine, lengthIn } from '../message-head.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
@@ -114,13 +114,7 @@ class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
 
 /** True for a 101 to this protocol alone (RFC 9110 section 7.8). */
 function switchesTo(protocol: string, fields: readonly Field[]): boolean {
-  let switched: string | undefined
-  for (const { lower, value } of fields) {
-    if (lower !== 'upgrade') continue
-    if (switched !== undefined) return false
-    switched = withoutSpaceAround(value).toLowerCase()
-  }
-  return switched === protocol.toLowerCase()
+  return combinedValue(fields, 'upgrade')?.toLowerCase() === protocol.toLowerCase()
 }
 
 const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }

@@ -80,19 +80,11 @@ export class ResponseParser {
     this.began = true
     let at = from
     while (at < to) {
-      switch (this.phase) {
-        case 'head':
-        case 'trailers':
-          at += this.#readFields(bytes, at, to)
-          break
-        case 'body':
-        case 'until close':
-          if (this.held && this.#frames.hasData) return at
-          at = this.#readFrames(bytes, at, to)
-          break
-        default:
-          return at
-      }
+      if (this.phase === 'head' || this.phase === 'trailers') at += this.#readFields(bytes, at, to)
+      else if (this.phase === 'body' || this.phase === 'until close') {
+        if (this.held && this.#frames.hasData) return at
+        at = this.#readFrames(bytes, at, to)
+      } else return at
     }
     return at
   }

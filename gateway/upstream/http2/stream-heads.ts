@@ -1,20 +1,12 @@
 import { isText, isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import { Field } from '../../edge/syntax/field.ts'
+import { CONNECTION_FIELDS } from '../common-fields.ts'
 import { checkRequestLine, isStatus, lengthIn, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
 /** RFC 9113 section 8.2.2. Only `requestHead` writes `te`. */
-const REFUSED: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'transfer-encoding',
-  'upgrade',
-])
+const REFUSED: ReadonlySet<string> = new Set([...CONNECTION_FIELDS, 'http2-settings', 'te'])
 
 /**
  * The head without its scheme, names and values in turn (RFC 9113 section 8.3.1).

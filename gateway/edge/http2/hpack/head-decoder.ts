@@ -93,7 +93,10 @@ export class HeadDecoder {
     const index = this.#integer(isKept ? 6 : 4)
     const name = index === 0 ? this.#text() : this.#entry(index)?.field.name
     const value = this.#text()
-    if (name === undefined || value === undefined || this.#isFaulty) return undefined
+    if (name === undefined || value === undefined || this.#isFaulty) {
+      this.#isFaulty = true
+      return undefined
+    }
     const field = new HeadField(name, value)
     if (isKept) {
       this.#tableBytes += field.tableBytes
@@ -135,24 +138,16 @@ export class HeadDecoder {
     return 0
   }
 
-  /** RFC 7541 section 5.2, as latin1. */
+  /** RFC 7541 section 5.2. @returns latin1; undefined when it is not valid */
   #text(): string | undefined {
     const block = this.#block
     const first = block[this.#at]
-    if (first === undefined || this.#isFaulty) {
-      this.#isFaulty = true
-      return undefined
-    }
+    if (first === undefined || this.#isFaulty) return undefined
     const length = this.#integer(7)
     const from = this.#at
     const to = from + length
     this.#at = to
-    if (to > block.length || this.#isFaulty) {
-      this.#isFaulty = true
-      return undefined
-    }
-    const text = first & 0x80 ? decodeHuffman(block, from, to) : block.toString('latin1', from, to)
-    if (text === undefined) this.#isFaulty = true
-    return text
+    if (to > block.length || this.#isFaulty) return undefined
+    return first & 0x80 ? decodeHuffman(block, from, to) : block.toString('latin1', from, to)
   }
 }
