@@ -16,9 +16,6 @@ import {
 import { UpgradedStream } from './http1/http1-connection.ts'
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
-const named: ScriptedOptions = {
-  onRequest: ({ socket, head }) => head.includes('/held') || socket.write(ok(/ (\S+)/.exec(head)?.[1] ?? '')),
-}
 
 describe('an idle connection', () => {
   it('is closed after four seconds, and the last used connection is used first', async (t) => {
@@ -55,34 +52,6 @@ describe('an idle connection', () => {
     nowMs += 60_000
     await send(upstream).over
     assert.equal(scripted.connections, 2)
-  })
-})
-
-describe('a response to a request that is still being sent', () => {
-  it('is passed on at once, as the last on its connection', async (t) => {
-    const { scripted, upstream } = await pair(t, {
-      onConnection: (socket, connection) => {
-        if (connection === 1) socket.once('data', () => socket.write(ok('early')))
-      },
-      ...RESPONSE,
-    })
-    const body = new Readable({ read() {} })
-    body.push('first')
-    assert.equal(bodyOf(await send(upstream, { method: 'POST', body }).over), 'early')
-    assert.equal(bodyOf(await send(upstream).over), 'x')
-    assert.equal(scripted.connections, 2)
-  })
-})
-
-describe('closing', () => {
-  it('ends with the last exchange, though its connection could be used again', async (t) => {
-    const { scripted, upstream } = await pair(t, named, { clock: () => 0 })
-    const held = send(upstream, { target: '/held' })
-    await until(() => scripted.requests.length === 1)
-    const closed = upstream.close()
-    scripted.requests[0]!.socket.write(ok('held'))
-    assert.ok((await held.over).ended)
-    await closed
   })
 })
 
@@ -202,18 +171,6 @@ describe('what one connection reads', () => {
     }
     await over.promise
     assert.equal(Buffer.concat(kept).toString(), ours.repeat(3))
-  })
-})
-
-describe('an attempt to connect that the caller gives up', () => {
-  it('says nothing about the upstream, and leaves nothing open', async (t) => {
-    const health: boolean[] = []
-    const { scripted, upstream } = await pair(t, RESPONSE, { onHealth: (_, healthy) => health.push(healthy) })
-    for (let i = 0; i < 5; i++) send(upstream, { method: 'POST' }).call.abort()
-    assert.ok((await send(upstream).over).ended)
-    await until(() => scripted.open.size === 1)
-    assert.deepEqual(health, [])
-    assert.equal(scripted.requests.length, 1)
   })
 })
 

@@ -123,9 +123,12 @@ describe('an opening that takes too long', () => {
 
 describe('closing the client', () => {
   it('closes idle connections at once, waits for exchanges under way, and refuses new calls', async (t) => {
-    const { scripted, upstream } = await pair(t, {
-      onRequest: ({ socket, head }) => (head.includes('/slow') ? undefined : socket.write(ok('x'))),
-    })
+    const { scripted, upstream } = await pair(
+      t,
+      { onRequest: ({ socket, head }) => (head.includes('/slow') ? undefined : socket.write(ok('x'))) },
+      // No connection is closed because it is idle.
+      { clock: () => 0 },
+    )
     const slow = send(upstream, { target: '/slow' })
     await Promise.all([send(upstream).over, send(upstream).over])
     await until(() => scripted.requests.length === 3)

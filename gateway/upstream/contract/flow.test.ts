@@ -187,12 +187,12 @@ describe('an abort', () => {
   })
 
   it('right after send, and while connecting, gives the attempt up', async (t) => {
+    const health: boolean[] = []
     const { scripted, upstream } = await pair(
       t,
       { onRequest: ({ socket }) => socket.write(ok('x')) },
-      { maxConnections: 1 },
+      { maxConnections: 1, onHealth: (_, healthy) => health.push(healthy) },
     )
-    const health: boolean[] = []
     const first = send(upstream)
     first.call.abort()
     const second = send(upstream)
@@ -201,6 +201,7 @@ describe('an abort', () => {
     assert.ok((await send(upstream).over).ended)
     assert.deepEqual([first.received.status, second.received.status], [undefined, undefined])
     assert.equal(scripted.requests.length, 1)
+    await until(() => scripted.open.size === 1)
     assert.deepEqual(health, [])
   })
 

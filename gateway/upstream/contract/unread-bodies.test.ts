@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import { bodyOf, ok, scriptedUpstream, send, until, upstreamsTo } from './scripted.test-support.ts'
+import { bodyOf, ok, pair, send, until, type upstreamsTo } from './scripted.test-support.ts'
 
 /** A body that a service takes for a request when it does not read bodies. */
 const STOLEN = 'GET /stolen HTTP/1.1\r\nhost: service.test\r\n\r\n'
@@ -50,16 +50,7 @@ async function careless(
       }
     }
   }
-  const scripted = await scriptedUpstream({
-    onConnection: (socket) => {
-      void serve(socket)
-    },
-  })
-  const upstream = upstreamsTo([scripted.url])
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
+  const { scripted, upstream } = await pair(t, { onConnection: (socket) => void serve(socket) })
   return { carriedOut, connections: () => scripted.connections, upstream }
 }
 
@@ -108,15 +99,10 @@ describe('a body that the service leaves unread', () => {
 
 describe('a response that comes before the request is whole', () => {
   it('is the last of its connection, also when the rest of the request goes up before it ends', async (t) => {
-    const scripted = await scriptedUpstream({
+    const { scripted, upstream } = await pair(t, {
       onConnection: (socket) =>
         socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na')),
       onRequest: ({ socket, head }) => socket.write(head.startsWith('POST') ? 'b' : ok('x')),
-    })
-    const upstream = upstreamsTo([scripted.url])
-    t.after(async () => {
-      await scripted.close()
-      await upstream.close()
     })
     const body = new PassThrough()
     const first = send(upstream, { method: 'POST', body })
@@ -132,12 +118,7 @@ describe('a response that comes before the request is whole', () => {
 describe('a body that the service has read', () => {
   for (const method of ['POST', 'PUT', 'PATCH']) {
     it(`with ${method} lets its connection be used again`, async (t) => {
-      const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(ok('x')) })
-      const upstream = upstreamsTo([scripted.url])
-      t.after(async () => {
-        await scripted.close()
-        await upstream.close()
-      })
+      const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok('x')) })
       for (let i = 0; i < 3; i++) await send(upstream, { method, headers: LENGTH, body: whole() }).over
       assert.equal(scripted.connections, 1)
     })

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
-import { describe, it, type TestContext } from 'node:test'
+import { describe, it } from 'node:test'
 import {
   bodyOf,
   ok,
+  pair,
   type Received,
   reset,
-  scriptedUpstream,
   send,
   until,
-  upstreamsTo,
   type WireRequest,
 } from '../contract/scripted.test-support.ts'
 
@@ -72,16 +71,6 @@ const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> =
   'an empty line behind': [`${ok('good')}\r\n`, 'stays'],
 }
 
-async function upstreamOf(t: TestContext, onRequest: (request: WireRequest) => unknown, maxConnections = 4) {
-  const scripted = await scriptedUpstream({ onRequest })
-  const upstream = upstreamsTo([scripted.url], { maxConnections })
-  t.after(async () => {
-    await upstream.close()
-    await scripted.close()
-  })
-  return { scripted, upstream }
-}
-
 /** Expects a whole response with the body that was framed, or a fault; never a whole response with another's bytes. */
 function assertSafe(received: Received): void {
   if (received.ended) assert.ok(['', 'hi', 'good', 'EVIL'].includes(bodyOf(received)), bodyOf(received))
@@ -92,12 +81,13 @@ function assertSafe(received: Received): void {
 describe('an upstream that sends', () => {
   for (const [what, [hostility, then]] of Object.entries(HOSTILE)) {
     it(`${what} harms that call at most, and no other call gets its bytes`, async (t) => {
-      const { scripted, upstream } = await upstreamOf(t, ({ socket, head }) => {
+      const onRequest = ({ socket, head }: WireRequest): void => {
         if (!head.includes('/hostile')) socket.write(ok(/ \/(\w+)/.exec(head)?.[1] ?? ''))
         else if (typeof hostility === 'function') hostility(socket)
         else if (then === 'fin') socket.end(hostility, 'latin1')
         else socket.write(hostility, 'latin1')
-      })
+      }
+      const { scripted, upstream } = await pair(t, { onRequest }, { maxConnections: 4 })
       for (let round = 0; round < 5; round++) {
         const received = await send(upstream, { method: 'POST', target: '/hostile' }).over
         assertSafe(received)
@@ -110,31 +100,4 @@ describe('an upstream that sends', () => {
       await until(() => scripted.open.size <= 4)
     })
   }
-
-  it('a response before any request loses the connection and is dropped', async (t) => {
-    const { scripted, upstream } = await upstreamOf(t, ({ socket, head }) =>
-      socket.write(ok(/ \/(\w+)/.exec(head)?.[1] ?? '')),
-    )
-    for (let i = 0; i < 5; i++) {
-      assert.equal(bodyOf(await send(upstream, { method: 'POST', target: `/x${i}` }).over), `x${i}`)
-      for (const socket of scripted.open) socket.write(EVIL)
-      await until(() => scripted.open.size === 0)
-    }
-    assert.equal(scripted.connections, 5)
-  })
-
-  it('its response one byte at a time is understood', async (t) => {
-    const text = `HTTP/1.1 103 E\r\nLink: a\r\n\r\n${CHUNKED}4;x=y\r\ngood\r\n0\r\nT: x\r\n\r\n`
-    const { scripted, upstream } = await upstreamOf(t, async ({ socket }) => {
-      for (const character of text) {
-        socket.write(character)
-        await new Promise((resolve) => setImmediate(resolve))
-      }
-    })
-    for (let i = 0; i < 2; i++) {
-      const received = await send(upstream).over
-      assert.deepEqual([received.status, bodyOf(received), received.information.length], [200, 'good', 1])
-    }
-    assert.equal(scripted.connections, 1)
-  })
 })
