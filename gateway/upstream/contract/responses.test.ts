@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import {
   bodyOf,
   ok,
+  pair,
   type Received,
   requestOf,
   reset,
@@ -72,13 +73,8 @@ describe('a response with many fields', () => {
   it('is passed on up to 1,000 of them, and as one field of 60,000 bytes', async (t) => {
     const many = Array.from({ length: 1000 }, (_, i) => `X-Revoke-Session: grant-${i}\r\n`).join('')
     const one = `X-Revoke-Session: ${'a'.repeat(60_000)}\r\n`
-    const scripted = await scriptedUpstream({
+    const { upstream } = await pair(t, {
       onRequest: ({ socket, head }) => socket.write(ok('x', head.includes('/many') ? many : one)),
-    })
-    const upstream = upstreamsTo([scripted.url])
-    t.after(async () => {
-      await scripted.close()
-      await upstream.close()
     })
     const received = await send(upstream, { target: '/many' }).over
     assert.equal(received.headers.filter((name) => name === 'X-Revoke-Session').length, 1000)
@@ -202,15 +198,12 @@ describe('interim responses', () => {
     assert.equal(connections, 1)
   })
 
-  it('do not cost the connection', async () => {
-    const scripted = await scriptedUpstream({
+  it('do not cost the connection', async (t) => {
+    const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${ok('x')}`),
     })
-    const upstream = upstreamsTo([scripted.url])
     for (let i = 0; i < 5; i++) assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 1)
-    await upstream.close()
-    await scripted.close()
   })
 
   it('of 101 that was not requested are malformed, with and without an Upgrade field', async () => {
@@ -227,9 +220,10 @@ describe('an upgrade', () => {
   const SWITCH =
     'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\nX-A: b\r\n\r\n'
 
-  it('hands over the socket with the first bytes in it, and both directions work', async () => {
-    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(`${SWITCH}first`) })
-    const upstream = upstreamsTo([scripted.url])
+  it('hands over the socket with the first bytes in it, and both directions work', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket }) => socket.write(`${SWITCH}first`),
+    })
     const call = { method: 'GET', target: '/ws', headers: ['host', 'a', 'sec-websocket-version', '13'] }
     const { socket, headers } = await send(upstream, { ...call, upgrade: 'websocket' }).over
     assert.ok(socket)
@@ -249,21 +243,17 @@ describe('an upgrade', () => {
     assert.equal(socket.destroyed, false)
     scripted.requests[0]!.socket.destroy()
     await once(socket, 'close')
-    await scripted.close()
   })
 
-  it('that gets another status is an ordinary response, and the connection is used again', async () => {
-    const scripted = await scriptedUpstream({
+  it('that gets another status is an ordinary response, and the connection is used again', async (t) => {
+    const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.write('HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nnope'),
     })
-    const upstream = upstreamsTo([scripted.url])
     for (let i = 0; i < 3; i++) {
       const received = await send(upstream, { upgrade: 'websocket' }).over
       assert.deepEqual([received.status, bodyOf(received), received.ended], [401, 'nope', true])
     }
     assert.equal(scripted.connections, 1)
-    await upstream.close()
-    await scripted.close()
   })
 
   it('to another protocol, to two, or to none is malformed, and the connection is closed', async () => {
@@ -275,43 +265,43 @@ describe('an upgrade', () => {
     }
   })
 
-  it('is not touched by what happens to the next call in its place of the pool', async () => {
-    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(SWITCH) })
-    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+  it('is not touched by what happens to the next call in its place of the pool', async (t) => {
+    const { upstream } = await pair(
+      t,
+      { onRequest: ({ socket }) => socket.write(SWITCH) },
+      { maxConnections: 1 },
+    )
     const { socket } = await send(upstream, { upgrade: 'websocket' }).over
     assert.ok(socket)
     send(upstream).call.abort()
     await upstream.close()
     assert.equal(socket.destroyed, false)
     socket.destroy()
-    await scripted.close()
   })
 
-  it('that is refused for its protocol closes the connection', async () => {
-    const scripted = await scriptedUpstream({
+  it('that is refused for its protocol closes the connection', async (t) => {
+    const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.write(SWITCH.replace('WebSocket', 'h2c')),
     })
-    const upstream = upstreamsTo([scripted.url])
     assert.equal((await send(upstream, { upgrade: 'websocket' }).over).fault?.kind, 'malformed')
     await until(() => scripted.open.size === 0)
-    await upstream.close()
-    await scripted.close()
   })
 
-  it('leaves its place in the pool to the next call, on a new connection', async () => {
-    const scripted = await scriptedUpstream({
-      onRequest: ({ socket, head }) =>
-        socket.write(head.includes('upgrade: websocket') ? SWITCH : ok('plain')),
-    })
-    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+  it('leaves its place in the pool to the next call, on a new connection', async (t) => {
+    const { upstream } = await pair(
+      t,
+      {
+        onRequest: ({ socket, head }) =>
+          socket.write(head.includes('upgrade: websocket') ? SWITCH : ok('plain')),
+      },
+      { maxConnections: 1 },
+    )
     for (let i = 0; i < 3; i++) {
       const { socket } = await send(upstream, { upgrade: 'websocket' }).over
       assert.ok(socket)
       assert.equal(bodyOf(await send(upstream).over), 'plain')
       socket.destroy()
     }
-    await upstream.close()
-    await scripted.close()
   })
 })
 
@@ -443,9 +433,12 @@ describe('a hostile response', () => {
 })
 
 describe('a receiver that makes a mistake', () => {
-  it('in the head gets a fault, and the exchange ends', async () => {
-    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(ok('x')) })
-    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+  it('in the head gets a fault, and the exchange ends', async (t) => {
+    const { upstream } = await pair(
+      t,
+      { onRequest: ({ socket }) => socket.write(ok('x')) },
+      { maxConnections: 1 },
+    )
     const fault = await new Promise<string>((resolve) => {
       upstream.send(requestOf(), {
         isHolding: false,
@@ -461,8 +454,6 @@ describe('a receiver that makes a mistake', () => {
     })
     assert.match(fault, /our own/)
     assert.ok((await send(upstream).over).ended)
-    await upstream.close()
-    await scripted.close()
   })
 
   it('at the end of an exchange reaches the process', async () => {
