@@ -82,7 +82,7 @@ describe('the page of results', () => {
     const stored = entryOf('stored', [10])
     const measures = stored.measures.map((measure) => ({ ...measure, storeUs: 5 }))
     const page = renderResults(reportOf([{ ...stored, measures }, entryOf('other', [20])]))
-    assert.equal(rowOf(page, 'stored')[3], 'other 0.50 (0.50–0.50), with the stores 0.75 (0.75–0.75)')
+    assert.equal(rowOf(page, 'stored')[3], 'other 0.50 (0.50–0.50), with the store’s CPU 0.75 (0.75–0.75)')
   })
 
   it('names skipped contenders with the reason, and compares none of them', () => {

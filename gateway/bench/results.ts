@@ -24,7 +24,7 @@ export function renderResults(report: Report): string {
   )
   return `${[
     '# Results of the benchmark',
-    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of ${report.rounds} rounds of ${report.secondsPerRound} s, with the least and the greatest in brackets. Contenders take turns within a round. A ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start. \`results.csv\` has every round.`,
+    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of ${report.rounds} rounds of ${report.secondsPerRound} s, with the least and the greatest round in brackets. Contenders take turns within a round. A ratio is the median of the rounds' ratios. CPU is the CPU time of all processes of the contender, divided by the responses. Latency counts from the time when a request was due to be sent. \`results.csv\` has every round.`,
     '![CPU per request](results.svg)',
     table(['', ''], report.facts),
     table(
@@ -35,12 +35,12 @@ export function renderResults(report: Report): string {
     ),
     '## CPU at saturation',
     table(
-      ['scenario', '', 'CPU µs', 'its CPU ÷ that of'],
+      ['scenario', 'contender', 'CPU µs', 'its CPU ÷ the CPU of'],
       report.scenarios.flatMap((scenario) => comparison(scenario, SATURATION, cpuOf, 1)),
     ),
     '## p99 at fixed rates',
     table(
-      ['scenario', '', 'p99 µs', 'its p99 ÷ that of'],
+      ['scenario', 'contender', 'p99 µs', 'its p99 ÷ the p99 of'],
       report.scenarios.flatMap((scenario) =>
         ratesOf(scenario).flatMap((load) => comparison(scenario, load, p99, 0)),
       ),
@@ -71,7 +71,7 @@ function ratio(one: EntryReport, other: EntryReport, load: string, value: Value)
   const own = spread(ratioAt({ one, other }, load, value), 2)
   const hasStore = [one, other].some((entry) => spreadAt(entry, load, ({ storeUs }) => storeUs) !== undefined)
   if (value !== cpuOf || !hasStore) return own
-  return `${own}, with the stores ${spread(ratioAt({ one, other }, load, wholeCpuOf), 2)}`
+  return `${own}, with the store’s CPU ${spread(ratioAt({ one, other }, load, wholeCpuOf), 2)}`
 }
 
 function ratesOf({ entries }: ScenarioReport): readonly string[] {

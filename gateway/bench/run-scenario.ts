@@ -154,7 +154,7 @@ async function takeTurns(run: Run): Promise<void> {
   const common = Math.min(...[...saturation.values()].filter((rate) => rate > 0)) / 2
   await takeRounds('50 % of its own saturation', own(0.5), run)
   await takeRounds('80 % of its own saturation', own(0.8), run)
-  await takeRounds('The same rate for all: 50 % of the slowest', () => common, run)
+  await takeRounds('one rate for all, 50 % of the slowest', () => common, run)
 }
 
 function saturationOf({ measures }: Runner): number {

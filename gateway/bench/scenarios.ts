@@ -146,7 +146,7 @@ export function scenariosOf(trees: {
   const token = common.filter((one) => one.contender.authenticates)
   return [
     one('main', 'GET, RS256 token seen before, limited path', { entries: every }),
-    one('latency', 'The same at a fixed rate', { loads: 'rates' }),
+    one('latency', 'GET, RS256 token seen before, limited path (repeated)', { loads: 'rates' }),
     one('es256', 'ES256 token seen before', { entries: token, request: { algorithm: 'ES256' } }),
     one('cold', 'RS256, every token new', {
       entries: [...token, introspecting(trees.root)],
@@ -161,13 +161,13 @@ export function scenariosOf(trees: {
     ),
     manyConnections(one, trees.root),
     one('tails', 'Latency at fixed rates', { loads: [1000, 3000, 5000] }),
-    one('synced', 'Audit trail on the disk before the response', {
+    one('synced', 'Audit trail on the disk before the response (synced)', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
     one('unlimited', 'Unlimited path', { request: UNLIMITED }),
-    one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
+    one('idle', '64 busy and 1,000 idle connections', { idleConnections: 1000 }),
     one('store', 'Limits in a shared store, 64 callers', { entries: stored, loads: 'rates' }),
-    one('store-callers', 'Limits in a shared store, 10,000 callers, each hit kept', {
+    one('store-callers', 'Limits in a shared store, 10,000 callers, the time of each hit kept', {
       entries: stored,
       request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
     }),
@@ -235,7 +235,7 @@ function connectionsAndBodies(
     one('https-upstream', 'HTTPS upstream', { upstreamTls: true }),
     one('new-connections', 'A new connection for each request', { renewal: 'new' }),
     one('new-https', 'A new TLS connection for each request', { renewal: 'new', tls: true }),
-    one('resumed-https', 'A new TLS connection for each request, with a session of one before', {
+    one('resumed-https', 'A new TLS connection for each request, with a resumed TLS session', {
       renewal: 'resumed',
       tls: true,
     }),
