@@ -13,7 +13,8 @@ const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 const WHAT = ['--only', 'unlimited,latency', '--among', 'byte pump']
 const UNLIMITED = /^\| Unlimited path \| byte pump \| [\d.]+ \(/m
-const LATENCY = /^\| GET, RS256 token seen before, limited path \(repeated\): 50 % of its own saturation \| byte pump \| [\d,]+ \(/m
+const LATENCY =
+  /^\| GET, RS256 token seen before, limited path \(repeated\): 50 % of its own saturation \| byte pump \| [\d,]+ \(/m
 
 describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
   it('measures real processes and writes page and picture', () => {
