@@ -153,11 +153,12 @@ export function readKeyHead(line: Buffer): ReadLine | undefined {
   if (!isSound || caller === undefined || fingerprint === undefined || requestId === undefined)
     return { id, head: undefined, clear, span: undefined }
   const head = {
-    ...{ state: state as KeyRecord['state'], caller, atMs: Number(atMs), keepMs: Number(keepMs) },
-    ...{
-      fingerprint: fingerprint === NONE ? '' : fingerprint,
-      requestId: requestId === NONE ? '' : requestId,
-    },
+    state: state as KeyRecord['state'],
+    caller,
+    atMs: Number(atMs),
+    keepMs: Number(keepMs),
+    fingerprint: fingerprint === NONE ? '' : fingerprint,
+    requestId: requestId === NONE ? '' : requestId,
   }
   const numbers = SPAN.exec(written.slice(clear.length))?.slice(1).map(Number)
   if (numbers === undefined) return { id, head, clear, span: undefined }

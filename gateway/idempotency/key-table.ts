@@ -300,8 +300,10 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   #again(entry: KeyEntry): KeyRecord {
     const { caller, state, keepMs, expiresAtMs } = entry
     const known = this.#journal.read(entry) ?? {
-      ...{ caller, fingerprint: '', requestId: '' },
       state: state === 'in_progress' ? ('begun' as const) : state,
+      caller,
+      fingerprint: '',
+      requestId: '',
     }
     return { ...known, atMs: expiresAtMs - keepMs, keepMs }
   }

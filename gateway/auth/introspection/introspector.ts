@@ -6,6 +6,7 @@ import { type ClaimRules, readClaims } from '../tokens/claims.ts'
 import type { Caller } from '../tokens/fair-turns.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import {
+  invalid,
   type OrFault,
   type TokenFault,
   tokenFault,
@@ -126,7 +127,8 @@ export class Introspector {
       statusCode = response.statusCode
       if (isOfUnsupportedType(response)) {
         this.#isReported = false
-        return this.#refuse(name, 'invalid', invalid('the endpoint does not know tokens of its kind'))
+        const fault = tokenFault('invalid', 'the endpoint does not know tokens of its kind')
+        return this.#refuse(name, 'invalid', fault)
       }
       const asked = { issuer: this.#issuer, clientId: settings.clientId, nowMs: clock() }
       answer = settings.signed ? await readSignedAnswer(response, asked) : readAnswer(response)
@@ -149,7 +151,7 @@ export class Introspector {
 
   #read(answer: JsonObject): OrFault<{ readonly verification: VerifiedToken; readonly expMs: number }> {
     const kind = faultOfAnswer(answer, this.#rules)
-    if (kind !== undefined) return { fault: invalid(kind) }
+    if (kind !== undefined) return invalid(kind)
     const nowMs = this.#options.clock()
     const claims = claimsOfAnswer(answer, this.#rules, nowMs)
     const { verification, fault } = readClaims(claims, this.#rules, nowMs)
@@ -194,10 +196,6 @@ function withoutToken(answer: JsonObject, token: string): JsonObject {
   return JSON.parse(JSON.stringify(answer), (_name, value) =>
     typeof value === 'string' && holds(value) ? ['the token itself'] : value,
   )
-}
-
-function invalid(cause: string): TokenFault {
-  return tokenFault('invalid', cause)
 }
 
 function unavailable(cause: string): Verification {

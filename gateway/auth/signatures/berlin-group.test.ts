@@ -6,7 +6,7 @@ import { profileOf } from '../../config/clients/signature-profiles.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { type Authority, makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import { NOW_MS, publicJwk } from '../tokens/issuer.test-support.ts'
-import { judge, type Message, signBytes, type TestClient } from './signed-request.test-support.ts'
+import { judge, type Message, replaced, signBytes, type TestClient } from './signed-request.test-support.ts'
 
 const BODY = '{"instructedAmount":{"amount":"12.50"}}'
 const REQUEST_ID = '99391c7e-ad88-49ec-a2ad-99ddcb1f7721'
@@ -293,12 +293,6 @@ function changeSignature({ fields }: Message, from: string, to: string): void {
 /** The names of headers may have capitals. */
 function canonical(message: Message): string {
   return JSON.stringify(message).replace(/headers=\\".*?\\"/, (names) => names.toLowerCase())
-}
-
-/** Replaces one character. */
-function replaced(text: string, at: number, other: number): string {
-  const place = at % text.length
-  return text.slice(0, place) + String.fromCharCode(0x21 + (other % 94)) + text.slice(place + 1)
 }
 
 test('no changed message is accepted: its headers, body, target, order, white space, duplicates, certificate', () => {

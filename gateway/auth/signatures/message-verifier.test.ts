@@ -9,7 +9,14 @@ import { Field } from '../../edge/syntax/field.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { freshKey, NOW_MS, NOW_SECONDS, signingKey } from '../tokens/issuer.test-support.ts'
 import { readSignatures } from './signature-fields.ts'
-import { digestOf, judge, type Message, signMessage, type TestClient } from './signed-request.test-support.ts'
+import {
+  digestOf,
+  judge,
+  type Message,
+  replaced,
+  signMessage,
+  type TestClient,
+} from './signed-request.test-support.ts'
 
 const BODY = '{"amount":"12.50"}'
 const PARAMS = `;created=${NOW_SECONDS};keyid="bank-key";tag="fapi-2-request"`
@@ -316,13 +323,6 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => Terms 
 
 function set(message: Message, changes: Partial<Message>): undefined {
   Object.assign(message, changes)
-}
-
-function replaced(text: string, at: number, other: number): string {
-  const place = at % text.length
-  const now = text.charCodeAt(place)
-  const next = 0x21 + ((now - 0x21 + 1 + (other % 93)) % 94)
-  return text.slice(0, place) + String.fromCharCode(next) + text.slice(place + 1)
 }
 
 function changeField(message: Message, at: number, change: (value: string) => string): undefined {

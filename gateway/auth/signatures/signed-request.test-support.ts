@@ -120,3 +120,10 @@ export function judge(
   if (good === undefined) return { fault: `${faults[0]?.reason}: ${faults[0]?.cause}` }
   return { client: good.signer.principal.client, unique: good.head.unique }
 }
+
+/** Replaces one character by another one that is visible. */
+export function replaced(text: string, at: number, other: number): string {
+  const place = at % text.length
+  const next = 0x21 + ((text.charCodeAt(place) - 0x20 + (other % 93)) % 94)
+  return text.slice(0, place) + String.fromCharCode(next) + text.slice(place + 1)
+}

@@ -13,7 +13,7 @@ import {
   publicJwk,
   signingKey,
 } from '../tokens/issuer.test-support.ts'
-import { judge, type Message, signBytes, type TestClient } from './signed-request.test-support.ts'
+import { judge, type Message, replaced, signBytes, type TestClient } from './signed-request.test-support.ts'
 
 const BODY = '{"Data":{"amount":"12.50"},"é":1}'
 const ISS = '0015800001041RHAAY/HQuZPIt3ipkh33Uxytox1E'
@@ -246,13 +246,6 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => void)[
   (message) => void message.fields.push(['X-JWS-Signature', '']),
   (message) => void message.fields.splice(1, 1),
 ]
-
-/** Replaces one character. */
-function replaced(text: string, at: number, other: number): string {
-  const place = at % text.length
-  const next = String.fromCharCode(0x21 + (other % 94))
-  return text.slice(0, place) + next + text.slice(place + 1)
-}
 
 test('no changed message is accepted: its body, its header, white space, duplicates, the other b64', () => {
   fc.assert(

@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
 import type { KeptResponse } from '../../idempotency/key-record.ts'
-import { type Begun, callerOf } from '../../idempotency/key-table.ts'
+import { type Begun, callerOf, type KeyKeeper } from '../../idempotency/key-table.ts'
 import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
 import type { Principal } from '../../principal.ts'
 import { bodyTooLarge, type Outcome, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
@@ -23,10 +23,12 @@ const PORT = /:\d*$/
 const CALLERS = new WeakMap<Principal, string>()
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')
-const REUSED = refusal('idempotency_key_reused')
-const TOO_MANY = refusal('idempotency_too_many_keys')
-const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After', '1'] })
-const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
+const REFUSED = {
+  in_progress: refusal('idempotency_in_progress', { headers: ['Retry-After', '1'] }),
+  reused: refusal('idempotency_key_reused'),
+  too_many: refusal('idempotency_too_many_keys'),
+  unavailable: refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] }),
+}
 
 /** Begins the idempotency key of a request, or answers with its earlier outcome. */
 export function idempotency(gateway: Gateway, exchange: Exchange): Outcome | PendingRefusal {
@@ -131,41 +133,21 @@ function outcomeOf(
   begun: Begun<unknown>,
   { maxResponseBytes }: IdempotencyTerms,
 ): Refusal | undefined {
-  switch (begun.outcome) {
-    case 'begun':
-      if (gateway.idempotency === undefined) return UNAVAILABLE
-      count(gateway, exchange, 'begun')
-      exchange.keyed = new KeyedExchange(gateway.idempotency, begun.held, maxResponseBytes)
-      if (exchange.closed) exchange.keyed.settle(false)
-      return undefined
-    case 'done': {
-      const { requestId, response } = begun
-      const { status, body } = response
-      if (body === undefined) {
-        count(gateway, exchange, 'not_kept')
-        return notKept(status)
-      }
-      count(gateway, exchange, 'replayed')
-      exchange.replayOf = requestId
-      replay(gateway, exchange, { ...response, body })
-      return undefined
-    }
-    case 'in_progress':
-      count(gateway, exchange, 'in_progress')
-      return IN_PROGRESS
-    case 'unknown':
-      count(gateway, exchange, 'unknown')
-      return unknown(gateway, exchange, begun.requestId)
-    case 'reused':
-      count(gateway, exchange, 'reused')
-      return REUSED
-    case 'too_many':
-      count(gateway, exchange, 'too_many')
-      return TOO_MANY
-    default:
-      count(gateway, exchange, 'unavailable')
-      return UNAVAILABLE
+  if (begun.outcome === 'done') {
+    const { requestId, response } = begun
+    const { status, body } = response
+    count(gateway, exchange, body === undefined ? 'not_kept' : 'replayed')
+    if (body === undefined) return notKept(status)
+    exchange.replayOf = requestId
+    replay(gateway, exchange, { ...response, body })
+    return undefined
   }
+  count(gateway, exchange, begun.outcome)
+  if (begun.outcome === 'unknown') return unknown(gateway, exchange, begun.requestId)
+  if (begun.outcome !== 'begun') return REFUSED[begun.outcome]
+  exchange.keyed = new KeyedExchange(gateway.idempotency as KeyKeeper, begun.held, maxResponseBytes)
+  if (exchange.closed) exchange.keyed.settle(false)
+  return undefined
 }
 
 /** The cause names the first request and its caller as the trail does. */

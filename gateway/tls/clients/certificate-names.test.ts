@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { describe, it } from 'node:test'
+import { describe, it, test } from 'node:test'
 import fc from 'fast-check'
 import { skipWithout } from '../../e2e/other-programs.ts'
 import { makeCertificate } from '../demo/throw-away-ca.ts'
-import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
+import { alternativeNamesOf, clientCertHeader, subjectOf } from './certificate-names.ts'
 
 async function certificateOf(subject: string, san?: { type: 'dns' | 'url' | 'dn' | 'upn'; value: string }[]) {
   const { certPem } = await makeCertificate({ subject, ...(san && { san }) })
@@ -115,4 +115,8 @@ describe('alternative names', () => {
       assert.deepEqual(alternativeNamesOf({ subjectAltName: text } as X509Certificate), none, String(text))
     }
   })
+})
+
+test('Client-Cert is the DER in base64 between colons', () => {
+  assert.equal(clientCertHeader(Buffer.from([0x30, 0x82, 0xff, 0xfe])), ':MIL//g==:')
 })

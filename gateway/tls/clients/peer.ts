@@ -108,8 +108,9 @@ function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): Pee
     CACHE.set(socket, { peer: undefined, trust })
     return undefined
   }
+  // A code of OpenSSL, though Node's types say Error.
   const code = socket.authorized === true ? undefined : String(socket.authorizationError)
-  const reason = code === undefined ? undefined : refusalReason(code)
+  const reason = code && (REASONS.get(code) ?? `the handshake did not take it (${code})`)
   const names = alternativeNamesOf(leaf)
   const base: PeerCertificate = {
     authorized: reason === undefined,
@@ -153,9 +154,4 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
     issuer = issuer.issuerCertificate
   }
   return found
-}
-
-/** @param code of OpenSSL, though Node's types say Error */
-function refusalReason(code: string): string {
-  return REASONS.get(code) ?? `the handshake did not take it (${code})`
 }

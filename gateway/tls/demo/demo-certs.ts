@@ -21,9 +21,7 @@ export async function makeDemoCertificates(
   const present = force ? [] : [...files.keys()].filter((name) => existsSync(join(directory, name)))
   if (present.length > 0) return { present, instructions: '' }
   mkdirSync(directory, { recursive: true })
-  for (const [name, text] of files) {
-    writeFileSync(join(directory, name), text)
-  }
+  for (const [name, text] of files) writeFileSync(join(directory, name), text)
   return { present, instructions: instructions(directory, client) }
 }
 
@@ -80,12 +78,8 @@ A client with its certificate:
 The client in config/clients.json, by one of:
   "mtls": { "sanUri": "urn:countersign:demo:bank-b" }
   "mtls": { "subject": "CN=bank-b,O=Countersign demo" }
-  "mtls": { "thumbprint": "${thumbprint(client)}" }
+  "mtls": { "thumbprint": "${hash('sha256', Buffer.from(client.certificate.rawData), 'hex')}" }
 
 The running gateway accepts revoked.pem until you revoke it:
   cp ${at('crl-revoking.pem')} ${at('crl.pem')}`
-}
-
-function thumbprint({ certificate }: Issued): string {
-  return hash('sha256', Buffer.from(certificate.rawData), 'hex')
 }

@@ -1,4 +1,5 @@
 import { hash, type X509Certificate } from 'node:crypto'
+import { isIssuer } from '../clients/trust.ts'
 import { checkOcspResponse, type IssuedCertificate, Revoked } from './ocsp-response.ts'
 
 export interface Staple {
@@ -103,7 +104,7 @@ export function isSendable(staple: Staple | undefined, thumbprint: string, nowMs
 }
 
 export function issuedCertificate([leaf, ...others]: Chain): IssuedCertificate | undefined {
-  const issuer = others.find((other) => leaf.checkIssued(other) && leaf.verify(other.publicKey))
+  const issuer = others.find((other) => isIssuer(other, leaf))
   return issuer && { leaf, issuer }
 }
 
