@@ -10,7 +10,7 @@ import type { Gateway } from '../gateway.ts'
 import { andThen, type Outcome, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
-import { presentsCertificate, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
+import { certificateOf, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
 import { presentsSignature, proveSignature, proveSigner } from './credentials/prove-signature.ts'
 import { presentsWebhook, proveWebhook } from './credentials/prove-webhook.ts'
 import { countCredential } from './credentials/throttle-guesses.ts'
@@ -69,8 +69,9 @@ function proveCaller(gateway: Gateway, exchange: Exchange): Outcome {
   if (accepted.has('hmac') && presentsWebhook(gateway, exchange)) return proveWebhook(gateway, exchange)
   if (accepted.has('signature') && presentsSignature(gateway, exchange))
     return proveSignature(gateway, exchange)
-  if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
-    return proveCertificate(gateway, exchange)
+  if (accepted.has('mtls')) {
+    const peer = certificateOf(gateway, exchange)
+    if (peer !== undefined) return proveCertificate(gateway, exchange, peer)
   }
   if (accepted.has('none')) return undefined
   if (!accepted.has('bearer') && accepted.has('signature')) return proveSignature(gateway, exchange)

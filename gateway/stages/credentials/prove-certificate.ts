@@ -14,18 +14,14 @@ import { countCredential } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
-export function presentsCertificate(gateway: Gateway, exchange: Exchange): boolean {
-  return certificateOf(gateway, exchange) !== undefined
-}
-
 /** The response does not tell which check failed. */
-export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const peer = certificateOf(gateway, exchange)
-  if (peer?.isUnchecked === true) return revocationUnavailable(gateway, 'mtls', peer)
-  if (peer?.authorized !== true) {
-    const cause = peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`
-    return refused(gateway, 'untrusted', cause)
-  }
+export function proveCertificate(
+  gateway: Gateway,
+  exchange: Exchange,
+  peer: PeerCertificate,
+): Refusal | undefined {
+  if (peer.isUnchecked === true) return revocationUnavailable(gateway, 'mtls', peer)
+  if (!peer.authorized) return refused(gateway, 'untrusted', `${peer.reason}: ${namesOf(peer)}`)
   const { principal, outcome, cause } = findingOf(gateway, peer)
   if (principal === undefined) return refused(gateway, outcome, cause)
   exchange.principal = principal

@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 import { timeFault } from '../../config/rules/certificate-times.ts'
-import { readPem } from '../listener/pem.ts'
-import { type Findings, readCertificates } from '../listener/server-certificate.ts'
+import type { PemBlock } from '../listener/pem.ts'
+import { type Findings, readBlocks, readCertificate } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
 import { covers } from './list-scope.ts'
 import { type RevocationList, readRevocationList, tieOf, UnusableList } from './revocation-list.ts'
@@ -19,7 +19,7 @@ interface ListCheck extends FileCheck {
 
 export function readAuthorities(text: string, check: FileCheck): readonly X509Certificate[] | undefined {
   const { file, nowMs, findings } = check
-  const authorities = readCertificates(text, check)
+  const authorities = readBlocks(text, check, readCertificate)
   if (authorities === undefined) return undefined
   for (const [index, authority] of authorities.entries()) {
     const path = `certificate ${index + 1}`
@@ -39,18 +39,8 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
 
 export function readRevocationLists(text: string, check: ListCheck): readonly RevocationList[] | undefined {
   const { file, nowMs, findings } = check
-  const blocks = readPem(text)
-  if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
-  const lists: RevocationList[] = []
-  for (const [index, { label, der }] of blocks.entries()) {
-    const path = `block ${index + 1}`
-    if (label === 'X509 CRL') {
-      const list = readList(der)
-      if (typeof list === 'string') findings.fault({ file, path, reason: list })
-      else lists.push(list)
-    } else findings.fault({ file, path, reason: `must be an X509 CRL, but is a ${label}` })
-  }
-  if (lists.length < blocks.length) return undefined
+  const lists = readBlocks(text, check, readList)
+  if (lists === undefined) return undefined
   checkSigners(lists, check)
   for (const [index, list] of lists.entries()) {
     const reasonAt = (atMs: number) => listTimeFault(list, atMs)
@@ -61,7 +51,8 @@ export function readRevocationLists(text: string, check: ListCheck): readonly Re
   return lists
 }
 
-function readList(der: Buffer): RevocationList | string {
+function readList({ label, der }: PemBlock): RevocationList | string {
+  if (label !== 'X509 CRL') return `must be an X509 CRL, but is a ${label}`
   try {
     return readRevocationList(der)
   } catch (error) {

@@ -37,23 +37,24 @@ const MIN_RSA_BITS = 2048
 const CURVES: ReadonlySet<string | undefined> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 
-/** Undefined after a fault, which is added to `findings`. */
-export function readCertificates(
+/** Undefined after a fault, which is added to `findings`. @param read returns a text that says what is wrong */
+export function readBlocks<Value extends object>(
   text: string,
   { file, findings }: { readonly file: string; readonly findings: Findings },
-): readonly X509Certificate[] | undefined {
+  read: (block: PemBlock) => Value | string,
+): readonly Value[] | undefined {
   const blocks = readPem(text)
   if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
-  const certificates: X509Certificate[] = []
+  const values: Value[] = []
   for (const [index, block] of blocks.entries()) {
-    const certificate = readCertificate(block)
-    if (typeof certificate !== 'string') certificates.push(certificate)
-    else findings.fault({ file, path: `block ${index + 1}`, reason: certificate })
+    const value = read(block)
+    if (typeof value !== 'string') values.push(value)
+    else findings.fault({ file, path: `block ${index + 1}`, reason: value })
   }
-  return certificates.length === blocks.length ? certificates : undefined
+  return values.length === blocks.length ? values : undefined
 }
 
-function readCertificate({ label, text }: PemBlock): X509Certificate | string {
+export function readCertificate({ label, text }: PemBlock): X509Certificate | string {
   if (label.includes('PRIVATE KEY')) return 'is a private key: it has no place beside certificates'
   if (label !== 'CERTIFICATE') return `must be a CERTIFICATE, but is a ${label}`
   try {

@@ -10,7 +10,13 @@ import { areIndependent } from '../clients/client-issuers.ts'
 import type { ClientTrust } from '../clients/trust.ts'
 import { type Chain, mustStaple } from '../stapling/stapler.ts'
 import { readPem } from './pem.ts'
-import { checkServerCertificate, Findings, readCertificates, readKey } from './server-certificate.ts'
+import {
+  checkServerCertificate,
+  Findings,
+  readBlocks,
+  readCertificate,
+  readKey,
+} from './server-certificate.ts'
 import { type DayKey, firstDayKey } from './ticket-keys.ts'
 
 export type TlsFiles = Omit<TlsSettings, 'port' | 'ocspFetch'> & Partial<Pick<TlsSettings, 'ocspFetch'>>
@@ -94,7 +100,7 @@ interface Check {
 
 function readServer(files: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
   const { certFile, keyFile, ocspFile, ocspFetch = false } = files
-  const certificates = readCertificates(texts.cert, { file: certFile, findings })
+  const certificates = readBlocks(texts.cert, { file: certFile, findings }, readCertificate)
   const key = readKey(texts.key, { file: keyFile, findings })
   const [leaf, ...others] = certificates ?? []
   if (leaf === undefined || key === undefined) return undefined
