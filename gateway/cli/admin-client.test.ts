@@ -1,23 +1,29 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { askAdmin } from './admin-client.ts'
 import { countersign } from './program.test-support.ts'
 
-test('a gateway is found by a gateway.json that begins with a byte order mark', async (t) => {
+/** Starts a server, and gives its URL and a folder. */
+async function serve(t: TestContext, respond: RequestListener) {
   const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
-  const server = createServer((_, res) => res.end('found')).listen(0, '127.0.0.1')
+  const server = createServer(respond).listen(0, '127.0.0.1')
   t.after(() => {
     server.close()
     rmSync(folder, { recursive: true, force: true })
   })
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
+  return { folder, port, admin: `http://127.0.0.1:${port}` }
+}
+
+test('a gateway is found by a gateway.json that begins with a byte order mark', async (t) => {
+  const { folder, port, admin } = await serve(t, (_, res) => res.end('found'))
   const file = join(folder, 'gateway.json')
   writeFileSync(file, `\uFEFF${JSON.stringify({ adminHost: '127.0.0.1', adminPort: port })}`)
   const { url, body } = await askAdmin({
@@ -27,18 +33,11 @@ test('a gateway is found by a gateway.json that begins with a byte order mark', 
     env: { GATEWAY_CONFIG: file },
     signed: false,
   })
-  assert.deepEqual([url, body], [`http://127.0.0.1:${port}/healthz`, 'found'])
+  assert.deepEqual([url, body], [`${admin}/healthz`, 'found'])
 })
 
 test('without a token the fault asks for one, and for a refused token it names the file', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
-  const server = createServer((_, res) => res.writeHead(401).end()).listen(0, '127.0.0.1')
-  t.after(() => {
-    server.close()
-    rmSync(folder, { recursive: true, force: true })
-  })
-  await once(server, 'listening')
-  const admin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { folder, admin } = await serve(t, (_, res) => res.writeHead(401).end())
   const asked = (flags: Record<string, string>) =>
     askAdmin({ method: 'GET', path: '/config', flags: { admin, ...flags }, env: {} })
   await assert.rejects(asked({}), { message: /\/config wants a token: name its file by --token-file/ })

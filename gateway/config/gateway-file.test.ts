@@ -429,9 +429,6 @@ test('the time for a request header must fit into that for the request', () => {
     only({ timeouts: { requestMs: 5000 } }),
     /^\$\.timeouts\.requestHeadersMs: .* requestMs \(5000\), but is 10000/,
   )
-})
-
-test('a time for a request header that just fits is good', () => {
   good({ routes: ROUTES, timeouts: { requestMs: 5000, requestHeadersMs: 5000 } })
 })
 

@@ -8,7 +8,7 @@ import { type TestContext, test } from 'node:test'
 import { parseGatewayFile } from '../../config/gateway-file.ts'
 import { loadSettings } from '../../config/load-settings.ts'
 import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
-import { command } from '../init.ts'
+import { countersign } from '../program.test-support.ts'
 import { discoverIssuer } from './discover-issuer.ts'
 
 /** Starts a provider on this machine. @param documents what it answers, by path @returns its origin */
@@ -187,17 +187,8 @@ test('init writes what it has found, every route then wants a token, and validat
   }))
   const dir = mkdtempSync(join(os.tmpdir(), 'init-'))
   t.after(() => rmSync(dir, { recursive: true }))
-  let out = ''
-  const write = process.stdout.write.bind(process.stdout)
-  t.mock.method(process.stdout, 'write', (text: string | Uint8Array) => {
-    // The test runner reports in bytes.
-    if (typeof text !== 'string') return write(text)
-    out += text
-    return true
-  })
-  const flags = { upstream: 'http://127.0.0.1:3000', issuer: `${origin}/realms/bank`, dir }
-  const status = await command.run({ words: [], flags })
-  t.mock.restoreAll()
+  const words = ['--upstream', 'http://127.0.0.1:3000', '--issuer', `${origin}/realms/bank`, '--dir', dir]
+  const { status, stdout } = await countersign(['init', ...words])
   assert.equal(status, 0)
   const written = JSON.parse(readFileSync(join(dir, 'gateway.json'), 'utf8'))
   assert.deepEqual(written, {
@@ -209,7 +200,7 @@ test('init writes what it has found, every route then wants a token, and validat
     tokens: 'keycloak',
     routes: [{ path: '/*', auth: ['bearer'] }],
   })
-  assert.match(out, /note: set "audience": .* Until then every token is refused/)
+  assert.match(stdout, /note: set "audience": .* Until then every token is refused/)
   const { value, faults } = loadSettings({
     GATEWAY_CONFIG: join(dir, 'gateway.json'),
     GATEWAY_LIMITS: join(dir, 'limits.json'),
@@ -228,26 +219,21 @@ test('init with an issuer wants a token where the document does not say who may 
   t.after(() => rmSync(dir, { recursive: true }))
   const openapi = join(dir, 'api.json')
   writeFileSync(openapi, '{"openapi":"3.1.0","paths":{"/a":{"get":{"responses":{}}}}}')
-  let out = ''
-  const write = process.stdout.write.bind(process.stdout)
-  t.mock.method(process.stdout, 'write', (text: string | Uint8Array) => {
-    // The test runner reports in bytes.
-    if (typeof text !== 'string') return write(text)
-    out += text
-    return true
-  })
-  const run = async (to: string, more: object) => {
-    const flags = { upstream: 'http://127.0.0.1:3000', openapi, dir: join(dir, to), ...more }
-    out = ''
-    assert.equal(await command.run({ words: [], flags }), 0)
-    return JSON.parse(readFileSync(join(dir, to, 'gateway.json'), 'utf8')).openapi.auth
+  const init = async (to: string, ...more: string[]) => {
+    const words = ['--upstream', 'http://127.0.0.1:3000', '--openapi', openapi, '--dir', join(dir, to)]
+    const { status, stdout } = await countersign(['init', ...words, ...more])
+    assert.equal(status, 0)
+    const { auth } = JSON.parse(readFileSync(join(dir, to, 'gateway.json'), 'utf8')).openapi
+    return { auth, stdout }
   }
-  assert.deepEqual(await run('with', { issuer: `${origin}/realms/bank` }), ['bearer'])
+  const known = await init('with', '--issuer', `${origin}/realms/bank`)
+  assert.deepEqual(known.auth, ['bearer'])
   assert.match(
-    out,
+    known.stdout,
     /note: operations for which the document has no "security" need a token \(openapi\.auth\)/,
   )
-  assert.doesNotMatch(out, /anyone may call/)
-  assert.deepEqual(await run('without', {}), ['none'])
-  assert.match(out, /note: anyone may call operations/)
+  assert.doesNotMatch(known.stdout, /anyone may call/)
+  const unknown = await init('without')
+  assert.deepEqual(unknown.auth, ['none'])
+  assert.match(unknown.stdout, /note: anyone may call operations/)
 })

@@ -128,7 +128,3 @@ test('a file that cannot be a secret is a fault that names it', (t) => {
   mkdirSync(join(at, 'folder'))
   assert.match(fromFile(join(at, 'folder')).reason ?? '', /cannot be read: it is not a regular file$/)
 })
-
-test('a device is not waited for', () => {
-  assert.match(fromFile('/dev/zero').reason ?? '', /cannot be read: it is not a regular file$/)
-})
