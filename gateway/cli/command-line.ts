@@ -4,7 +4,7 @@ import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } fro
 import { COMMANDS } from './commands.ts'
 import { familyHelp, helpOf, overview } from './help.ts'
 
-/** Runs a command line, given without `countersign`, and loads only that command's file. Returns the exit code. */
+/** @param args without `countersign` @returns the exit code */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
   const [first = '--help', ...rest] = args
   switch (first) {

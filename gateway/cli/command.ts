@@ -102,7 +102,7 @@ export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }
 
-/** Collects checks. In text output it prints each one immediately. */
+/** In text output it prints each check immediately. */
 export class Checks {
   readonly checks: object[] = []
   readonly #isQuiet: boolean

@@ -106,7 +106,7 @@ function fishScript(all: readonly Next[]): string[] {
   })
 }
 
-/** Quotes a text. Each shell writes a quote within it in its own way. */
+/** Each shell writes a quote within a text in its own way. */
 function quoted(text: string, quote: string): string {
   return `'${text.replaceAll("'", quote)}'`
 }

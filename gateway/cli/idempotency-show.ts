@@ -75,7 +75,7 @@ function askedKeys(
   if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
   const key = readIdempotencyKey(written, Number.POSITIVE_INFINITY)
   if (key === undefined) throw new UsageFault('--key has characters that no idempotency key has')
-  // As in `Principal.key` and `Principal.client`.
+  // The forms of `Principal.key` and `Principal.client`.
   const callers = [callerOf(`user:${caller}`, client), callerOf(`client:${caller}`, caller)]
   const rows = new Map<string, boolean>()
   for (const { path, idempotency } of routes)

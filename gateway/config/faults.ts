@@ -22,7 +22,7 @@ export interface FaultPlace {
   readonly excerpt?: { readonly text: string /** From 0. */; readonly caret: number }
 }
 
-/** Describes a fault in one line, for logs: `config/limits.json: $.limits[2].window: must be … (line 17)`. */
+/** One line, for logs: `config/limits.json: $.limits[2].window: must be … (line 17)`. */
 export function describeFault({ file, path, reason, at }: Fault): string {
   const line = at === undefined || isPlace(path) ? '' : ` (line ${at.line})`
   return `${file}: ${path}: ${reason}${line}`

@@ -45,7 +45,7 @@ export function loadFile<T>(
 
 type LoadedText = { readonly text?: string | undefined; readonly reason?: string | undefined }
 
-/** Reads a text, or says why it cannot be used. @param faultOf must not repeat the text */
+/** @param faultOf must not repeat the text */
 export function loadText(
   file: string,
   faultOf: (text: string) => string | undefined,
@@ -57,7 +57,7 @@ export function loadText(
   return reason === undefined ? { text: value.text } : { reason }
 }
 
-/** Reads the file that a key names. The reason is a sentence about the key. */
+/** The reason is a sentence about the key that names the file. */
 export function namedText(file: string, readFile?: ReadFile): LoadedText {
   const { text, reason } = loadText(file, () => undefined, readFile)
   if (reason === undefined) return { text }
@@ -89,7 +89,7 @@ function checkFile(stats: Stats): void {
   checkSize(stats.size)
 }
 
-/** Reads a file without checking its encoding, because comments in PEM files may have any encoding. */
+/** Does not check the encoding, because comments in PEM files may have any encoding. */
 export function readLenient(file: string): string {
   checkFile(statSync(file))
   return readFileSync(file, 'utf8')

@@ -53,7 +53,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   })
 }
 
-/** Makes plain data. A set becomes a sorted list, a list of networks its rules, a pattern its source. */
+/** A set becomes a sorted list, a list of networks its rules, a pattern its source. */
 export function plain<T>(value: T): T {
   if (value === undefined) return value
   return JSON.parse(

@@ -18,7 +18,7 @@ const KINDS: Readonly<Record<SigningAlgorithm, string>> = {
   'rsa-pss-sha512': 'an RSA key of 2048 to 4096 bits',
 }
 
-/** Reads the files that `signing` names. @returns the private key, then the public ones of `alsoPublish`, in PEM */
+/** @returns the private key, then the public ones of `alsoPublish`, in PEM */
 export function loadSigningKeys({ configFile, signing, readFile }: Sources): Parsed<readonly string[]> {
   if (signing === undefined) return { value: [] }
   const { keyFile, algorithm, iss, tan, alsoPublish } = signing

@@ -79,7 +79,6 @@ interface TracingSources {
 
 /**
  * Reads `tracing` of gateway.json and the overriding variables of OpenTelemetry. No fault repeats a header's value.
- *
  * @returns undefined when no endpoint is named, or the environment switches tracing off
  */
 export function loadTracing(sources: TracingSources): Parsed<TracingSettings | undefined> {

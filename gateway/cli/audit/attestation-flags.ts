@@ -63,7 +63,7 @@ export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undef
   return trustedWitnesses(list, Number(flags.quorum ?? list.length))
 }
 
-/** Opens attested checkpoints. @param directory of the log @throws UsageFault; Error when a file cannot be read */
+/** @param directory of the log @throws UsageFault; Error when a file cannot be read */
 export function openKept(
   directory: string,
   flags: Given['flags'],

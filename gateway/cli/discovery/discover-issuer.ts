@@ -15,7 +15,7 @@ interface Provider {
   readonly audience: string
 }
 
-/** Also of sovereign clouds and of external tenants. */
+/** Hosts of the public cloud, of sovereign clouds and of external tenants. */
 const ENTRA =
   /^(?:login\.microsoftonline\.(?:com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|[^.]+\.ciamlogin\.com)$/
 
@@ -78,9 +78,8 @@ const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
- * Finds gateway.json's keys for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else
- * RFC 8414), or, when none can be read, by the form of its issuer.
- *
+ * Finds gateway.json's keys for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC
+ * 8414), or, when none can be read, by the form of its issuer.
  * @throws UsageFault when `issuer` is no issuer, CommandFault when its document names another issuer or cannot be used
  */
 export async function discoverIssuer(issuer: string, audience: string | undefined, fetch = fetchJson) {

@@ -64,8 +64,6 @@ export function methodsOf({ methods }: Row): string {
 
 /**
  * Says why rows that cover or nearly cover the path do not apply, and counts rows for other paths.
- *
- * @param winner the row that applies, if any
  * @param asked.folded true where letter case and a closing slash make no difference, as for limits
  */
 export function whyNot<R extends Row>(

@@ -24,7 +24,7 @@ const MIN_DIFFERENT_BYTES = 8
 /** A secret of senders that do not use `whsec_`. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 
-/** Reads one secret. A file may end with a line end. @returns the key, or what is wrong, without the secret */
+/** A file may end with a line end. @returns the key, or what is wrong, without the secret */
 export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
   const name =
     'env' in place ? `the environment variable ${place.env}` : `the file ${JSON.stringify(place.file)}`

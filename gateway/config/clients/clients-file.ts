@@ -188,7 +188,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** Removes secrets from faults. Places stay, because they show no line of this file. */
+/** Places stay, because they show no line of this file. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,

@@ -45,11 +45,7 @@ export class JsonFile<T> {
   /** `offset` is undefined for the fault of a variable, and in a text that was not read. */
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []
 
-  /**
-   * @param options.secret whether the file may hold secrets
-   * @param options.read reads another notation than JSON
-   * @param options.overrides are checked as if the file had them; their faults name the variable
-   */
+  /** @param options.overrides are checked as if the file had them; their faults name the variable */
   constructor(file: string, text: string, check: SchemaCheck, options: JsonFileOptions = {}) {
     this.#file = file
     const json = withoutMark(text)

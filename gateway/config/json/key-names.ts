@@ -15,7 +15,7 @@ interface Key {
 
 const KEYS = keysBelow('', schema)
 
-/** Keys that a variable overrides, by the name of the variable. */
+/** By the name of the variable that overrides the key. */
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
   KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
 )

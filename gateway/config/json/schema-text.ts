@@ -62,7 +62,6 @@ function examplesOf(declaration: Declaration): readonly unknown[] | undefined {
   return preset === undefined ? undefined : [preset]
 }
 
-/** Builds an object of the first examples of its required keys. */
 function leastOf(declaration: Declaration): object {
   const { properties = {} } = declaration
   return Object.fromEntries(

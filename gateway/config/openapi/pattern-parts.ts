@@ -154,7 +154,7 @@ function sumOfPowers(base: number, from: number, to: number): number {
   return Number.isNaN(sum) ? Number.POSITIVE_INFINITY : sum
 }
 
-/** Repeats a part. RE2 allows 1,000 times; for more the part is written again. */
+/** RE2 allows 1,000 repetitions; for more the part is written again. */
 function repeatedText({ re2, copies, size }: Part, min: number, max: number): string {
   const often = Math.max(1, Math.floor(MAX_COPIES / copies))
   if (size * (Number.isFinite(max) ? max : min) > MAX_SIZE) return ''

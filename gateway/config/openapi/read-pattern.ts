@@ -90,7 +90,6 @@ const GROUP = /\?(?:i?:|<?[=!]|<[^>=!]+>)|(?!\?)/y
  * Reads a pattern of ECMA-262 with the flag `u`, but reads escapes such as `\-`, and braces that repeat nothing, as
  * letters. Look-aheads after `^` and look-behinds before `$` become conjuncts. Syntax of other dialects is accepted if
  * it has an exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
- *
  * @throws SyntaxError when it is no pattern @throws OtherDialect @throws Unsupported when no engine knows it
  */
 export function readPattern(source: string): readonly Conjunct[] {

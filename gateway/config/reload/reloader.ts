@@ -61,8 +61,8 @@ export function oneFile<T>(
 }
 
 /**
- * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to
- * time, because an edit of another file may mend the fault.
+ * Texts that do not parse change nothing. They are parsed again from time to time, because an edit of another file may
+ * mend the fault.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>

@@ -53,8 +53,8 @@ export interface RereadOptions {
 }
 
 /**
- * Reads the settings again. Keys that wait for a restart must be valid too, or the next start would fail. An expired
- * certificate of an upstream does not replace a valid one.
+ * Keys that wait for a restart must be valid too, or the next start would fail. An expired certificate of an upstream
+ * does not replace a valid one.
  */
 export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const texts = new Map<string, string | undefined>([[running.configFile, text]])

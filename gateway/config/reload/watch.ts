@@ -86,7 +86,7 @@ export class FileWatch {
     this.#schedule()
   }
 
-  /** Checks the file now; resolves after the callback. Does not reject when the file cannot be read. */
+  /** Resolves after the callback. Does not reject when the file cannot be read. */
   check(): Promise<void> {
     // Checks run one after another, because two at once could report older content after newer.
     this.#check = this.#check.then(() => this.#checkOnce())

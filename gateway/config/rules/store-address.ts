@@ -50,8 +50,7 @@ const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 
 /**
- * Reads the shared store's settings and files. No fault repeats an address, because people put passwords in addresses.
- * @returns undefined for `memory`, the default
+ * No fault repeats an address, because people put passwords in addresses. @returns undefined for `memory`, the default
  */
 export function parseStoreSettings(
   env: StoreEnvironment,
