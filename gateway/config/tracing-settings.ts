@@ -1,5 +1,6 @@
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { isText, isToken } from '../edge/syntax/characters.ts'
+import type { Environment } from './environment.ts'
 import { ENVIRONMENT, type Fault, type Parsed } from './faults.ts'
 import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
@@ -73,7 +74,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
 interface TracingSources {
   readonly configFile: string
   readonly written: WrittenTracing | undefined
-  readonly env: Readonly<Partial<Record<string, string>>>
+  readonly env: Environment
   readonly readFile: ReadFile | undefined
 }
 
@@ -160,7 +161,7 @@ function headersOf(
 
 function headerText(
   place: NonNullable<WrittenTracing['headers']>[string],
-  env: TracingSources['env'],
+  env: Environment,
   readFile: ReadFile | undefined,
 ): ReturnType<typeof namedText> {
   if ('file' in place) {

@@ -1,15 +1,14 @@
+import type { Environment } from '../environment.ts'
 import type { Fault } from '../faults.ts'
 
-type ReuseEnvironment = Readonly<Record<string, string | undefined>>
-
 /** True when other gateways of this machine also listen on the public ports. */
-export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): boolean {
+export function reusesPort({ GATEWAY_REUSE_PORT: text }: Environment): boolean {
   return text === 'true'
 }
 
 export function reusePortFaults(
   { port, tls }: { readonly port: number; readonly tls: { readonly port: number } | undefined },
-  { env, platform }: { readonly env: ReuseEnvironment; readonly platform: NodeJS.Platform },
+  { env, platform }: { readonly env: Environment; readonly platform: NodeJS.Platform },
 ): Fault[] {
   if (!reusesPort(env)) return []
   const reasons: string[] = []

@@ -38,7 +38,7 @@ type StoreEnvironment = Readonly<Partial<Record<string, string>>>
 
 const DEFAULT_PORT = 6379
 const DEFAULT_SENTINEL_PORT = 26379
-const SCHEME = /^(redis|rediss|redis\+sentinel|rediss\+sentinel):\/\/(.*)$/s
+const SCHEME = /^(rediss?(?:\+sentinel)?):\/\/(.*)$/s
 const ADDRESS = /^(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})))(?::(\d{1,5}))?$/
 const SERVICE = /^[A-Za-z0-9._-]{1,64}$/
 /** No braces: they would move the hash tag of a key. No colon: it ends the prefix. */

@@ -1,10 +1,9 @@
+import type { Environment } from '../environment.ts'
 import type { Fault } from '../faults.ts'
 import { describeValue } from '../json/schema-check.ts'
 import { urlFault } from './value-rules.ts'
 
 export type TracingVariables = NonNullable<ReturnType<typeof parseTracingVariables>['value']>
-
-type Environment = Readonly<Partial<Record<string, string>>>
 
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'
 const MAX_MS = 600_000
