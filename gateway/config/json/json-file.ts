@@ -82,8 +82,7 @@ export class JsonFile<T> {
   /** True when the schema allows everything at and below the path. */
   sound(path: string): boolean {
     if (this.#unsound.has(path) || this.#spoilt.has(path)) return false
-    for (const above of ancestors(path)) if (this.#unsound.has(above)) return false
-    return true
+    return !ancestors(path).some((above) => this.#unsound.has(above))
   }
 
   /** True when the file or a variable has a value at the path. */
@@ -137,11 +136,8 @@ export class JsonFile<T> {
 
   /** For a missing key, the place of the object that lacks it. */
   #offsetOf(path: string): number | undefined {
-    for (const at of [path, ...ancestors(path)]) {
-      const offset = this.#offsets.get(at)
-      if (offset !== undefined) return offset
-    }
-    return undefined
+    const offsets = [path, ...ancestors(path)].map((at) => this.#offsets.get(at))
+    return offsets.find((offset) => offset !== undefined)
   }
 
   #placeOf(offset: number): FaultPlace {
@@ -185,7 +181,7 @@ function readJson(text: string): ScannedJson | JsonSyntaxFault {
 }
 
 /** The paths that contain this one, innermost first. */
-function* ancestors(path: string): Iterable<string> {
+function* ancestors(path: string): Generator<string> {
   for (let at = parentPath(path); at !== undefined; at = parentPath(at)) yield at
 }
 

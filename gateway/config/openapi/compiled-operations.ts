@@ -155,8 +155,7 @@ class Compiler {
   }
 
   rulesOf({ path, pointer }: OperationPlace): RequestRules {
-    const operation = Object(at(this.#document, pointer)) as { requestBody?: unknown }
-    const { requestBody } = operation
+    const { requestBody } = Object(at(this.#document, pointer)) as { requestBody?: unknown }
     const body =
       requestBody === undefined
         ? undefined
