@@ -1,76 +1,15 @@
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, rmSync, writeSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { withoutSyncs } from '../audit/commit/power.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
-import { Journal, type OnJournalFailure } from './journal/limit-journal.ts'
+import { Gateway, START_MS } from './gateway.test-support.ts'
 import { Limiter } from './limiter.ts'
 import { makeRow, rowWith } from './table/limit-row.test-support.ts'
 import { type LimitRow, passes, windowsOf } from './table/limit-table.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
-const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000
-
-const home = mkdtempSync(join(tmpdir(), 'several-windows-'))
-process.on('exit', () => rmSync(home, { recursive: true }))
-let directories = 0
-
-/** A limiter on a real journal, which can be restarted and crashed. */
-class Gateway {
-  nowMs = START_MS
-  /** False: the disk takes nothing. */
-  hasRoom = true
-  readonly #onFailure: OnJournalFailure
-  #directory = join(home, `${++directories}`)
-  limiter: Limiter
-
-  constructor(onFailure: OnJournalFailure = 'degraded') {
-    this.#onFailure = onFailure
-    this.limiter = this.#open()
-  }
-
-  restart(): void {
-    this.limiter.close()
-    this.limiter = this.#open()
-  }
-
-  /** Goes on with what is on disk now, as after SIGKILL. */
-  crash(): void {
-    const next = join(home, `${++directories}`)
-    cpSync(this.#directory, next, { recursive: true })
-    this.limiter.close()
-    this.#directory = next
-    this.limiter = this.#open()
-  }
-
-  /** Hits of each window. */
-  counts(key: string): number[] {
-    const { nowMs, rows } = this.limiter.inForce()
-    return rows.map(([, counters]) => counters.countOf(key, nowMs))
-  }
-
-  #open(): Limiter {
-    const journal = new Journal({
-      directory: this.#directory,
-      onFailure: this.#onFailure,
-      // Lines of a window that an edit took away are strays.
-      reports: {
-        ignored: ({ file, damagedLines, reason }) =>
-          assert.deepEqual([damagedLines, reason], [0, undefined], file),
-        failed: () => undefined,
-      },
-      write: (fd, bytes) => {
-        if (!this.hasRoom) throw new Error('ENOSPC')
-        return writeSync(fd, Buffer.from(bytes))
-      },
-    })
-    return new Limiter({ clock: () => this.nowMs, journal })
-  }
-}
 
 function takesOf(take: Take): Take[] {
   const { next, ...own } = take
@@ -145,7 +84,7 @@ describe('a row with several windows', () => {
                 if (windowMs < HOUR_MS) hits[i]?.clear()
           } else for (let i = 0; i < step.times; i++) takeBeside(gateway, row, hits, step.key)
         }
-        gateway.limiter.close()
+        gateway.close()
       }),
       { numRuns: 100 * LONGER },
     )

@@ -13,14 +13,7 @@ const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000
 
 function row(name: string, windowMs: number, limit: number): LimitRow {
-  return makeRow({
-    name,
-    path: `/${name}`,
-    limit,
-    window: '',
-    windowMs,
-    purpose: '',
-  })
+  return makeRow({ name, path: `/${name}`, limit, windowMs })
 }
 
 const HOURLY = row('hourly', HOUR_MS, 100)
