@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
-import { it } from 'node:test'
-import { CannotListen, listen, startFailure } from './public-listeners.ts'
+import { describe, it } from 'node:test'
+import { CannotListen, connectionRoom, listen, startFailure } from './public-listeners.ts'
 
 it('a place that is taken is named with the reason', async () => {
   const [first, second] = [createServer(), createServer()]
@@ -33,4 +33,20 @@ it('a start is said to fail at listening only where it does', () => {
   })
   assert.deepEqual(startFailure(new Error('no thread')), { what: 'cannot start', cause: 'no thread' })
   assert.deepEqual(startFailure('odd'), { what: 'cannot start', cause: 'odd' })
+})
+
+describe('the room for connections', () => {
+  it('is what the open files leave when every exchange and every tunnel has a connection upstream', () => {
+    assert.equal(connectionRoom({ maxInFlight: 1024, maxTunnels: 512 }, 20_000), 20_000 - 256 - 2048 - 512)
+  })
+
+  it('is never nothing, however few files there are', () => {
+    assert.equal(connectionRoom({ maxInFlight: 1024, maxTunnels: 512 }, 1024), 256)
+    assert.equal(connectionRoom({ maxInFlight: 1024, maxTunnels: 512 }, 100), 64)
+  })
+
+  it('is computed from the limit of this system, or from the usual limit', () => {
+    const room = connectionRoom({ maxInFlight: 1, maxTunnels: 1 })
+    assert.ok(room >= 64 && Number.isSafeInteger(room))
+  })
 })

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { digestOf, type ReplayFault, ReplayMemory } from '../auth/replay.ts'
-import { NO_REDIS, PATIENT_MS, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import {
+  NO_REDIS,
+  PATIENT_MS,
+  type RedisServer,
+  startRedis,
+  storeAt,
+  until,
+} from './redis-server.test-support.ts'
 import { SharedReplays } from './shared-replays.ts'
 import { SharedStore } from './shared-store.ts'
 import type { StoreCall } from './store-breaker.ts'
@@ -35,6 +42,19 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
   /** Values that the last command takes back. */
   const values = () => sent.at(-1)?.args.slice(4)
   return { replays, sent, local, asked, remembered, values }
+}
+
+async function join({ port }: RedisServer, gatewayId: string, onStoreFailure: 'deny' | 'local') {
+  const silent = () => undefined
+  const member = new StoreMember({
+    settings: storeAt('single', [port]),
+    onStoreFailure: { deadlineMs: PATIENT_MS, replays: onStoreFailure, revocations: 'local' },
+    ...{ gatewayId, clock: Date.now, ownSessions: () => [] },
+    ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
+  })
+  await until(() => member.isComplete, 'the store')
+  const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
+  return { member, replays: member.replays('webhook', memory, 60_000) }
 }
 
 describe('messages that may have been left in the store', () => {
@@ -347,18 +367,10 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
   it('are under way at one gateway, until it gives them back or its lease ends', async () => {
     const server = await startRedis()
     const members: StoreMember[] = []
-    const open = async (gatewayId: string) => {
-      const silent = () => undefined
-      const member = new StoreMember({
-        settings: storeAt('single', [server.port]),
-        onStoreFailure: { deadlineMs: PATIENT_MS, replays: 'deny', revocations: 'local' },
-        ...{ gatewayId, clock: Date.now, ownSessions: () => [] },
-        ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
-      })
+    const open = async (id: string) => {
+      const { member, replays } = await join(server, id, 'deny')
       members.push(member)
-      const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
-      await until(() => member.isComplete, 'the store')
-      return member.replays('delivery', memory, 60_000)
+      return replays
     }
     try {
       const [one, other] = [await open('one'), await open('other')]
@@ -386,19 +398,10 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
   it('are refused by the neighbours too after the store has lost its data, or was away', async () => {
     const server = await startRedis()
     const members: StoreMember[] = []
-    const open = async (name: string) => {
-      const silent = () => undefined
-      const member = new StoreMember({
-        settings: storeAt('single', [server.port]),
-        onStoreFailure: { deadlineMs: PATIENT_MS, replays: 'local', revocations: 'local' },
-        ...{ gatewayId: name, clock: Date.now, ownSessions: () => [] },
-        ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
-      })
-      members.push(member)
-      const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
-      const replays = member.replays('webhook', memory, 60_000)
-      await until(() => member.isComplete, 'the store')
-      return { member, replays }
+    const open = async (id: string) => {
+      const joined = await join(server, id, 'local')
+      members.push(joined.member)
+      return joined
     }
     const messages = (prefix: string) => Array.from({ length: 15 }, (_, i) => `${prefix}-${i}`)
     const takeAll = (replays: SharedReplays, prefix: string) =>

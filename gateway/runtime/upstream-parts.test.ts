@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { createMetrics } from '../../admin/metrics.ts'
-import type { Gateway } from '../../gateway.ts'
-import type { UpstreamGroups } from '../../upstream/upstream-groups.ts'
-import { exposeUpstreams, observeUpstreams } from '../upstream-parts.ts'
+import { createMetrics } from '../admin/metrics.ts'
+import type { Gateway } from '../gateway.ts'
+import type { UpstreamGroups } from '../upstream/upstream-groups.ts'
+import { exposeUpstreams, observeUpstreams } from './upstream-parts.ts'
 
 function target(url: string, isHealthy: boolean, state?: 'closed' | 'open', group = 'any') {
   return {

@@ -3,12 +3,12 @@ import { chownSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writ
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { EMPTY_ROOT } from '../../audit/seals/hashes.ts'
-import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
-import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
-import type { AuditSettings } from '../../config/settings.ts'
-import { prepareSeals, sealKeyFaults } from '../seal-trail.ts'
-import type { StartupConfiguration } from './read-configuration.ts'
+import { EMPTY_ROOT } from '../audit/seals/hashes.ts'
+import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../audit/seals/seal-key.ts'
+import { checkpointFile, logDirectory } from '../audit/seals/tiles.ts'
+import type { AuditSettings } from '../config/settings.ts'
+import { prepareSeals, sealKeyFaults } from './seal-trail.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 
 const WITH_SECOND = { secondSealKey: 'ml-dsa-44' } as const
 

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { mkdirSync, renameSync, rmdirSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
-import { createMetrics } from '../../admin/metrics.ts'
-import { openTrail } from '../../audit/open-trail.ts'
-import { endOf, requestLine, smallDisk, temporaryDirectory } from '../../audit/trail.test-support.ts'
-import { trailOptions } from '../data-files.ts'
-import type { StartupConfiguration } from './read-configuration.ts'
+import { pino } from 'pino'
+import { createMetrics } from '../admin/metrics.ts'
+import { openTrail } from '../audit/open-trail.ts'
+import { endOf, requestLine, smallDisk, temporaryDirectory } from '../audit/trail.test-support.ts'
+import { segmentReports, trailOptions } from './data-files.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 
 /** A trail on a disk that can be full, and what was logged of it. */
 function loggedTrail(t: TestContext) {
@@ -60,4 +61,25 @@ test('a rotation and a hand-over that comes to nothing are no outage in the log'
   trail.goOn()
   assert.equal(trail.writable, true)
   assert.deepEqual(logged, [])
+})
+
+test('faults with closed segments are counted from 0 on, and segments that are not shipped have a lag', () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  const reports = segmentReports({ log: pino({ enabled: false }), metrics })
+  const errors = metrics.gateway_audit_segment_errors_total
+  const lag = () => metrics.gateway_audit_ship_lag_seconds.samples()[0]?.value ?? Number.NaN
+  assert.deepEqual(
+    errors.samples().map(({ labels, value }) => [labels.task, value]),
+    [
+      ['compress', 0],
+      ['ship', 0],
+      ['prune', 0],
+    ],
+  )
+  assert.equal(lag(), 0)
+  reports.failed('ship', 'ECONNREFUSED')
+  reports.unshipped(2, Date.now() - 60_000)
+  assert.equal(errors.samples()[1]?.value, 1)
+  assert.equal(metrics.gateway_audit_unshipped_segments.samples()[0]?.value, 2)
+  assert.ok(lag() >= 60 && lag() < 70)
 })
