@@ -3,7 +3,7 @@ import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 import type { ConsoleSources } from './console/console-state.ts'
 import { CONTENT_TYPES, type Exposition, type Metrics } from './metrics.ts'
 
-/** Serves /metrics. One page serves all requests that come while it is computed or in the same turn of the event loop. */
+/** One page serves all requests that come while it is computed or in the same turn of the event loop. */
 export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
   const pages = new Map<Exposition, Promise<Buffer>>()
   const compute = (format: Exposition) => {

@@ -5,7 +5,7 @@ const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 const ROUND_TRIP_SECONDS = LATENCY_BOUNDS_MS.map((ms) => ms / 1000)
 const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
-/** Every metric: name, type, help text, buckets, labels. Names and labels are a public contract. */
+/** Names and labels are a public contract. */
 const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
     'Bytes that others added to the audit trail or took from it; a change that keeps the size counts 1.',

@@ -117,7 +117,7 @@ function openMetricsOf(registry: Registry): Registry<typeof Registry.OPENMETRICS
   return open
 }
 
-/** Measures how late timers fire. The library's gauges contain the time between two samples, and each scrape resets them. */
+/** The library's own gauges contain the time between two samples, and each scrape resets them. */
 function watchEventLoop(families: Families): void {
   const lag = families.gateway_event_loop_lag_seconds
   lag.begin()

@@ -22,7 +22,7 @@ interface Pass {
   best: readonly string[]
 }
 
-/** Finds the callers nearest to their limits. Each look sees some callers of a row, and the best of the last look. */
+/** Each look sees some callers of a row, and the best of the last look. */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
   readonly #keysPerLook: number

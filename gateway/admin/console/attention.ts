@@ -146,7 +146,7 @@ interface Look {
   })[]
 }
 
-/** Finds what needs attention, and since when. It sees changes only when `look` is called. */
+/** Sees changes only when `look` is called. */
 export class Attention {
   #seen: ReadonlyMap<string, Seen> = new Map()
   #startedMs: number | undefined
@@ -340,7 +340,7 @@ function* closedRoutes({ totals, past, routes }: Look): Iterable<Found> {
   yield { key: alert, alert, severity: 'notice', text: `Maintenance is on: ${which}`, cause }
 }
 
-/** Finds out whether requests get 5xx. 501 and routes closed for maintenance do not count. */
+/** 501 and the responses of routes closed for maintenance are no failures. */
 function* requestsFail({ totals, past }: Look): Iterable<Found> {
   const alert = 'CountersignErrorBudgetBurnsFast'
   const lately = (of: 'statuses' | 'refusals' | 'upstreamErrors') =>

@@ -8,7 +8,6 @@ import { type RunbookSettings, runbookPage, runbookValues } from './runbook-page
 const MAX_UNREAD_BYTES = 256 * 1024
 const RETRY_SECONDS = '5'
 
-/** Allows only our own scripts, styles and paths: nothing inline, no markup from text, no frame. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -10,7 +10,7 @@ const SOURCE = new URL('../../../docs/operate/runbook.md', import.meta.url)
 const BASE = 'file:///docs/operate/'
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
-/** The runbook as a page. A chapter's id is its alert's name in lower case. @throws what `readFileSync` throws */
+/** A chapter's id is its alert's name in lower case. @throws what `readFileSync` throws */
 export function runbookPage(): Buffer {
   const markdown = readFileSync(existsSync(PACKED) ? PACKED : SOURCE, 'utf8')
   return Buffer.from(`<!doctype html>

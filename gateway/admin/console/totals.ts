@@ -8,7 +8,7 @@ export interface Spread {
   readonly counts: readonly number[]
 }
 
-/** The metrics' counters at one moment, as the console adds them up. Label texts may come from outside. */
+/** Counters at one moment. Label texts may come from outside. */
 export interface Totals {
   readonly atMs: number
   readonly statuses: ReadonlyMap<string, number>

@@ -72,7 +72,7 @@ export function lastTable(file: string): readonly RowRecord[] | undefined {
 }
 
 /**
- * Reads every hit of a file. If the file cannot be read, the result says why.
+ * If the file cannot be read, the result says why.
  *
  * @param visit returns whether the hit belongs to a row of the table
  * @returns undefined when everything was used
