@@ -8,19 +8,19 @@ import type { ListenerName, PassedConnection } from './sockets.ts'
 /** Both processes share these sockets and files, so a restart cannot change them. */
 export type Places = Readonly<Record<string, string | number | undefined>>
 
-/** State that is in no file. Plain data. */
+/** State that is in no file. Plain data. Older gateways do not pass what is optional. */
 export interface PassedState {
   readonly proofs: readonly (readonly [key: string, atMs: number])[]
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: readonly (readonly [key: string, untilMs: number])[]
   readonly keys: readonly LastGoodKeys[]
-  /** How far the clock of limits and memories is ahead of the machine's monotonic clock; older gateways do not pass it. */
+  /** How far the clock of limits and memories is ahead of the machine's monotonic clock. */
   readonly clockAheadMs?: number
-  /** Idempotency keys in progress; older gateways do not pass them. */
+  /** Idempotency keys in progress. */
   readonly begunKeys?: readonly string[]
-  /** Keys of webhooks in progress; older gateways do not pass them. */
+  /** Keys of webhooks in progress. */
   readonly deliveries?: readonly string[]
-  /** Key of TLS session tickets; older gateways do not pass it. */
+  /** Key of TLS session tickets. */
   readonly tickets?: DayKey
 }
 

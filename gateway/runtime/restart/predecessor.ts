@@ -29,7 +29,6 @@ interface Followed {
 export class Predecessor {
   readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
   readonly #inheritance = Promise.withResolvers<Inheritance>()
-  /** Resolves when the process before has ended. */
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
   #isFree = false

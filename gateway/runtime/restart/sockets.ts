@@ -16,7 +16,6 @@ export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** Sockets that are open already, by listener. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
 /** What another process cannot see of a TLS connection. Certificates: DER in base64, the client's first. */
