@@ -42,7 +42,6 @@ interface Foundation {
   readonly secret: Uint8Array
 }
 
-const NO_RULES: Gateway['requestRules'] = new Map()
 /** Parts that no edit of the configuration changes. */
 type Fixed = Omit<Gateway, keyof Configured>
 
@@ -168,7 +167,7 @@ export class GatewayInForce {
   }
 
   #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
-    if (openapi?.document === undefined) return NO_RULES
+    if (openapi?.document === undefined) return new Map()
     const places = placesOf(routes.map(({ operations }) => operations))
     const known = before?.settings
     const isSame =

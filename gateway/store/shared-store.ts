@@ -43,8 +43,7 @@ export class SharedStore {
   readonly counts: StoreCounts = newStoreCounts()
   readonly takes: SharedTakes
   readonly #isKeyGiven: boolean
-  readonly #onFault: (cause: string) => void
-  readonly #onNewData: () => void
+  readonly #observer: SharedStoreObserver
   #hasAgreed: boolean
   #agreement = 0
   #isShared = true
@@ -57,11 +56,10 @@ export class SharedStore {
   constructor(settings: StoreSettings, observer: SharedStoreObserver, deadlineMs?: number) {
     const timers = REAL_TIMERS
     const { prefix, hashKey } = settings
-    this.#onFault = (cause) => observer.onFault(cause)
-    this.#onNewData = () => observer.onNewData?.()
+    this.#observer = observer
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
-    this.connection = new StoreConnection(settings, this.#onFault)
+    this.connection = new StoreConnection(settings, (cause) => observer.onFault(cause))
     // Comes before the breaker, so that the key is asked for before the breaker probes.
     this.connection.onReady(() => this.#agree(++this.#agreement))
     const { connection, counts, keys } = this
@@ -144,13 +142,13 @@ export class SharedStore {
     this.#mark = mark
     this.keys.rekey(hashKey)
     this.#hasAgreed = true
-    if (isNew) this.#onNewData()
+    if (isNew) this.#observer.onNewData?.()
     this.#isShared = mark.startsWith(`${this.#check}.`) && this.#givenMark === null
     if (this.#isShared) return
     const others = this.#isKeyGiven
       ? 'different GATEWAY_STORE_KEY_FILEs'
       : 'a GATEWAY_STORE_KEY_FILE, but this one has none'
-    this.#onFault(
+    this.#observer.onFault(
       `gateways have ${others}, so they share nothing: give all the same file. If they have it, remove ${this.#givenMarkKey}`,
     )
   }
