@@ -34,7 +34,6 @@ export function parseAddress(url: string): Address {
   return { url, secure, isHttp2, host, port: Number(port || usualPort), socketPath: undefined }
 }
 
-/** The Host of an upstream. */
 export function hostOf(url: string): string {
   return url.startsWith('unix:') ? 'localhost' : new URL(httpUrlOf(url)).host
 }

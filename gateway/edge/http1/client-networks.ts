@@ -143,7 +143,6 @@ export class ClientNetworks {
     if (hasConnections) this.#joinRow(network)
   }
 
-  /** Looks at some of the network's connections only. */
   idleOf(network: ClientNetwork): AcceptedConnection | undefined {
     let longest: AcceptedConnection | undefined
     for (const connection of this.#some(network.connections, LOOKS_PER_NETWORK))

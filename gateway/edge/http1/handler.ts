@@ -49,7 +49,6 @@ export interface OutgoingResponse {
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: OutgoingResponse
-  /** Undefined for an ordinary request. */
   readonly upgrade: Upgrade | undefined
 }
 

@@ -32,7 +32,6 @@ export function downstreamOf(
   return { address, peer, viaTrustedProxy: true }
 }
 
-/** False for anything but an IP address. */
 export function isTrusted(address: string, proxies: BlockList): boolean {
   const family = isIP(address)
   return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')

@@ -28,7 +28,6 @@ export class RequestHeaders {
   /** All values, joined by commas: more than one is no proof. */
   dpop: string | undefined = undefined
   userAgent = ''
-  /** Undefined without Content-Length. */
   contentLength: number | undefined = undefined
   hasBody = false
   expect: string | undefined = undefined
@@ -39,7 +38,6 @@ export class RequestHeaders {
   loop: string | undefined = undefined
   /** Names, in lower case, that a row must allow: `odd` in `FieldRule`. */
   oddNames: string[] | undefined = undefined
-  /** The first one found. */
   fault: HeaderFault | undefined = undefined
   /** Made from all fields by a later stage, which may use it again for the next request of the connection. */
   made: object | undefined = undefined

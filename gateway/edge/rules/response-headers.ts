@@ -21,7 +21,6 @@ export const RESPONSE_PARTS: ReadonlyMap<
   ['date', 'date'],
 ])
 
-/** Fields that the gateway writes itself. */
 interface OwnFields {
   readonly limitHeaders: readonly string[]
   readonly interactionId: string | undefined

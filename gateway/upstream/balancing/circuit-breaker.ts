@@ -38,7 +38,6 @@ export class CircuitBreaker {
     this.#window = settings.failurePercent === undefined ? undefined : new FailureWindow(settings.windowMs)
   }
 
-  /** Changes nothing. */
   admits(): boolean {
     if (this.state === 'closed') return true
     const nowMs = this.#clock()
@@ -169,7 +168,6 @@ class FailureWindow {
     if (failed) slot.failures += 1
   }
 
-  /** 0 when there are fewer than `minResults`. */
   failurePercent(minResults: number): number {
     let results = 0
     let failures = 0
