@@ -298,27 +298,20 @@ describe('a connection that ends in the middle', () => {
 
   for (const last of CLOSING) {
     const what = last.split('\r\n').slice(0, 2).join(' ')
-    it(`nothing that follows the last request is begun, when the client goes: ${what}`, async (t) => {
-      const { seen, connect } = await serving(t, noResponse)
-      const client = await connect()
-      client.send(last + GET)
-      await client.read()
-      await until(() => seen.length === 1)
-      client.socket.resetAndDestroy()
-      await client.gone()
-      assert.equal(seen.length, 1)
-    })
-
-    it(`the last request itself is not begun when it came ahead, and the client goes: ${what}`, async (t) => {
-      const { seen, connect } = await serving(t, noResponse)
-      const client = await connect()
-      client.send(GET + last + GET)
-      await client.read()
-      await until(() => seen.length === 1)
-      client.socket.resetAndDestroy()
-      await client.gone()
-      assert.equal(seen.length, 1)
-    })
+    for (const [before, title] of [
+      ['', 'nothing that follows the last request is begun'],
+      [GET, 'the last request itself is not begun when it came ahead'],
+    ] as const)
+      it(`${title}, and the client goes: ${what}`, async (t) => {
+        const { seen, connect } = await serving(t, noResponse)
+        const client = await connect()
+        client.send(before + last + GET)
+        await client.read()
+        await until(() => seen.length === 1)
+        client.socket.resetAndDestroy()
+        await client.gone()
+        assert.equal(seen.length, 1)
+      })
   }
 })
 

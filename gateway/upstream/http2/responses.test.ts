@@ -3,6 +3,15 @@ import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import {
+  ACK,
+  END_STREAM,
+  frameOfNumbers,
+  GOAWAY,
+  HEADERS,
+  PING,
+  RST_STREAM,
+} from '../../edge/http2/frames.ts'
+import {
   bodyOf,
   type Received,
   type RequestFacts,
@@ -10,26 +19,12 @@ import {
   until,
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
-import {
-  ACK,
-  DATA,
-  data,
-  END_STREAM,
-  type FramedConnection,
-  frame,
-  framedUpstream,
-  GOAWAY,
-  HEADERS,
-  head,
-  numbers,
-  PING,
-  RST_STREAM,
-} from './framed.test-support.ts'
+import { data, type FramedConnection, framedUpstream, head } from './framed.test-support.ts'
 
 type Script = (connection: FramedConnection, id: number) => void
 
 const OK = [':status', '200']
-const RST = (id: number, code: number) => frame(RST_STREAM, 0, id, numbers(code))
+const RST = (id: number, code: number) => frameOfNumbers(RST_STREAM, id, code)
 
 async function responseTo(t: TestContext, script: Script, request: RequestFacts = { method: 'POST' }) {
   const framed = await framedUpstream(script)
@@ -152,15 +147,15 @@ describe('a response over HTTP/2', () => {
   })
 
   const ENDS: Readonly<Record<string, readonly [Script, string]>> = {
-    END_STREAM: [({ write }, id) => write(frame(DATA, END_STREAM, id)), 'end'],
-    'END_STREAM, then NO_ERROR': [({ write }, id) => write(frame(DATA, END_STREAM, id), RST(id, 0)), 'end'],
+    END_STREAM: [({ write }, id) => write(data(id, '', END_STREAM)), 'end'],
+    'END_STREAM, then NO_ERROR': [({ write }, id) => write(data(id, '', END_STREAM), RST(id, 0)), 'end'],
     'a reset without an error': [({ write }, id) => write(RST(id, 0)), 'broken'],
     'a cancelled stream': [({ write }, id) => write(RST(id, 8)), 'broken'],
     'an internal error': [({ write }, id) => write(RST(id, 2)), 'broken'],
     HTTP_1_1_REQUIRED: [({ write }, id) => write(RST(id, 13)), 'malformed'],
     'the end of its connection': [({ socket }) => socket.end(), 'broken'],
     'a reset of its connection': [({ socket }) => socket.resetAndDestroy(), 'broken'],
-    'GOAWAY with an error': [({ write }, id) => write(frame(GOAWAY, 0, 0, numbers(id, 2))), 'broken'],
+    'GOAWAY with an error': [({ write }, id) => write(frameOfNumbers(GOAWAY, 0, id, 2)), 'broken'],
     'bytes that are no frames': [({ socket }) => socket.write('HTTP/1.1 200 OK\r\n\r\n'), 'broken'],
   }
   for (const held of [false, true]) {
@@ -307,7 +302,7 @@ describe('a response over HTTP/2', () => {
     body.push('a')
     await until(() => sent.received.chunks.length === 1)
     const [connection] = framed.connections as [FramedConnection]
-    connection.write(data(1, 'last', END_STREAM), RST(1, 0), frame(PING, 0, 0, Buffer.alloc(8)))
+    connection.write(data(1, 'last', END_STREAM), RST(1, 0), frameOfNumbers(PING, 0, 0, 0))
     await until(() => connection.frames.some(({ type, flags }) => type === PING && flags === ACK))
     body.push('b')
     await until(() => body.readableLength === 0)

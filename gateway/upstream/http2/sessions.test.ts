@@ -4,38 +4,34 @@ import { createServer } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
+import {
+  DATA,
+  END_STREAM,
+  frameOfNumbers,
+  GOAWAY,
+  HEADERS,
+  REFUSED_STREAM,
+  RST_STREAM,
+  SETTINGS_MAX_CONCURRENT_STREAMS,
+  settingsFrame,
+  WINDOW_UPDATE,
+} from '../../edge/http2/frames.ts'
 import { Field } from '../../edge/syntax/field.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { Health } from '../balancing/health.ts'
 import type { UpstreamsOptions } from '../balancing/origin.ts'
 import { bodyOf, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
 import { HealthCheck } from '../health-check.ts'
-import {
-  DATA,
-  data,
-  END_STREAM,
-  type FramedConnection,
-  frame,
-  framedUpstream,
-  GOAWAY,
-  HEADERS,
-  head,
-  numbers,
-  RST_STREAM,
-  SETTINGS,
-  WINDOW_UPDATE,
-} from './framed.test-support.ts'
+import { data, type FramedConnection, framedUpstream, head } from './framed.test-support.ts'
 
 type Script = (connection: FramedConnection, id: number) => void
 
 const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
 const never: Script = () => {}
-const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
+const refuse: Script = ({ write }, id) => write(frameOfNumbers(RST_STREAM, id, REFUSED_STREAM))
 /** Sends a GOAWAY that says that no stream was looked at. */
-const goAway: Script = ({ write }) => write(frame(GOAWAY, 0, 0, numbers(0, 0)))
-/** Sets SETTINGS_MAX_CONCURRENT_STREAMS. */
-const settingsOf = (streams: number) =>
-  frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), numbers(streams)]))
+const goAway: Script = ({ write }) => write(frameOfNumbers(GOAWAY, 0, 0, 0))
+const settingsOf = (streams: number) => settingsFrame([[SETTINGS_MAX_CONCURRENT_STREAMS, streams]])
 
 async function pair(
   t: TestContext,
@@ -165,7 +161,7 @@ describe('sessions with an upstream', () => {
     const { framed, upstream } = await pair(t, (connection, id) => {
       if (connection.number > 1) answer(connection, id)
       else if (id === 3) {
-        connection.write(frame(GOAWAY, 0, 0, numbers(1, 0)))
+        connection.write(frameOfNumbers(GOAWAY, 0, 1, 0))
         answer(connection, 1)
       }
     })
@@ -325,8 +321,10 @@ describe('time', () => {
         .reduce((sum, { payload }) => sum + payload.length, 0)
     await until(() => takenBytes() === WINDOW_BYTES)
     time.nowMs += 9000
-    const more = numbers(WINDOW_BYTES)
-    framed.connections[0]?.write(frame(WINDOW_UPDATE, 0, 0, more), frame(WINDOW_UPDATE, 0, 1, more))
+    framed.connections[0]?.write(
+      frameOfNumbers(WINDOW_UPDATE, 0, WINDOW_BYTES),
+      frameOfNumbers(WINDOW_UPDATE, 1, WINDOW_BYTES),
+    )
     await until(() => takenBytes() === 2 * WINDOW_BYTES)
     time.nowMs += 9999
     await send(upstream, { totalMs: 0 }).over
