@@ -121,7 +121,7 @@ export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void):
     }, LAST_BYTES_MS)
   }
   const join = (side: Duplex, other: Duplex) => {
-    // An error without a listener would end the process. `close` follows.
+    // `close` follows.
     side.on('error', () => {})
     side.once('end', windDown)
     side.once('close', () => {

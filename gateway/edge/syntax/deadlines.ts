@@ -19,7 +19,6 @@ export class Deadlines<T extends Timed = Timed> extends Slots<T> {
 
   override add(timed: T): void {
     super.add(timed)
-    // Connections keep the process alive, not this timer.
     this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_MS).unref()
   }
 
