@@ -181,10 +181,7 @@ describe('a stream of HTTP/2', () => {
   it('gets 431 for a head that HTTP/1.1 refuses too, also for a small block of a large head', async () => {
     const { seen, connect } = serveFrames()
     const client = connect()
-    client.request(
-      1,
-      [...GET, ['x-a', 'y'.repeat(16_000)], ['x-b', 'y'.repeat(300)]].slice(0, 5) as unknown as Fields,
-    )
+    client.request(1, [...GET, ['x-a', 'y'.repeat(16_000)]])
     client.frame(HEADERS, END_STREAM, 3, blockOfBomb())
     client.frame(9, END_HEADERS, 3, Buffer.alloc(16_000, 0xbe))
     await until(() => seen.length === 2)
@@ -269,21 +266,13 @@ describe('a stream of HTTP/2', () => {
     assert.deepEqual(client.heads(1)[1], ['x-sum: 1'])
   })
 
-  it('ends when the client resets it, and is not begun when the reset came with it', async () => {
-    const { seen, left, connect } = serveFrames({ begun: () => {} })
+  it('ends when the client resets it', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1)
     await until(() => seen.length === 1)
     client.frame(RST_STREAM, 0, 1, numbers(CANCEL))
     await until(() => seen[0]?.closes === 1)
-    client.bytes(
-      Buffer.concat([
-        frameOf(HEADERS, END_STREAM | END_HEADERS, 3, '\x82\x86\x84'),
-        frameOf(RST_STREAM, 0, 3, numbers(CANCEL)),
-      ]),
-    )
-    await until(() => left.length === 1)
-    assert.equal(seen.length, 1)
   })
 
   it('is over when its response ends, though the last announced byte came earlier', async () => {
