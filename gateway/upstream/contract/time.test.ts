@@ -3,15 +3,7 @@ import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { Deadlines } from '../../edge/syntax/deadlines.ts'
-import {
-  itInBytes,
-  ok,
-  type ScriptedOptions,
-  scriptedUpstream,
-  send,
-  until,
-  upstreamsTo,
-} from './scripted.test-support.ts'
+import { itInBytes, ok, pair, type ScriptedOptions, send, until } from './scripted.test-support.ts'
 
 const QUIET = { idleMs: 10_000, totalMs: undefined }
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'
@@ -19,16 +11,7 @@ const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'
 /** An upstream with a clock that the test sets. It has 30 s for the head, and 10 s of silence if `QUIET` is asked. */
 async function timed(t: TestContext, script: ScriptedOptions) {
   const time = { nowMs: 1000 }
-  const scripted = await scriptedUpstream(script)
-  const upstream = upstreamsTo([scripted.url], {
-    headersMs: 30_000,
-    clock: () => time.nowMs,
-  })
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
-  return { scripted, upstream, time }
+  return { ...(await pair(t, script, { headersMs: 30_000, clock: () => time.nowMs })), time }
 }
 
 describe('the time of an exchange', () => {
@@ -243,12 +226,7 @@ describe('the time of an exchange', () => {
   })
 
   it('on the real clock is kept to within 20 % for limits from 250 ms on', async (t) => {
-    const scripted = await scriptedUpstream({})
-    const upstream = upstreamsTo([scripted.url], { headersMs: 250 })
-    t.after(async () => {
-      await scripted.close()
-      await upstream.close()
-    })
+    const { upstream } = await pair(t, {}, { headersMs: 250 })
     // A machine under load may be late, but must never be early.
     let best = Number.POSITIVE_INFINITY
     for (let i = 0; i < 100 && best > 300; i++) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { requestOf, scriptedUpstream, upstreamsTo } from '../contract/scripted.test-support.ts'
+import { pair, requestOf, type WireRequest } from '../contract/scripted.test-support.ts'
 import type { UpstreamResponse } from '../upstream-client.ts'
 
 const EXCHANGES = 24
@@ -69,18 +69,12 @@ class SlowReceiver implements UpstreamResponse {
 }
 
 it('large bodies side by side keep their bytes until the receiver has let go of them', async (t) => {
-  const scripted = await scriptedUpstream({
-    onRequest: ({ socket, head }) => {
-      const body = bodyOf(Number(/ \/(\d+)/.exec(head)?.[1]))
-      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BODY_BYTES}\r\n\r\n`)
-      for (let at = 0; at < BODY_BYTES; at += 90_000) socket.write(body.subarray(at, at + 90_000))
-    },
-  })
-  const upstream = upstreamsTo([scripted.url], { maxConnections: CONNECTIONS })
-  t.after(async () => {
-    await upstream.close()
-    await scripted.close()
-  })
+  const onRequest = ({ socket, head }: WireRequest) => {
+    const body = bodyOf(Number(/ \/(\d+)/.exec(head)?.[1]))
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BODY_BYTES}\r\n\r\n`)
+    for (let at = 0; at < BODY_BYTES; at += 90_000) socket.write(body.subarray(at, at + 90_000))
+  }
+  const { upstream } = await pair(t, { onRequest }, { maxConnections: CONNECTIONS })
   const receivers = Array.from({ length: EXCHANGES }, (_, id) => new SlowReceiver(id)).entries()
   const receiveInTurn = async () => {
     for (const [id, receiver] of receivers) {

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import type { TestContext } from 'node:test'
 import { blockOf, frameOf } from '../../edge/http2/frame-client.test-support.ts'
 import {
   ACK,
@@ -12,12 +13,25 @@ import {
   SETTINGS,
   settingsFrame,
 } from '../../edge/http2/frames.ts'
+import type { UpstreamsOptions } from '../balancing/origin.ts'
+import { upstreamsTo } from '../contract/scripted.test-support.ts'
 
 export interface Frame {
   readonly type: number
   readonly flags: number
   readonly id: number
   readonly payload: Buffer
+}
+
+/** A breaker that opens with the first failure. */
+export const FRAGILE = {
+  failures: 1,
+  failurePercent: undefined,
+  windowMs: 10_000,
+  minRequests: 20,
+  openMs: 5000,
+  probes: 1,
+  statuses: undefined,
 }
 
 /** One connection to an upstream that says frame by frame what a test wants. */
@@ -45,11 +59,26 @@ export function data(id: number, text: string, flags = 0): Buffer {
   return frameOf(DATA, flags, id, text)
 }
 
-/** @param onHead called for the head of each request */
-export async function framedUpstream(
-  onHead: (connection: FramedConnection, id: number) => void,
-  settings: Buffer | undefined = settingsFrame([]),
-): Promise<FramedUpstream> {
+/** Called for the head of each request. */
+export type Script = (connection: FramedConnection, id: number) => void
+
+/** An upstream that sends frames, and what asks it; both end with the test. */
+export async function pair(
+  t: TestContext,
+  script: Script,
+  options: Partial<UpstreamsOptions> = {},
+  settings?: Buffer,
+) {
+  const framed = await framedUpstream(script, settings)
+  const upstream = upstreamsTo([framed.url], options)
+  t.after(async () => {
+    await framed.close()
+    await upstream.close()
+  })
+  return { framed, upstream }
+}
+
+async function framedUpstream(onHead: Script, settings = settingsFrame([])): Promise<FramedUpstream> {
   const connections: FramedConnection[] = []
   const server = createServer((socket) => {
     const frames: Frame[] = []
@@ -63,7 +92,7 @@ export async function framedUpstream(
     socket.on('error', () => {})
     let pending: Buffer = Buffer.alloc(0)
     let skipped = false
-    if (settings !== undefined) socket.write(settings)
+    socket.write(settings)
     socket.on('data', (bytes: Buffer) => {
       pending = Buffer.concat([pending, bytes])
       if (!skipped && pending.length < PREFACE.length) return

@@ -11,28 +11,14 @@ import {
   PING,
   RST_STREAM,
 } from '../../edge/http2/frames.ts'
-import {
-  bodyOf,
-  type Received,
-  type RequestFacts,
-  send,
-  until,
-  upstreamsTo,
-} from '../contract/scripted.test-support.ts'
-import { data, type FramedConnection, framedUpstream, head } from './framed.test-support.ts'
-
-type Script = (connection: FramedConnection, id: number) => void
+import { bodyOf, type Received, type RequestFacts, send, until } from '../contract/scripted.test-support.ts'
+import { data, FRAGILE, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
 
 const OK = [':status', '200']
 const RST = (id: number, code: number) => frameOfNumbers(RST_STREAM, id, code)
 
 async function responseTo(t: TestContext, script: Script, request: RequestFacts = { method: 'POST' }) {
-  const framed = await framedUpstream(script)
-  const upstream = upstreamsTo([framed.url])
-  t.after(async () => {
-    await framed.close()
-    await upstream.close()
-  })
+  const { framed, upstream } = await pair(t, script)
   const received = await send(upstream, request).over
   return { received, framed }
 }
@@ -50,14 +36,9 @@ describe('a body of one-byte DATA', () => {
     end: (connection: FramedConnection, id: number) => void,
     pausesAt = 0,
   ) {
-    const framed = await framedUpstream((connection, id) => {
+    const { upstream } = await pair(t, (connection, id) => {
       connection.write(head(id, OK), many(id))
       end(connection, id)
-    })
-    const upstream = upstreamsTo([framed.url])
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
     })
     let pieces = 0
     const { over } = send(upstream, {}, (_, call) => {
@@ -89,7 +70,7 @@ describe('a body of one-byte DATA', () => {
 
 describe('a response over HTTP/2', () => {
   it('is passed on with its early hints, its fields, its body and its trailers', async (t) => {
-    const framed = await framedUpstream(({ write }, id) =>
+    const { upstream } = await pair(t, ({ write }, id) =>
       write(
         head(id, [':status', '103', 'link', '</a>']),
         head(id, [...OK, 'x-a', 'b\xe9', 'set-cookie', 'a=1', 'set-cookie', 'b=2']),
@@ -98,8 +79,6 @@ describe('a response over HTTP/2', () => {
         head(id, ['grpc-status', '0'], END_STREAM),
       ),
     )
-    const upstream = upstreamsTo([framed.url])
-    t.after(() => framed.close())
     const told: unknown[] = []
     await new Promise<void>((resolve) => {
       upstream.send(
@@ -134,7 +113,6 @@ describe('a response over HTTP/2', () => {
         },
       )
     })
-    await upstream.close()
     assert.deepEqual(told, [
       103,
       ['link: </a>\r\n'],
@@ -161,14 +139,7 @@ describe('a response over HTTP/2', () => {
   for (const held of [false, true]) {
     for (const [what, [script, expected]] of Object.entries(ENDS)) {
       it(`is ${expected === 'end' ? 'whole' : 'not whole'} with ${what}${held ? ', held back' : ''}`, async (t) => {
-        const framed = await framedUpstream((connection, id) => {
-          connection.write(head(id, OK), data(id, 'part'))
-        })
-        const upstream = upstreamsTo([framed.url])
-        t.after(async () => {
-          await framed.close()
-          await upstream.close()
-        })
+        const { framed, upstream } = await pair(t, ({ write }, id) => write(head(id, OK), data(id, 'part')))
         const sent = send(upstream, { method: 'POST' }, () => !held)
         await until(() => sent.received.chunks.length === 1)
         const [connection] = framed.connections as [FramedConnection]
@@ -232,12 +203,7 @@ describe('a response over HTTP/2', () => {
   })
 
   it('whose receiver makes a mistake is broken, and other responses go on', async (t) => {
-    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'x', END_STREAM)))
-    const upstream = upstreamsTo([framed.url])
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
-    })
+    const { upstream } = await pair(t, ({ write }, id) => write(head(id, OK), data(id, 'x', END_STREAM)))
     const sent = send(upstream, {}, () => {
       throw new Error('a slip')
     })
@@ -275,27 +241,21 @@ describe('a response over HTTP/2', () => {
 
   it('to HEAD, dropped for a retry, does not make the next response whole', async (t) => {
     let asked = 0
-    const framed = await framedUpstream(({ write }, id) => {
-      asked += 1
-      write(asked === 1 ? head(id, [':status', '503'], END_STREAM) : RST(id, 2))
-    })
     const retry = { statuses: [503], budgetPercent: 100, minPerSecond: 10, attempts: 1 }
-    const upstream = upstreamsTo([framed.url], { policy: { breaker: undefined, retry, slowStartMs: 0 } })
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
-    })
+    const { upstream } = await pair(
+      t,
+      ({ write }, id) => {
+        asked += 1
+        write(asked === 1 ? head(id, [':status', '503'], END_STREAM) : RST(id, 2))
+      },
+      { policy: { breaker: undefined, retry, slowStartMs: 0 } },
+    )
     const received = await send(upstream, { method: 'HEAD' }).over
     assert.deepEqual([received.status, outcome(received), asked], [undefined, 'broken', 3])
   })
 
   it('is whole when it ends before its request, and more of the request comes while its receiver pauses', async (t) => {
-    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first ')))
-    const upstream = upstreamsTo([framed.url])
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
-    })
+    const { framed, upstream } = await pair(t, ({ write }, id) => write(head(id, OK), data(id, 'first ')))
     const body = new Readable({ read() {} })
     let isHeld = true
     const sent = send(upstream, { method: 'POST', body }, () => !isHeld)
@@ -349,24 +309,10 @@ describe('a request over HTTP/2', () => {
 describe('a call of gRPC', () => {
   /** Tells whether this response to a call, or to a request that is no call, opens a circuit breaker. */
   async function opens(t: TestContext, script: Script, isDuplex = true): Promise<boolean> {
-    const framed = await framedUpstream(script)
-    const breaker = {
-      failures: 1,
-      failurePercent: undefined,
-      windowMs: 10_000,
-      minRequests: 20,
-      openMs: 5000,
-      probes: 1,
-      statuses: undefined,
-    }
     const states: string[] = []
-    const upstream = upstreamsTo([framed.url], {
-      policy: { breaker, retry: undefined, slowStartMs: 0 },
+    const { upstream } = await pair(t, script, {
+      policy: { breaker: FRAGILE, retry: undefined, slowStartMs: 0 },
       onBreaker: (_, state) => states.push(state),
-    })
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
     })
     await send(upstream, { method: 'POST', isDuplex }).over
     return states.includes('open')
@@ -391,12 +337,7 @@ describe('a call of gRPC', () => {
 describe('a whole response that its receiver holds back', () => {
   /** Sends the first piece of a response and, in the pause, `last`. Then the connection ends. */
   async function heldBack(t: TestContext, last: (id: number) => Buffer[]) {
-    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first')))
-    const upstream = upstreamsTo([framed.url])
-    t.after(async () => {
-      await framed.close()
-      await upstream.close()
-    })
+    const { framed, upstream } = await pair(t, ({ write }, id) => write(head(id, OK), data(id, 'first')))
     let mayGoOn = false
     const sent = send(upstream, {}, () => mayGoOn)
     await until(() => sent.received.chunks.length === 1)

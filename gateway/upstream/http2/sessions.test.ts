@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { Readable } from 'node:stream'
-import { describe, it, type TestContext } from 'node:test'
+import { describe, it } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
 import {
   DATA,
@@ -19,12 +19,9 @@ import {
 import { Field } from '../../edge/syntax/field.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { Health } from '../balancing/health.ts'
-import type { UpstreamsOptions } from '../balancing/origin.ts'
 import { bodyOf, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
 import { HealthCheck } from '../health-check.ts'
-import { data, type FramedConnection, framedUpstream, head } from './framed.test-support.ts'
-
-type Script = (connection: FramedConnection, id: number) => void
+import { data, FRAGILE, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
 
 const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
 const never: Script = () => {}
@@ -33,31 +30,6 @@ const refuse: Script = ({ write }, id) => write(frameOfNumbers(RST_STREAM, id, R
 const goAway: Script = ({ write }) => write(frameOfNumbers(GOAWAY, 0, 0, 0))
 const settingsOf = (streams: number) => settingsFrame([[SETTINGS_MAX_CONCURRENT_STREAMS, streams]])
 
-async function pair(
-  t: TestContext,
-  script: Script,
-  options: Partial<UpstreamsOptions> = {},
-  settings?: Buffer,
-) {
-  const framed = await framedUpstream(script, settings)
-  const upstream = upstreamsTo([framed.url], options)
-  t.after(async () => {
-    await framed.close()
-    await upstream.close()
-  })
-  return { framed, upstream }
-}
-
-/** A breaker that opens with the first failure. */
-const FRAGILE = {
-  failures: 1,
-  failurePercent: undefined,
-  windowMs: 10_000,
-  minRequests: 20,
-  openMs: 5000,
-  probes: 1,
-  statuses: undefined,
-}
 /** Bodies that are there when they are sent, short and long, and one that comes in pieces. */
 function bodies() {
   const whole = [3, 40_000].map((length) => {
