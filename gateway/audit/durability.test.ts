@@ -6,22 +6,19 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
-import { responseTo } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { openTrail } from './open-trail.ts'
 import {
-  type Line,
   linesOf,
   requestLine,
+  responseLine,
   smallDisk,
   temporaryDirectory,
+  typesOf,
   unpaired,
 } from './trail.test-support.ts'
 import type { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
-
-const responseLine = (request: string) => responseTo(request, 200, 1)
-const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 
 type Done = (error: Error | null) => void
 

@@ -7,9 +7,16 @@ import { type TestContext, test } from 'node:test'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { buildSync } from 'esbuild'
 import { openTrail } from './open-trail.ts'
-import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
+import {
+  endOf,
+  type Line,
+  linesOf,
+  requestLine,
+  temporaryDirectory,
+  typesOf,
+  unpaired,
+} from './trail.test-support.ts'
 
-const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 const silent = { onFault: assert.fail, onRecord: () => {} }
 
 /** Environment of processes that are killed or limited, without coverage: the runner cannot read half a report. */

@@ -3,7 +3,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { requestRecord } from './audit-records.ts'
+import { requestRecord, responseTo } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
@@ -58,6 +58,10 @@ export function requestLine(
     gatewayId,
   })
 }
+
+export const responseLine = (request: string) => responseTo(request, 200, 1)
+
+export const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
 
 /** A trail in that directory, with what it reported. */
 export function trailIn(directory: string, options: Partial<TrailOptions> = {}) {

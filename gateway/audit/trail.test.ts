@@ -7,24 +7,22 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
-import { responseTo, storeRecord } from './audit-records.ts'
+import { storeRecord } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { recover } from './recovery/recovery.ts'
 import {
   endOf,
-  type Line,
   linesOf,
   requestLine,
+  responseLine,
   smallDisk,
   temporaryDirectory,
   trailIn,
+  typesOf,
   unpaired,
 } from './trail.test-support.ts'
 
 const NOTHING = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
-
-const responseLine = (request: string) => responseTo(request, 200, 1)
-const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 
 function lockOf(held: boolean, release = () => {}): ProcessLock {
   const lock: ProcessLock = {

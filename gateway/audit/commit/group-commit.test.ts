@@ -2,21 +2,18 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
-import { responseTo } from '../audit-records.ts'
 import {
   endOf,
-  type Line,
   linesOf,
   requestLine,
+  responseLine,
   smallDisk,
   temporaryDirectory,
   trailIn,
+  typesOf,
   unpaired,
 } from '../trail.test-support.ts'
 import { Commit } from './commit.ts'
-
-const responseLine = (request: string) => responseTo(request, 200, 1)
-const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 
 const NEVER = 'not called yet'
 

@@ -4,13 +4,14 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
-import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
+import { recoveredRecord, startRecord, stopRecord } from '../audit-records.ts'
 import { sealRecord } from '../seal-records.ts'
 import { signedRecord } from '../signature-records.ts'
 import {
   endOf,
   linesOf,
   requestLine,
+  responseLine,
   smallDisk,
   temporaryDirectory,
   unpaired,
@@ -18,7 +19,6 @@ import {
 import { Trail } from '../trail.ts'
 import { recover } from './recovery.ts'
 
-const responseLine = (request: string) => responseTo(request, 200, 1)
 const start = (open = 0, continues?: string) => startRecord({ timestamp: '', pid: 1, open, continues })
 const stop = (open: number) => stopRecord({ timestamp: '', pid: 1, open, reason: 'test' })
 const [a, b, c] = [requestLine('a'), requestLine('b'), requestLine('c')]

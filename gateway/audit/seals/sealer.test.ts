@@ -9,7 +9,14 @@ import fc from 'fast-check'
 import { withoutSyncs } from '../commit/power.test-support.ts'
 import { recover } from '../recovery/recovery.ts'
 import { sealRecord } from '../seal-records.ts'
-import { linesOf, requestLine, smallDisk, temporaryDirectory, trailIn } from '../trail.test-support.ts'
+import {
+  linesOf,
+  requestLine,
+  smallDisk,
+  temporaryDirectory,
+  trailIn,
+  typesOf,
+} from '../trail.test-support.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import type { SealGap } from './find-sealed.ts'
 import type { SealKey } from './seal-key.ts'
@@ -160,8 +167,6 @@ function openTo(path: string): string[] {
     }
   })
 }
-
-const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
 
 for (const count of [3, 9000]) {
   test(`a file with ${count} lines that was removed is not kept open on a full disk, and its lines are sealed when there is room`, {

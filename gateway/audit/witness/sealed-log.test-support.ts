@@ -1,9 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { HASH_BYTES, type HashText, hashBytes, leafHash } from '../seals/hashes.ts'
+import { type EdgeTile, EdgeTiles } from '../seals/edge-tiles.ts'
+import { HASH_BYTES, leafHash } from '../seals/hashes.ts'
 import { makeSealKey, readSealKey, type SealKey } from '../seals/seal-key.ts'
 import { formatVerifierKey } from '../seals/signed-note.ts'
-import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../seals/tiles.ts'
+import { checkpointFile, tilePath } from '../seals/tiles.ts'
 import { TreeEdge } from '../seals/tree-edge.ts'
 
 /** A log of made-up lines in a directory, as the gateway would write it. */
@@ -17,15 +18,13 @@ export interface SealedLog {
 
 /** @param key of another log that this one pretends to be */
 export function makeSealedLog(directory: string, key = newKey(directory)): SealedLog {
-  const levels: HashText[][] = []
-  const edge = new TreeEdge((level, hash) => {
-    levels[level] ??= []
-    levels[level].push(hash)
-  })
-  const write = (path: string, bytes: Buffer) => {
-    mkdirSync(dirname(join(directory, path)), { recursive: true })
-    writeFileSync(join(directory, path), bytes)
+  const write = ({ level, index, width, bytes }: EdgeTile) => {
+    const path = join(directory, tilePath(level, index, width))
+    mkdirSync(dirname(path), { recursive: true })
+    writeFileSync(path, bytes.subarray(0, width * HASH_BYTES))
   }
+  const tiles = new EdgeTiles(0, write)
+  const edge = new TreeEdge(tiles.add)
   return {
     directory,
     key,
@@ -34,16 +33,7 @@ export function makeSealedLog(directory: string, key = newKey(directory)): Seale
       for (let i = 0; i < leaves; i++) {
         edge.append(leafHash(Buffer.from(`${text} ${edge.size}\n`)).toString('latin1'))
       }
-      for (const [level, hashes] of levels.entries()) {
-        for (let at = 0; at + TILE_WIDTH <= hashes.length; at += TILE_WIDTH) {
-          const tile = hashes.slice(at, at + TILE_WIDTH).map(hashBytes)
-          write(tilePath(level, at / TILE_WIDTH), Buffer.concat(tile, TILE_WIDTH * HASH_BYTES))
-        }
-      }
-      for (const { level, index, width } of partialTiles(edge.size)) {
-        const hashes = (levels[level] ?? []).slice(index * TILE_WIDTH, index * TILE_WIDTH + width)
-        write(tilePath(level, index, width), Buffer.concat(hashes.map(hashBytes)))
-      }
+      tiles.partial().forEach(write)
       writeFileSync(checkpointFile(directory), key.seal({ size: edge.size, root: edge.root() }))
       return edge.size
     },

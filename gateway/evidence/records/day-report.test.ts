@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
-import { recoveredRecord, requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
+import { recoveredRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
+import { requestLine } from '../../audit/trail.test-support.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
 import { reportDay } from './day-report.ts'
@@ -23,17 +24,7 @@ it('counts what a day holds, and names what a person must look at', async () => 
   await trail.seal()
   await trail.rotate('zstd')
   trail.exchange(429)
-  const request = requestRecord({
-    requestId: 'cut-off',
-    timestamp: at('08:00:00.000'),
-    method: 'POST',
-    path: '/api/transfer',
-    userId: undefined,
-    clientId: undefined,
-    ip: '192.0.2.1',
-    userAgent: '',
-    gatewayId: undefined,
-  })
+  const request = requestLine('cut-off', at('08:00:00.000'))
   trail.write(request)
   trail.write(recoveredRecord(request))
   trail.write(startRecord({ timestamp: at('08:05:00.000'), pid: 8, open: 0, recovered: 1, cutBytes: 12 }))
@@ -83,17 +74,7 @@ it('counts lines that are no records, however many there are', async () => {
 })
 
 const pair = (timestamp: string, durationMs: number) => {
-  const request = requestRecord({
-    requestId: `at-${timestamp}`,
-    timestamp,
-    method: 'GET',
-    path: '/api/balance',
-    userId: undefined,
-    clientId: undefined,
-    ip: '192.0.2.1',
-    userAgent: '',
-    gatewayId: undefined,
-  })
+  const request = requestLine(`at-${timestamp}`, timestamp)
   return [request, responseTo(request, 200, durationMs)]
 }
 

@@ -8,6 +8,7 @@ import fc from 'fast-check'
 import { requestRecord, responseTo, startRecord, storeRecord } from '../../audit/audit-records.ts'
 import { Rotation } from '../../audit/segments/rotation.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { requestLine } from '../../audit/trail.test-support.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { trailsOf } from '../trail-files.ts'
 import { parseLine, timestampMs } from './audit-line.ts'
@@ -181,17 +182,7 @@ describe('a trail whose clock was a year ahead for a while', () => {
     const file = join(dir, 'jumped', 'audit.ndjson')
     mkdirSync(dirname(file))
     const write = (path: string, id: string, timestamp: string) => {
-      const request = requestRecord({
-        requestId: id,
-        timestamp,
-        method: 'GET',
-        path: '/',
-        userId: undefined,
-        clientId: undefined,
-        ip: '192.0.2.1',
-        userAgent: '',
-        gatewayId: undefined,
-      })
+      const request = requestLine(id, timestamp)
       writeFileSync(path, startRecord({ timestamp, pid: 1, open: 0 }) + request + responseTo(request, 200, 1))
     }
     write(`${file}.20261120T000000000Z`, 'before', '2026-11-19T12:00:00.000Z')

@@ -20,6 +20,7 @@ import { endOf, requestLine } from '../../audit/trail.test-support.ts'
 import { Trail } from '../../audit/trail.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { trailsOf } from '../trail-files.ts'
+import { type Random, randomFrom } from './random.test-support.ts'
 import { trustedKey } from './trusted-key.ts'
 import { verifyTrail } from './verify-trail.ts'
 
@@ -31,24 +32,6 @@ const HOUR_MS = 3_600_000
 
 const home = mkdtempSync(join(tmpdir(), 'foreign-cases-'))
 process.on('exit', () => rmSync(home, { recursive: true }))
-
-/** mulberry32. */
-function randomFrom(seed: number) {
-  let state = seed
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-  const below = (end: number) => Math.floor(next() * end)
-  return {
-    below,
-    chance: (share: number) => next() < share,
-    of: <T>(all: readonly T[]) => all[below(all.length)] as T,
-  }
-}
-type Random = ReturnType<typeof randomFrom>
 
 /** A gateway's trail with its sealer, both in this thread. */
 class Run {

@@ -19,6 +19,7 @@ import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../../audit/
 import { LONGER } from '../../e2e/long-runs.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
+import { type Random, randomFrom } from './random.test-support.ts'
 import { trustedKey } from './trusted-key.ts'
 import { verifyTrail } from './verify-trail.ts'
 
@@ -31,19 +32,6 @@ const timeout = 120_000 + 20_000 * LONGER
 const home = mkdtempSync(join(tmpdir(), 'mutations-'))
 process.on('exit', () => rmSync(home, { recursive: true }))
 let trails = 0
-
-/** mulberry32. */
-function randomFrom(seed: number) {
-  let state = seed
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-  return { below: (end: number) => Math.floor(next() * end), chance: (share: number) => next() < share }
-}
-type Random = ReturnType<typeof randomFrom>
 
 /** A trail that was rotated, compressed, pruned, crashed and recovered at random. */
 async function makeTrail(random: Random, exchanges: number): Promise<SealedTrail> {
