@@ -8,6 +8,7 @@ import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Commit } from './commit/commit.ts'
 import { openTrail } from './open-trail.ts'
+import { sealRecord } from './seal-records.ts'
 import {
   linesOf,
   requestLine,
@@ -426,4 +427,25 @@ test('synced: after a power loss at any moment the trail has every accepted requ
     trail.close('end')
   })
   await fc.assert(law, { numRuns: 150 * LONGER })
+})
+
+test('each failed sync of a hand-over is reported once', async (t) => {
+  const disk = slowDisk(t)
+  const { trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced', isSealed: true })
+  const seal = () => {
+    disk.broken = true
+    return [sealRecord('', 'origin', { type: 'AUDIT_SEAL', size: 1, root: '' })]
+  }
+  trail.sealWith({ begin() {}, wrote() {}, moved() {}, mends: () => 0, finish: async () => seal() })
+  const before = disk.syncs
+  assert.equal(await trail.suspend('restart'), undefined)
+  assert.equal(disk.syncs - before, 2)
+  assert.deepEqual(faults, ['EIO: i/o error, fdatasync'])
+  disk.broken = false
+  trail.goOn()
+  trail.append(requestLine('a'))
+  disk.broken = true
+  const syncs = disk.syncs
+  assert.match(String(await trail.suspend('restart')), /EIO/)
+  assert.equal(faults.length - 1, disk.syncs - syncs)
 })

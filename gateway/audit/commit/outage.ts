@@ -41,6 +41,7 @@ export class Outage {
   #ended = false
   #suspended = false
   #fault: Error | undefined = undefined
+  #reported: Error | undefined
   #refused = 0
   #moved: MoveFacts | undefined = undefined
   #allWritten = new Commit()
@@ -81,7 +82,9 @@ export class Outage {
 
   #report(error: Error): void {
     this.#hasFailed = true
-    this.#options.listeners.onFault(error)
+    // The caller of a failed sync reports its error again.
+    if (error !== this.#reported) this.#options.listeners.onFault(error)
+    this.#reported = error
   }
 
   #pause(error: Error): void {
