@@ -123,10 +123,10 @@ function shortText(fd: number, compression: Segment['compression']): Buffer | un
   try {
     const options = { maxOutputLength: CHUNK_BYTES }
     if (compression === 'gzip') return unsuspected(gunzipSync(bytes, options), bytes.length)
-    const { buffer, engine } = zstdDecompressSync(bytes, {
-      ...options,
-      info: true,
-    }) as unknown as Decompressed
+    const { buffer, engine } = zstdDecompressSync(bytes, { ...options, info: true }) as unknown as {
+      readonly buffer: Buffer
+      readonly engine: { readonly bytesWritten: number }
+    }
     return engine.bytesWritten === bytes.length ? unsuspected(buffer, bytes.length) : undefined
   } catch {
     return undefined
@@ -135,11 +135,6 @@ function shortText(fd: number, compression: Segment['compression']): Buffer | un
 
 function unsuspected(text: Buffer, compressedBytes: number): Buffer | undefined {
   return text.length > compressedBytes * SUSPECT_RATIO ? undefined : text
-}
-
-interface Decompressed {
-  readonly buffer: Buffer
-  readonly engine: { readonly bytesWritten: number }
 }
 
 /** @throws Error as `blocksOf` */

@@ -56,8 +56,7 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
 
 /** Lists files, oldest first. @throws Error that names the file */
 export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
-  const found = await headed(withoutCopies(new Set(paths)))
-  return inOrder(found)
+  return inOrder(await headed(withoutCopies(new Set(paths))))
 }
 
 /** A clock can go backwards, so files of one family keep the order of their names. */
