@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { HASH_BYTES } from '../audit/seals/hashes.ts'
 import { checkpointFile, tilePath } from '../audit/seals/tiles.ts'
+import { temporaryDirectory } from '../audit/trail.test-support.ts'
 import { exportLog } from './export-log.ts'
 import { SealedTrail } from './sealed-trail.test-support.ts'
 import { trailsOf } from './trail-files.ts'
@@ -43,8 +44,7 @@ test('what is exported holds the records, and is for its owner alone as they are
 })
 
 test('what is exported while a gateway seals more is one checkpoint with its tiles', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   trail.exchange()
@@ -63,8 +63,7 @@ test('what is exported while a gateway seals more is one checkpoint with its til
 })
 
 test('a log is not exported over itself, also through a link', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   trail.exchanges(200)
@@ -124,8 +123,7 @@ test('tiles of pruned lines may be missing from what is exported', async (t) => 
 
 /** A trail of more than one whole tile. */
 async function sealed(t: TestContext) {
-  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   trail.exchanges(200)

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
+import { temporaryDirectory } from '../audit/trail.test-support.ts'
 import { proveLines } from './line-proofs.ts'
 import { SealedTrail } from './sealed-trail.test-support.ts'
 
@@ -40,9 +39,8 @@ test('each hash of a log is read once for all records of a request', async (t) =
   assert.ok(searches <= trail.lines.length, `${searches} searches for 1,000 records`)
 })
 
-async function trailOf(t: { after(run: () => void): void }, exchanges: number): Promise<SealedTrail> {
-  const dir = mkdtempSync(join(tmpdir(), 'prove-lines-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+async function trailOf(t: TestContext, exchanges: number): Promise<SealedTrail> {
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   trail.exchanges(exchanges)

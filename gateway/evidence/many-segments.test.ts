@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
-import fs, { mkdtempSync, rmSync } from 'node:fs'
+import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { recoveredRecord, startRecord } from '../audit/audit-records.ts'
 import { recover } from '../audit/recovery/recovery.ts'
 import { segmentsOfTrail } from '../audit/segments/trail-segments.ts'
-import { requestLine } from '../audit/trail.test-support.ts'
+import { requestLine, temporaryDirectory } from '../audit/trail.test-support.ts'
 import { exportLog } from './export-log.ts'
 import { reportDay } from './records/day-report.ts'
 import { findRecords } from './records/find-records.ts'
@@ -41,8 +40,7 @@ function countFileCalls(t: TestContext): () => number {
 }
 
 async function trailOf(t: TestContext, segments: number, compression: 'none' | 'zstd'): Promise<SealedTrail> {
-  const dir = mkdtempSync(join(tmpdir(), 'many-segments-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   trail.request()
@@ -92,8 +90,7 @@ for (const compression of ['none', 'zstd'] as const) {
 }
 
 test('a start that looks for a request many segments back lists the directory once', (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'many-segments-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = join(dir, 'audit.ndjson')
   const request = requestLine('open')
   let continues: string | undefined

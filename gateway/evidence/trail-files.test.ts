@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { temporaryDirectory } from '../audit/trail.test-support.ts'
 import { headerLine } from '../storage/line-file.ts'
 import { SealedTrail } from './sealed-trail.test-support.ts'
 import { trailsOf } from './trail-files.ts'
 
 /** A trail of two segments among the other files of a data directory. */
 async function dataDirectory(t: TestContext): Promise<SealedTrail & { readonly dir: string }> {
-  const dir = fs.mkdtempSync(join(tmpdir(), 'trail-files-'))
-  t.after(() => fs.rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(dir)
   trail.start()
   await trail.rotate()

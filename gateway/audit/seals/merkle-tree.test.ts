@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
@@ -230,8 +229,7 @@ test('a tree has the tiles that tlog-tiles says', () => {
 })
 
 test('hashes and proofs come from tiles as from the whole tree, and a damaged tile is named', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'tiles-'))
-  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  const directory = temporaryDirectory(t)
   const leaves = leavesOf(700)
   const levels: string[][] = []
   const edge = new TreeEdge((level, hash) => {

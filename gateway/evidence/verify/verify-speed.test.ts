@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { linesIn } from '../../audit/segments/read-segment.ts'
+import { temporaryDirectory } from '../../audit/trail.test-support.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
@@ -23,8 +22,7 @@ async function cpuMs(run: () => unknown): Promise<number> {
 }
 
 test('a trail is verified for little more than its hashes cost', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'verify-speed-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(dir)
   trail.start()
   for (let i = 0; i < EXCHANGES; i += 1000) trail.exchanges(1000)
