@@ -1,22 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { checker } from './body-checks.test-support.ts'
 import { OperationRules } from './compiled-operations.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 
-/** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
-function checker(schema: object, components: object = {}, openapi = '3.1.0') {
-  const document = {
-    openapi,
-    paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
-    components,
-  }
-  const place = { path: '/a', pointer: '/paths/~1a/post' }
-  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
-  return (value: unknown) => {
-    const misfit = rules?.content?.[0]?.fits?.(value)
-    return misfit && `${misfit.pointer} ${misfit.reason}`
-  }
+function rulesOf(method: 'get' | 'post', operation: object, components: object = {}) {
+  const document = { paths: { '/a': { [method]: operation } }, components }
+  const place = { path: '/a', pointer: `/paths/~1a/${method}` }
+  return new OperationRules(asJsonSchemas(document), [place]).get(place)
 }
 
 /** CPU time of this process, to which other processes of a busy machine do not add. */
@@ -271,14 +263,8 @@ test('under a range of media types an object is checked as JSON, and a file is n
     '*/*': { schema: { $ref: '#/components/schemas/Any' } },
     'application/*': { schema: { type: 'string', format: 'binary' } },
   }
-  const components = { schemas: { Any: { allOf: [{ type: 'object', required: ['a'] }] } } }
-  const document = { paths: { '/a': { post: { requestBody: { content } } } }, components }
-  const pointer = '/paths/~1a/post'
-  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
-    path: '/a',
-    pointer,
-  })
-  const [any, file] = rules?.content ?? []
+  const schemas = { Any: { allOf: [{ type: 'object', required: ['a'] }] } }
+  const [any, file] = rulesOf('post', { requestBody: { content } }, { schemas })?.content ?? []
   assert.deepEqual(any?.fits?.({}), { pointer: '/a', reason: 'is missing' })
   assert.equal(file?.fits, undefined)
 })
@@ -290,13 +276,7 @@ test('a parameter that may be null is checked like any other', () => {
     { type: ['string', 'null'], enum: ['a', 'b', null] },
     { anyOf: [{ const: 'a' }, { const: 'b' }, { const: null }] },
   ]) {
-    const document = { paths: { '/a': { get: { parameters: [{ ...named, schema }] } } } }
-    const pointer = '/paths/~1a/get'
-    const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
-      path: '/a',
-      pointer,
-    })
-    const [status] = rules?.parameters ?? []
+    const [status] = rulesOf('get', { parameters: [{ ...named, schema }] })?.parameters ?? []
     assert.equal(status?.form, 'single')
     assert.equal(status?.fits('a'), undefined)
     assert.notEqual(status?.fits('zzz'), undefined)
@@ -319,12 +299,8 @@ test('a member that another one needs is missing, not unknown', () => {
 
 test('a parameter in JSON is read whatever parameters its media type has', () => {
   const content = { 'Application/JSON; charset=utf-8': { schema: { type: 'object' } } }
-  const document = { paths: { '/a': { get: { parameters: [{ name: 'filter', in: 'query', content }] } } } }
-  const pointer = '/paths/~1a/get'
-  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
-    path: '/a',
-    pointer,
-  })
-  assert.equal(rules?.parameters[0]?.form, 'json')
-  assert.notEqual(rules?.parameters[0]?.fits(5), undefined)
+  const [filter] =
+    rulesOf('get', { parameters: [{ name: 'filter', in: 'query', content }] })?.parameters ?? []
+  assert.equal(filter?.form, 'json')
+  assert.notEqual(filter?.fits(5), undefined)
 })

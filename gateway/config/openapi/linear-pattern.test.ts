@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
+import { checker } from './body-checks.test-support.ts'
 import { type OperationPlace, OperationRules } from './compiled-operations.ts'
 import { LinearPattern } from './linear-pattern.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
@@ -340,20 +341,6 @@ test('the most steps that V8 can need are counted for each pattern', () => {
   assert.ok((stepsOf('^(?:[A-Z]{1,8}-?){1,20}$')[0] as number) > 1e9)
   assert.ok((stepsOf('^.{1,5000}$')[0] as number) < 4000)
 })
-
-/** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
-function checker(schema: object, components: object = {}) {
-  const document = {
-    paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
-    components,
-  }
-  const place = { path: '/a', pointer: '/paths/~1a/post' }
-  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
-  return (value: unknown) => {
-    const misfit = rules?.content?.[0]?.fits?.(value)
-    return misfit && `${misfit.pointer} ${misfit.reason}`
-  }
-}
 
 test('a pattern with exponential backtracking refuses one text and still accepts others', () => {
   const check = checker({ type: 'array', items: { pattern: '^(a+)+$' } })

@@ -1,28 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { OperationRules } from './compiled-operations.ts'
-import { asJsonSchemas } from './openapi-schemas.ts'
-
-/** Makes a function that says what is wrong with a JSON body, as `pointer reason`. */
-function checker(schema: object, schemas: object = SCHEMAS) {
-  const [check] = checkers([schema], schemas)
-  return check ?? assert.fail()
-}
-
-/** Makes one such function for each schema, by one compiler. */
-function checkers(all: readonly object[], schemas: object = SCHEMAS) {
-  const operations = all.map((schema) => ({
-    post: { requestBody: { content: { 'application/json': { schema } } } },
-  }))
-  const paths = Object.fromEntries(operations.map((operation, i) => [`/${i}`, operation]))
-  const places = all.map((_, i) => ({ path: `/${i}`, pointer: `/paths/~1${i}/post` }))
-  const rules = new OperationRules(asJsonSchemas({ paths, components: { schemas } }), places)
-  return places.map((place) => (value: unknown) => {
-    const misfit = rules.get(place)?.content?.[0]?.fits?.(value)
-    return misfit && `${misfit.pointer} ${misfit.reason}`
-  })
-}
+import * as body from './body-checks.test-support.ts'
 
 const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` })
 const kind = (name: string) => ({ type: 'string', enum: [name] })
@@ -42,6 +21,7 @@ const SCHEMAS = {
     },
   },
 }
+const checker = (schema: object, schemas: object = SCHEMAS) => body.checker(schema, { schemas })
 const PET = {
   oneOf: [ref('Cat'), ref('Dog')],
   discriminator: { propertyName: 'kind', mapping: { cat: '#/components/schemas/Cat', dog: 'Dog' } },
@@ -153,7 +133,7 @@ test('whatever alternatives are nested, a value that does not fit gets a sentenc
   const VALUE = fc.jsonValue({ maxDepth: 3 }).map((a) => ({ a }))
   fc.assert(
     fc.property(fc.array(fc.tuple(SCHEMA, VALUE), { minLength: 10, maxLength: 10 }), (cases) => {
-      for (const [i, check] of checkers(cases.map(([schema]) => schema)).entries()) {
+      for (const [i, check] of body.checkers(cases.map(([schema]) => schema)).entries()) {
         const { a } = cases[i]?.[1] ?? assert.fail()
         for (const one of [{ a }, a, [{ a }], null, 'x', 1]) {
           const said = check(one)
