@@ -53,12 +53,10 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const merged = file.value.value
   const tls = completeTls({ configFile, merged: merged.tls, overrides })
   const others = readOthers({ env, configFile, file: merged, readFile })
-  const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
-  const { secret, maskKey, idempotencyKeys, store, tracing, attestation, signing } = others
+  const { secret, maskKey, idempotencyKeys, store, tracing, attestation, signing, upstreamTls } = others
   const hasStore = env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory'
   const conflicts = [
     ...faultsOf(others),
-    ...(upstreamTls.faults ?? []),
     ...idempotencyFaults(merged, configFile, hasStore),
     ...missingKeyFaults({ ...merged, configFile }, hasStore),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
@@ -87,7 +85,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
         witnesses: attestation?.value?.witnesses,
         stamps: attestation?.value?.stamps,
       },
-      upstreamTls: upstreamTls.value ?? {},
+      upstreamTls: upstreamTls?.value ?? {},
       upstreamSecret: secret?.value?.value,
       idempotencyKeys: idempotencyKeys?.value?.value,
       maskKey: maskKey?.value?.value,
@@ -136,6 +134,7 @@ function readOthers({ env, configFile, file, readFile }: OtherSources) {
     attestation: file && loadAttestation({ configFile, written: file.audit, readFile }),
     signing: file && loadSigningKeys({ configFile, signing: file.signing, readFile }),
     tracing: loadTracing({ configFile, written: file?.tracing, env, readFile }),
+    upstreamTls: file && loadUpstreamTls({ ...file, configFile, readFile }),
   }
 }
 
@@ -144,13 +143,10 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
 }
 
 /** Finds faults of variables, and of the files that keys or variables name. */
-export function otherFaults(sources: OtherSources): Fault[] {
-  const { env, file } = sources
-  const faults = faultsOf(readOthers(sources))
-  if (file === undefined) return faults
+export function otherFaults({ file, ...sources }: OtherSources): Fault[] {
   // GATEWAY_UPSTREAM replaces the targets of the default group, so those of the file need not speak TLS.
-  const upstream = env.GATEWAY_UPSTREAM === undefined ? file.upstream : []
-  return [...faults, ...(loadUpstreamTls({ ...file, ...sources, upstream }).faults ?? [])]
+  const own = file && sources.env.GATEWAY_UPSTREAM !== undefined ? { ...file, upstream: [] } : file
+  return faultsOf(readOthers({ ...sources, file: own }))
 }
 
 /** Finds faults of variables that faults of the file would hide. */

@@ -177,7 +177,7 @@ function isObject(value: unknown): boolean {
 
 function readJson(text: string): ScannedJson | JsonSyntaxFault {
   const scan = scanJson(text)
-  return 'reason' in scan ? scan : { value: JSON.parse(text), offsets: scan.offsets, repeated: scan.repeated }
+  return 'reason' in scan ? scan : { ...scan, value: JSON.parse(text) }
 }
 
 /** The paths that contain this one, innermost first. */

@@ -31,29 +31,24 @@ const LATER_CHECKS = 4
 const LATER_FACTOR = 20
 const REPORTED_FAILURES = 2
 
-const DISK: Disk = {
-  stat: (file) => stat(file, { bigint: true }),
-  read: async (file) => utf8Text(await readFile(file)),
-}
+const DISK = diskOf(async (file) => utf8Text(await readFile(file)))
 
 /** For PEM files, which may have comments in any encoding. */
-export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
+export const LENIENT_DISK = diskOf((file) => readFile(file, 'utf8'))
 
 /** For secrets that need not stay in memory: reads the SHA-256 of the file instead. */
-export const HASHED_DISK: Disk = {
-  stat: DISK.stat,
-  read: async (file) => hash('sha256', await LENIENT_DISK.read(file)),
-}
+export const HASHED_DISK = diskOf(async (file) => hash('sha256', await LENIENT_DISK.read(file)))
 
 /** For binary files: each byte becomes one character. */
-export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }
+export const BINARY_DISK = diskOf((file) => readFile(file, 'latin1'))
 
-export const PRIVATE_DISK: Disk = {
-  stat: DISK.stat,
-  read: async (file) => {
-    checkPrivate(await stat(file))
-    return LENIENT_DISK.read(file)
-  },
+export const PRIVATE_DISK = diskOf(async (file) => {
+  checkPrivate(await stat(file))
+  return LENIENT_DISK.read(file)
+})
+
+function diskOf(read: Disk['read']): Disk {
+  return { stat: (file) => stat(file, { bigint: true }), read }
 }
 
 /**
