@@ -13,7 +13,7 @@ import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi 
 
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
-interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> {
+interface DocumentedRow extends Keys {
   readonly path: string
   readonly methods: readonly string[]
   readonly auth: readonly RouteAuth[]
@@ -79,9 +79,8 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
         written === false || different.length < same.length
           ? {}
           : { [method]: { path, pointer, skipsPatterns: (written ?? validateRequests) === 'skip-patterns' } }
-      const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
-        methodsMeet(methodSet(own[index]?.methods), new Set([method])),
-      )
+      const alike = patterns.get(foldedPattern(path)) ?? []
+      const covering = alike.find((index) => isFor(own[index] ?? {}, operation))
       const reason = operation === first ? nearlySame(path, own, covering) : twice
       if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
       if (covering === undefined) {
@@ -203,7 +202,7 @@ function covers(path: string, operation: string): boolean {
   return path.endsWith('/*') ? operation.startsWith(path.slice(0, -1)) : operation === path
 }
 
-function isFor({ methods }: OperationRow, { method }: Operation): boolean {
+function isFor({ methods }: Pick<OperationRow, 'methods'>, { method }: Operation): boolean {
   return methodsMeet(methodSet(methods), new Set([method]))
 }
 
