@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import {
   appendFileSync,
   mkdirSync,
@@ -14,10 +12,10 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
+import { saidBeforeKill } from './killed-process.test-support.ts'
 import { ReplayMemory } from './replay.ts'
 
 const START_MS = 1_763_692_800_000
@@ -314,31 +312,17 @@ test('files that are removed after they were rotated are begun anew once', (t) =
 
 test('after kill -9 no message passes again if its take had returned', async (t) => {
   const { dataDir, open, time } = place(t)
-  const program = `
-    import { writeSync } from 'node:fs'
-    // A full pipe says EAGAIN when the reader is busy.
-    const say = (text) => {
-      for (;;) try { return writeSync(1, text) } catch (error) { if (error.code !== 'EAGAIN') throw error }
-    }
+  const returned = await saidBeforeKill(
+    t,
+    `
     import { ReplayMemory } from ${JSON.stringify(new URL('./replay.ts', import.meta.url).href)}
     const store = { dataDir: ${JSON.stringify(dataDir)}, name: 'webhooks', onFault: console.error }
     const memory = new ReplayMemory({ lifetimeMs: ${LIFETIME_MS}, clock: Date.now, store })
     for (let count = 0; ; count++) {
       memory.take('message-' + count, 'message-' + count)
-      say('message-' + count + '\\n')
-    }`
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.after(() => child.kill('SIGKILL'))
-  const returned: string[] = []
-  for await (const line of createInterface(child.stdout)) {
-    returned.push(line)
-    if (returned.length === 200) child.kill('SIGKILL')
-  }
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  assert.equal(child.signalCode, 'SIGKILL')
-  assert.ok(returned.length >= 200)
+      say('message-' + count)
+    }`,
+  )
   time.nowMs = Date.now()
   const after = open(1_000_000)
   assert.deepEqual(

@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import {
   appendFileSync,
   existsSync,
@@ -16,12 +14,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { RFC9068, tokenDialect } from '../config/issuers/token-dialects.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { revokedSessions } from '../edge/rules/response-headers.ts'
 import { Field } from '../edge/syntax/field.ts'
+import { saidBeforeKill } from './killed-process.test-support.ts'
 import { REVOCATION_LIFETIME_MS, Revocations, revocationLifetimeMs } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
 import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
@@ -499,30 +497,16 @@ test('a process that takes its files back from one that failed writes into them 
 
 test('after kill -9 a session stays revoked if its revocation had returned', async (t) => {
   const { dataDir, open, time } = place(t)
-  const program = `
-    import { writeSync } from 'node:fs'
-    // A full pipe says EAGAIN when the reader is busy.
-    const say = (text) => {
-      for (;;) try { return writeSync(1, text) } catch (error) { if (error.code !== 'EAGAIN') throw error }
-    }
+  const returned = await saidBeforeKill(
+    t,
+    `
 import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.meta.url).href)}
     const revocations = new Revocations({ dataDir: ${JSON.stringify(dataDir)}, clock: Date.now, onFault: console.error })
     for (let count = 0; ; count++) {
       revocations.revoke('session-' + count)
-      say('session-' + count + '\\n')
-    }`
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.after(() => child.kill('SIGKILL'))
-  const returned: string[] = []
-  for await (const line of createInterface(child.stdout)) {
-    returned.push(line)
-    if (returned.length === 200) child.kill('SIGKILL')
-  }
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  assert.equal(child.signalCode, 'SIGKILL')
-  assert.ok(returned.length >= 200)
+      say('session-' + count)
+    }`,
+  )
   time.nowMs = Date.now()
   const after = open()
   assert.deepEqual(

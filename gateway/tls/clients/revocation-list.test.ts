@@ -1,24 +1,15 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createPublicKey, X509Certificate } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { connect, createServer, type TLSSocket } from 'node:tls'
 import fc from 'fast-check'
 import { skipWithout } from '../../e2e/other-programs.ts'
 import { type Authority, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
-import { readPem } from '../listener/pem.ts'
+import { derOf, isAccepted } from './lists.test-support.ts'
 import { readRevocationList, UnusableList } from './revocation-list.ts'
-
-function derOf(pem: string): Buffer {
-  const blocks = readPem(pem)
-  assert.ok(typeof blocks !== 'string' && blocks[0])
-  return blocks[0].der
-}
 
 function keyOf({ certPem }: Pick<Authority, 'certPem'>) {
   return new X509Certificate(certPem).publicKey
@@ -236,21 +227,7 @@ it('a list is refused exactly when OpenSSL would refuse every client in its hand
     if (good) readRevocationList(derOf(crl))
     else assert.throws(() => readRevocationList(derOf(crl)), UnusableList, section)
     const identity = { cert: client.certPem, key: client.keyPem }
-    const server = createServer({
-      ...identity,
-      ca: ca.certPem,
-      crl,
-      requestCert: true,
-      rejectUnauthorized: false,
-    }).listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
-    const caller = connect({ ...identity, port, host: '127.0.0.1', rejectUnauthorized: false })
-    const [socket] = (await once(server, 'secureConnection')) as [TLSSocket]
-    assert.equal(socket.authorized, good, section)
-    caller.destroy()
-    socket.destroy()
-    server.close()
+    assert.equal(await isAccepted(identity, { ca: ca.certPem, crl }), good, section)
   }
 })
 

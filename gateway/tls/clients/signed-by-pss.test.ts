@@ -1,23 +1,14 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { generateKeyPairSync, X509Certificate } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
-import { connect, createServer, type TLSSocket } from 'node:tls'
 import { skipWithout } from '../../e2e/other-programs.ts'
-import { readPem } from '../listener/pem.ts'
+import { derOf, isAccepted } from './lists.test-support.ts'
 import { readRevocationList, UnusableList } from './revocation-list.ts'
 import { trustedPath } from './trust.ts'
-
-function derOf(pem: string): Buffer {
-  const blocks = readPem(pem)
-  assert.ok(typeof blocks !== 'string' && blocks[0])
-  return blocks[0].der
-}
 
 /** A self-signed authority in `ca.pem` and `key.pem` of its own folder, and lists that openssl signs by `sigopts`. */
 function pssAuthority(key: string) {
@@ -95,9 +86,8 @@ describe('a revocation list that openssl has signed with RSASSA-PSS', {
     ca.openssl(
       `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout client.key -subj /CN=client -CA ca.pem -CAkey key.pem -set_serial 77 -days 2 -out client.pem -sha256 ${ca.pss}`,
     )
-    const [cert, key] = ['client.pem', 'client.key'].map((name) =>
-      readFileSync(join(ca.folder, name), 'utf8'),
-    )
+    const cert = readFileSync(join(ca.folder, 'client.pem'), 'utf8')
+    const key = readFileSync(join(ca.folder, 'client.key'), 'utf8')
     const good = ca.list('sha256', '-sigopt rsa_pss_saltlen:digest')
     writeFileSync(join(ca.folder, 'index'), 'R\t401231235959Z\t261101000000Z\t4D\tunknown\t/CN=client\n')
     const revoking = ca.list('sha256', '-sigopt rsa_pss_saltlen:digest')
@@ -106,7 +96,7 @@ describe('a revocation list that openssl has signed with RSASSA-PSS', {
       [revoking, false],
     ] as const) {
       const list = readRevocationList(derOf(crl))
-      const leaf = new X509Certificate(cert ?? '')
+      const leaf = new X509Certificate(cert)
       const authority = new X509Certificate(ca.certPem())
       const path = trustedPath(
         { leaf, intermediates: [] },
@@ -114,22 +104,7 @@ describe('a revocation list that openssl has signed with RSASSA-PSS', {
         Date.now(),
       )
       assert.equal(typeof path !== 'string', authorized)
-      const identity = { cert, key }
-      const server = createServer({
-        ...identity,
-        ca: ca.certPem(),
-        crl,
-        requestCert: true,
-        rejectUnauthorized: false,
-      }).listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      const { port } = server.address() as AddressInfo
-      const caller = connect({ ...identity, port, host: '127.0.0.1', rejectUnauthorized: false })
-      const [socket] = (await once(server, 'secureConnection')) as [TLSSocket]
-      assert.equal(socket.authorized, authorized)
-      caller.destroy()
-      socket.destroy()
-      server.close()
+      assert.equal(await isAccepted({ cert, key }, { ca: ca.certPem(), crl }), authorized)
     }
   })
 })
