@@ -29,16 +29,14 @@ export interface KeyJournalOptions {
   readonly maxBytes?: number
 }
 
-/** @param isWritten true when the file may have the record in spite of the error */
-type OnDurable = (error: Error | undefined, isWritten: boolean) => void
-
 interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
   /** True at the end of a turn. `process.nextTick` then writes the record, as `setImmediate` comes a turn later. */
   readonly isAtTurnEnd?: boolean | undefined
-  readonly run?: OnDurable
+  /** @param isWritten true when the file may have the record in spite of the error */
+  readonly run?: (error: Error | undefined, isWritten: boolean) => void
 }
 
 const UNWRITTEN = new Error('the record of an idempotency key cannot be written')

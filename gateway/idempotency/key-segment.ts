@@ -16,7 +16,6 @@ import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from '.
 const FORMAT = 'idempotency-keys'
 const VERSION = 1
 const NAME = /^keys-([0-9]{10})\.log$/
-const NUMBER_CHARS = 10
 
 export interface Journaled extends Slotted {
   readonly id: string
@@ -60,10 +59,6 @@ interface Reading {
   readonly onFault: (cause: string) => void
 }
 
-interface Creating extends Pick<Reading, 'directory'> {
-  readonly clock: () => number
-}
-
 /** Reads all segments, oldest first. @throws Error that names the file */
 export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
   makeDirectory(reading.directory)
@@ -79,13 +74,13 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
  * @throws Error of the system
  */
 export function createSegment(
-  { directory, clock }: Creating,
+  { directory, clock }: { readonly directory: string; readonly clock: () => number },
   secret: KeySecret,
   newest: Segment | undefined,
 ) {
   const number =
     1 + Math.max(numberOf(namesIn(readdirSync(directory)).at(-1)), numberOf(newest && basename(newest.file)))
-  const file = join(directory, `keys-${String(number).padStart(NUMBER_CHARS, '0')}.log`)
+  const file = join(directory, `keys-${String(number).padStart(10, '0')}.log`)
   const seal = secret.sealOf()
   const said = { key: secret.name, salt: seal.salt, atMs: clock() }
   const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...said, crc: crcOf(said) })}\n`

@@ -231,13 +231,10 @@ export function readKeys(document: unknown, faults: string[]): readonly Verifica
     else if (!keys.some((other) => isSameKey(other, key))) keys.push(key)
   }
   return keys.filter((key) => {
-    const shared = key.algorithms.find((one) => keys.some((other) => isRival(other, key, one)))
+    const namesakes = keys.filter((other) => other.kid === key.kid && !other.key.equals(key.key))
+    const shared = key.algorithms.find((one) => namesakes.some(({ checks }) => checks.has(one)))
     if (shared !== undefined)
       faults.push(`key ${quote(key.kid)} left out: another key for ${shared} has its kid`)
     return shared === undefined
   })
-}
-
-function isRival(one: VerificationKey, other: VerificationKey, algorithm: Algorithm): boolean {
-  return one.kid === other.kid && one.checks.has(algorithm) && !one.key.equals(other.key)
 }

@@ -22,7 +22,6 @@ const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirec
 const TARGET = '(request-target)'
 /** One digest alone (RFC 3230 section 4.3.2): with two, readers could disagree which one counts. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
-const NO_BODY = Buffer.alloc(0)
 const ARMOUR = /-----(?:BEGIN|END) CERTIFICATE-----|\s/g
 
 /** Signature and Digest of NextGenPSD2 (Guidelines 1.3, section 12), after draft-cavage-http-signatures. */
@@ -144,7 +143,7 @@ function faultOfDigest(digest: string, body: Buffer): SignatureFault | undefined
 /** Signs a response as clients sign requests: the guidelines have no other way. Undefined: there is no RSA key. */
 export function signBerlinResponse(
   signer: MessageSigner,
-  { body = NO_BODY, requestId }: UnsignedResponse,
+  { body = Buffer.alloc(0), requestId }: UnsignedResponse,
 ): SignedResponse | undefined {
   const digest = `SHA-256=${hash('sha256', body, 'base64')}`
   const value = signer.signAs('RS256', `digest: ${digest}\nx-request-id: ${requestId}`)?.toString('base64')

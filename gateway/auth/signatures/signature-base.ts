@@ -1,4 +1,5 @@
 import { DERIVED_COMPONENTS } from '../../config/clients/signature-profiles.ts'
+import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { combinedValue, type Field } from '../../edge/syntax/field.ts'
 import {
   type FieldItem,
@@ -135,8 +136,8 @@ function derivedValue(message: SignedRequest, name: string, parameter: unknown):
 
 /** The value of a parameter, if it is there once (RFC 9421 section 2.2.8). @throws NoValue */
 function queryValue(query: URLSearchParams, name: unknown): string {
-  const decoded = percentDecoded(name)
-  const [value, another] = decoded === undefined ? [] : query.getAll(decoded)
+  const decoded = percentDecoded(String(name)) ?? ''
+  const [value, another] = percentEncoded(decoded) === name ? query.getAll(decoded) : []
   if (value === undefined) throw new NoValue('is not in the query')
   if (another !== undefined) throw new NoValue('is twice in the query')
   // U+FFFD stands for every octet that is not UTF-8.
@@ -150,16 +151,6 @@ function percentEncoded(text: string): string {
     /[!'()~]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   )
-}
-
-/** Reads what `percentEncoded` writes; undefined for any other text. */
-function percentDecoded(written: unknown): string | undefined {
-  try {
-    const text = decodeURIComponent(String(written))
-    return percentEncoded(text) === written ? text : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** The lines of a field as the parameter `bs` shows them (RFC 9421 section 2.1.3). */

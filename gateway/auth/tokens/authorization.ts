@@ -57,7 +57,6 @@ interface ChallengeError {
   readonly scheme: Scheme | undefined
 }
 
-const BEARER = 'Bearer realm="api"'
 const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
@@ -68,7 +67,7 @@ export function challenges(refused?: ChallengeError): readonly string[] {
   const dpop = refused?.scheme === 'bearer' ? [] : attributes
   return [
     'WWW-Authenticate',
-    [BEARER, ...bearer].join(', '),
+    ['Bearer realm="api"', ...bearer].join(', '),
     'WWW-Authenticate',
     `DPoP ${[...dpop, ALGS].join(', ')}`,
   ]

@@ -22,10 +22,8 @@ const MAX_KNOWN_HEADER_CHARS = 512
 // Members for keys, extensions or compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
-type TokenParsing = OrFault<{ readonly token: ParsedToken }>
-
 /** Reads a JWT with an accepted algorithm. Never throws. */
-export function parseToken(text: string): TokenParsing {
+export function parseToken(text: string): OrFault<{ readonly token: ParsedToken }> {
   const jws = parseJws(text, readHeader)
   if (typeof jws === 'string')
     return { fault: tokenFault('malformed', text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`) }

@@ -19,18 +19,15 @@ export function receive(gateway: Gateway, exchange: Exchange): Outcome {
   const isVouchedFor =
     route?.signsRequests === true ||
     (route?.signsResponses === true && req.fields.some(({ lower }) => lower === 'content-digest'))
-  if (isVouchedFor) return receiveWhole(gateway, exchange)
+  if (isVouchedFor)
+    return andThen(wholeBody(gateway, exchange), (body) =>
+      Buffer.isBuffer(body) ? compareDigest(exchange, body) : body,
+    )
   const { contentLength, expect } = headers
   if (req.complete || expect !== undefined) return undefined
   if (contentLength !== undefined) return contentLength > MAX_BYTES ? undefined : req.whenComplete()
   const mayBeEmptyGet = req.version === '2' && mayEndEmpty(exchange) && !METHODS_WITH_BODY.has(req.method)
   return mayBeEmptyGet ? firstByteOrEnd(req) : undefined
-}
-
-function receiveWhole(gateway: Gateway, exchange: Exchange): Outcome {
-  return andThen(wholeBody(gateway, exchange), (body) =>
-    Buffer.isBuffer(body) ? compareDigest(exchange, body) : body,
-  )
 }
 
 /** Refuses a wrong digest of the client, because a signature of the gateway will cover it. */

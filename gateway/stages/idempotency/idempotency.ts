@@ -137,7 +137,10 @@ function outcomeOf(
     const { requestId, response } = begun
     const { status, body } = response
     count(gateway, exchange, body === undefined ? 'not_kept' : 'replayed')
-    if (body === undefined) return notKept(status)
+    if (body === undefined)
+      return refusal('idempotency_response_not_kept', {
+        detail: `The request with this idempotency key was completed with status ${status}; its response was too long to be kept, or there was no room for it.`,
+      })
     exchange.replayOf = requestId
     replay(gateway, exchange, { ...response, body })
     return undefined
@@ -163,12 +166,6 @@ function unknown(
   const cause = `it is unknown whether the request ${requestId} of ${caller.join(', ')} took effect`
   metrics.causes.set(`gateway_idempotency_total ${route?.path ?? ''} unknown`, cause)
   return refusal('idempotency_unknown', { cause })
-}
-
-function notKept(status: number): Refusal {
-  return refusal('idempotency_response_not_kept', {
-    detail: `The request with this idempotency key was completed with status ${status}; its response was too long to be kept, or there was no room for it.`,
-  })
 }
 
 function count({ metrics }: Gateway, { route }: Exchange, outcome: string): void {

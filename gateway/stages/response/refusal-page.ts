@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Refusal } from '../../refusals.ts'
@@ -47,7 +47,7 @@ span { display: inline-block; }
 
 /** No scripts, external resources, forms or framing. */
 export const PAGE_POLICY =
-  `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
+  `default-src 'none'; style-src 'sha256-${hash('sha256', STYLE, 'base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 export function refusalPage(refusal: Refusal, title: string, requestId: string): Buffer {

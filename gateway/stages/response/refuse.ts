@@ -42,18 +42,13 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     exchange.res.keepAlive = false
   logRefusal(gateway, exchange, final)
   const unsigned = { lines, contentLength, dated: false }
-  const head = isProved(exchange)
-    ? signResponse(gateway, exchange, { status, head: unsigned, body })
-    : unsigned
+  // A caller that has failed to prove itself must not make the gateway sign.
+  const isProved = exchange.principal !== undefined || exchange.route?.auth.has('none') === true
+  const head = isProved ? signResponse(gateway, exchange, { status, head: unsigned, body }) : unsigned
   close(gateway, exchange, status)
   writeHead(gateway, exchange, status, head)
   exchange.res.write(body)
   exchange.res.end()
-}
-
-/** A caller that has failed to prove itself must not make the gateway sign. */
-function isProved({ principal, route }: Exchange): boolean {
-  return principal !== undefined || route?.auth.has('none') === true
 }
 
 /** A call of gRPC gets its status in the fields of a 200; trail and metrics have the status of the refusal. */

@@ -50,7 +50,6 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
 /** No honest client sends more. */
 const MAX_INTERMEDIATES = 10
-const NEVER = Number.POSITIVE_INFINITY
 
 interface CachedPeer {
   /** The verdict of the handshake; replaced by a later refusal that no reload can undo. */
@@ -141,7 +140,7 @@ function verdict(
   if (typeof path === 'string')
     peer = { ...base, authorized: false, reason: path, ...(!isTemporary && { mayPassAnew: true }) }
   else if (path !== undefined) peer = { ...base, authorities: path.authorities }
-  const goodUntilMs = typeof path === 'object' ? path.goodUntilMs : NEVER
+  const goodUntilMs = typeof path === 'object' ? path.goodUntilMs : Number.POSITIVE_INFINITY
   CACHE.set(socket, { base: isTemporary ? base : peer, chain, trust, peer, goodUntilMs })
   return peer
 }
