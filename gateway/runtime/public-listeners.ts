@@ -19,6 +19,7 @@ import type { Gateway, InForce } from '../gateway.ts'
 import { handle, handleUnreadable } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { giveUp } from '../stages/response/refuse.ts'
+import { messageOf } from '../terminal/printable.ts'
 import { TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
 import { isSendable, type Staple } from '../tls/stapling/stapler.ts'
@@ -60,7 +61,7 @@ export function startFailure(error: unknown): {
   readonly what: 'cannot listen' | 'cannot start'
   readonly cause: string
 } & Partial<Pick<Place, 'host' | 'port'>> {
-  const cause = error instanceof Error ? error.message : String(error)
+  const cause = messageOf(error)
   if (!(error instanceof CannotListen)) return { what: 'cannot start', cause }
   const { host, port } = error.place
   return { what: 'cannot listen', host, port, cause }
@@ -290,7 +291,7 @@ function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
  * tunnel) and for the process itself. More idle clients could use up the files that active clients need.
  */
 export function connectionRoom(
-  { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },
+  { maxInFlight, maxTunnels }: Pick<Settings, 'maxInFlight' | 'maxTunnels'>,
   files: number = openFiles(),
 ): number {
   const left = files - OWN_FILES - 2 * maxInFlight - maxTunnels

@@ -34,6 +34,9 @@ export interface RedisServer {
 /** How long a test's gateway waits for the store, if the wait is not tested. A busy machine delays replies. */
 export const PATIENT_MS = 30_000
 
+/** An observer of a store. */
+export const SILENT = { onAway: () => undefined, onBack: () => undefined, onFault: () => undefined }
+
 /** On Linux the server ends with the test, even when the test is killed. */
 const PROGRAM: readonly [string, ...string[]] =
   process.platform === 'linux' ? ['setpriv', '--pdeathsig', 'KILL', 'redis-server'] : ['redis-server']

@@ -21,6 +21,7 @@ import {
   NO_REDIS,
   PATIENT_MS,
   type RedisServer,
+  SILENT,
   startCluster,
   startRedis,
   storeAt,
@@ -519,8 +520,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
 
   it('begin once in a cluster, whose servers do not know the scripts yet', async () => {
     const { ports, stop } = await startCluster()
-    const observer = { onAway: () => undefined, onBack: () => undefined, onFault: () => undefined }
-    const store = new SharedStore(storeAt('cluster', ports), observer, PATIENT_MS)
+    const store = new SharedStore(storeAt('cluster', ports), SILENT, PATIENT_MS)
     try {
       await until(() => store.wasReached && !store.breaker.isOpen, 'the cluster')
       const { breaker, keys } = store

@@ -5,6 +5,7 @@ import {
   NO_REDIS,
   PATIENT_MS,
   type RedisServer,
+  SILENT,
   startRedis,
   storeAt,
   until,
@@ -45,12 +46,11 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
 }
 
 async function join({ port }: RedisServer, gatewayId: string, onStoreFailure: 'deny' | 'local') {
-  const silent = () => undefined
   const member = new StoreMember({
     settings: storeAt('single', [port]),
     onStoreFailure: { deadlineMs: PATIENT_MS, replays: onStoreFailure, revocations: 'local' },
     ...{ gatewayId, clock: Date.now, ownSessions: () => [] },
-    ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
+    ...{ ...SILENT, onFailure: () => undefined },
   })
   await until(() => member.isComplete, 'the store')
   const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
@@ -312,7 +312,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
     const stores: SharedStore[] = []
     const open = async (id: string) => {
       const store = new SharedStore(storeAt('single', [server.port]), {
-        ...{ onAway: silent, onBack: silent, onFault: silent },
+        ...SILENT,
       })
       stores.push(store)
       const { breaker, keys } = store

@@ -73,7 +73,7 @@ export class SharedStore {
       isUsable: () => this.#hasAgreed,
       ...(deadlineMs !== undefined && { deadlineMs }),
     })
-    const { isCluster } = connection
+    const isCluster = settings.kind === 'cluster'
     this.takes = new SharedTakes({ breaker: this.breaker, keys, counts, timers, isCluster })
   }
 

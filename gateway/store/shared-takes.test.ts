@@ -9,6 +9,7 @@ import {
   NO_REDIS,
   PATIENT_MS,
   type RedisServer,
+  SILENT,
   startRedis,
   storeAt,
   until,
@@ -235,15 +236,13 @@ describe('shared takes', { skip: NO_REDIS }, () => {
 
   it('wait for a server that takes no writes yet, and use its key then', async () => {
     const refusing = await startRedis(['--min-replicas-to-write', '1'])
-    const silent = () => undefined
-    const settings = storeAt('single', [refusing.port], { hashKey: undefined })
-    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent })
+    const store = new SharedStore(storeAt('single', [refusing.port], { hashKey: undefined }), SILENT)
     stores.push(store)
     try {
       await until(() => store.connection.isReady, 'a connection')
       await store.connection.send(['PING'])
       assert.deepEqual([store.wasReached, store.breaker.isOpen], [false, true])
-      await refusing.command('SET', 'test:hash-key', 'x').catch(silent)
+      await refusing.command('SET', 'test:hash-key', 'x').catch(() => undefined)
       // Sent in one write, so that the gateway does not put its own key in between.
       await Promise.all([
         store.connection.send(['CONFIG', 'SET', 'min-replicas-to-write', '0']),
@@ -259,9 +258,8 @@ describe('shared takes', { skip: NO_REDIS }, () => {
   it('are kept apart from takes of gateways with another key, which is reported', async () => {
     await open('a'.repeat(32))
     const faults: string[] = []
-    const silent = () => undefined
     const settings = storeAt('single', [server.port], { hashKey: 'b'.repeat(32) })
-    const observer = { onAway: silent, onBack: silent, onFault: (cause: string) => faults.push(cause) }
+    const observer = { ...SILENT, onFault: (cause: string) => faults.push(cause) }
     const other = new SharedStore(settings, observer)
     stores.push(other)
     await until(() => faults.length === 1, 'the fault')
@@ -272,8 +270,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
   it('of a gateway without a given key are kept apart from gateways with one, until that key is gone', async () => {
     const fresh = await startRedis()
     const faults: string[] = []
-    const silent = () => undefined
-    const observer = { onAway: silent, onBack: silent, onFault: (cause: string) => faults.push(cause) }
+    const observer = { ...SILENT, onFault: (cause: string) => faults.push(cause) }
     const [store, other] = [undefined, 'b'.repeat(32)].map((hashKey) => {
       const made = new SharedStore(storeAt('single', [fresh.port], { hashKey }), observer, PATIENT_MS)
       stores.push(made)

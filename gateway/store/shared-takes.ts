@@ -16,7 +16,7 @@ interface SharedTakesOptions {
   readonly keys: StoreKeys
   readonly counts: StoreCounts
   readonly timers: StoreTimers
-  /** True for a cluster, where each take is its own command. */
+  /** True for a cluster, where all keys of a command must have one hash tag, so each take is its own command. */
   readonly isCluster: boolean
 }
 

@@ -1,4 +1,5 @@
 import { ErrorReply } from '@redis/client'
+import { messageOf } from '../terminal/printable.ts'
 import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import { countRoundTrip, type StoreCounts } from './store-counts.ts'
@@ -166,7 +167,7 @@ export class StoreBreaker {
       })
       return
     }
-    this.#open(key, error instanceof Error ? error.message : String(error))
+    this.#open(key, messageOf(error))
   }
 
   #armDeadline(ms: number): void {

@@ -1,6 +1,7 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
+import { messageOf } from '../terminal/printable.ts'
 import { dialMaster, dialServer, dialStore, type Send, withLink } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
@@ -58,7 +59,7 @@ export async function checkStore(
       },
     )
   } catch (error) {
-    found.faults.push(`cannot be reached: ${textOf(error)}`)
+    found.faults.push(`cannot be reached: ${messageOf(error)}`)
   }
   return found
 }
@@ -74,7 +75,7 @@ async function look(
   } catch (error) {
     if (!(error instanceof ErrorReply)) throw error
     good.push(`${name}: reached`)
-    warnings.push(`${name}: eviction and persistence cannot be checked: ${textOf(error)}`)
+    warnings.push(`${name}: eviction and persistence cannot be checked: ${messageOf(error)}`)
     return
   }
   const field = (key: string) => new RegExp(`^${key}:(.*?)\r?$`, 'm').exec(info)?.[1]
@@ -141,7 +142,7 @@ async function tryCommands(
         faults.push('is a server of a Redis Cluster: name several of its servers, with commas, or one twice')
         return
       }
-      faults.push(`the server refuses ${args[0]}: ${textOf(error)}`)
+      faults.push(`the server refuses ${args[0]}: ${messageOf(error)}`)
     }
   }
 }
@@ -185,8 +186,4 @@ async function compareKey(
       `another gateway was checked with another "${key}" within a day: ${CONSEQUENCES[key]}. After a change of the key remove ${name} from the store`,
     )
   else await send(['SET', name, [salt, ...own].join(' '), 'PX', FINGERPRINT_MS], name)
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

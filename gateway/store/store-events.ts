@@ -1,3 +1,4 @@
+import { messageOf } from '../terminal/printable.ts'
 import type { StoreConnection } from './connection/store-connection.ts'
 import type { Send, StoreReply } from './connection/store-link.ts'
 import { isReply } from './store-breaker.ts'
@@ -77,7 +78,7 @@ export class StoreEvents {
         if (isReply(error, 'READONLY')) connection.reset('it is a replica')
         // The connection reports its loss itself. At the first failure, the store may not have been reached yet.
         if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
-          onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
+          onFault(`events: ${messageOf(error)}`)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
       }
     }

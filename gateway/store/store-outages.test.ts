@@ -3,7 +3,7 @@ import { afterEach, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { LONGER } from '../e2e/long-runs.ts'
-import { NO_REDIS, startRedis, startSentinel, storeAt, until } from './redis-server.test-support.ts'
+import { NO_REDIS, SILENT, startRedis, startSentinel, storeAt, until } from './redis-server.test-support.ts'
 import { SharedStore } from './shared-store.ts'
 
 const SEEDS = 2 * LONGER
@@ -25,13 +25,8 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
   const dropped = new Set<SharedStore>()
 
   function openStore(settings: StoreSettings): SharedStore {
-    const silent = () => undefined
     const onFault = () => dropped.add(store)
-    const store: SharedStore = new SharedStore(
-      settings,
-      { onAway: silent, onBack: silent, onFault },
-      DEADLINE_MS,
-    )
+    const store: SharedStore = new SharedStore(settings, { ...SILENT, onFault }, DEADLINE_MS)
     cleanups.push(() => store.close())
     return store
   }

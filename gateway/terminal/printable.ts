@@ -18,3 +18,8 @@ export function inShell(text: string): string {
 export function plural(count: number, one: string, more = `${one}s`): string {
   return `${count.toLocaleString('en')} ${count === 1 ? one : more}`
 }
+
+/** The message of an Error, or the text of anything else that was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}

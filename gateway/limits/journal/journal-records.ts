@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { type FileFormat, NewerFormatError, parsedJson, readLines } from '../../storage/line-file.ts'
+import { messageOf } from '../../terminal/printable.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 
 export const FORMAT: FileFormat = { name: 'limits', version: 1 }
@@ -101,7 +102,7 @@ export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | 
     }
   } catch (error) {
     if (error instanceof NewerFormatError) throw error
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     return { file, damagedLines, firstDamagedLine, strayLines, reason }
   }
   if (damagedLines === 0 && strayLines === 0) return undefined

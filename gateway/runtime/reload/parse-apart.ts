@@ -2,6 +2,7 @@ import { Worker } from 'node:worker_threads'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import type { ParseFile } from '../../config/load-file.ts'
 import { type Reread, type RereadOptions, rereadSettings } from '../../config/reload/reread-settings.ts'
+import { messageOf } from '../../terminal/printable.ts'
 
 export type Kind = 'limits' | 'clients'
 
@@ -43,7 +44,7 @@ function unread(file: string, why: string): Fault {
 
 function inThread<T>(job: ParseJob, failure: (why: string) => T): Promise<T> {
   const { promise, resolve } = Promise.withResolvers<T>()
-  const failed = (why: unknown) => resolve(failure(why instanceof Error ? why.message : String(why)))
+  const failed = (why: unknown) => resolve(failure(messageOf(why)))
   try {
     const thread = new Worker(SCRIPT, {
       workerData: job,

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http'
 import type { Logger } from 'pino'
 import type { Settings } from '../../config/settings.ts'
+import { messageOf } from '../../terminal/printable.ts'
 import { type Restarted, STEP_MS } from './control-socket.ts'
 import type { HandOver } from './hand-over.ts'
 import type { Places } from './messages.ts'
@@ -51,7 +52,7 @@ export class Restarts {
     } catch (error) {
       await successor.end()
       this.#successor = undefined
-      const cause = error instanceof Error ? error.message : String(error)
+      const cause = messageOf(error)
       log.error({ cause }, 'not restarted')
       throw new CannotRestart(cause)
     }

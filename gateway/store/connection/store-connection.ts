@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
+import { messageOf } from '../../terminal/printable.ts'
 import { dialStore, retryAfterMs, type StoreLink, type StoreReply } from './store-link.ts'
 
 /** A proxy without a server, and a server that is full, end a connection sooner. */
@@ -21,11 +22,6 @@ export class StoreConnection {
     this.#settings = settings
     this.#onFault = onFault
     void this.#keep()
-  }
-
-  /** True for a cluster, where all keys of a command must have the same hash tag. */
-  get isCluster(): boolean {
-    return this.#settings.kind === 'cluster'
   }
 
   get isReady(): boolean {
@@ -80,7 +76,7 @@ export class StoreConnection {
       } catch (error) {
         this.#link = undefined
         if (signal.aborted) return
-        this.#onFault?.(error instanceof Error ? error.message : String(error))
+        this.#onFault?.(messageOf(error))
       }
       await delay(retryAfterMs(tries++), undefined, { signal, ref: false }).catch(() => undefined)
     }

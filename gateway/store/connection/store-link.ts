@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
+import { messageOf } from '../../terminal/printable.ts'
 import { boundReplies } from './reply-bounds.ts'
 
 /** After an error reply, the promise rejects with `ErrorReply` of `@redis/client`. */
@@ -76,7 +77,7 @@ export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
         sentinel.destroy(new Error('asked'))
       }
     } catch (error) {
-      causes.push(`Sentinel ${host}:${port}: ${error instanceof Error ? error.message : String(error)}`)
+      causes.push(`Sentinel ${host}:${port}: ${messageOf(error)}`)
     }
   }
   throw new Error(causes.join('; '))
@@ -148,7 +149,7 @@ async function connected(
   try {
     await inTime(connecting, whose)
   } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error)
+    const cause = messageOf(error)
     throw new Error(password === undefined ? cause : cause.replaceAll(password, '[password]'))
   }
 }
