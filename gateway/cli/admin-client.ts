@@ -18,7 +18,7 @@ export const TOKEN_FLAG = {
 export const ADMIN_FLAGS = {
   admin: {
     value: 'URL',
-    about: 'admin listener of the gateway; default: as the environment and gateway.json say',
+    about: 'URL of the admin listener; default: from the environment and gateway.json',
   },
   ...TOKEN_FLAG,
 } as const satisfies Flags

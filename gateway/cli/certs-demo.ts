@@ -4,14 +4,14 @@ export const command: Command = {
   words: '[DIRECTORY]',
   flags: { force: { about: 'overwrites existing files' } },
   about: [
-    'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. They are for trials only.',
-    'The package of the gateway does not bring what issues certificates: `npm install --save-dev @peculiar/x509 reflect-metadata` adds it. A checkout has it.',
+    'Makes a certificate authority, a server certificate for localhost, two client certificates and revocation lists in data/certs or DIRECTORY. They are valid for 30 days, and for trials only. The command prints how to start a gateway with them.',
+    'It needs two packages, which a checkout has. Elsewhere: `npm install --save-dev @peculiar/x509 reflect-metadata`.',
   ],
   examples: [
     ['countersign certs demo', 'into data/certs'],
-    ['countersign certs demo --force data/my-certs', 'anew, into another directory'],
+    ['countersign certs demo --force data/my-certs', 'new certificates in another directory'],
   ],
-  fault: 'there are certificates already, or what issues them is not installed',
+  fault: 'certificates exist already, or the packages are not installed',
   async run({ words: [directory = 'data/certs'], flags }) {
     const { makeDemoCertificates } = await import('../tls/demo/demo-certs.ts').catch(explain)
     const { present, instructions } = await makeDemoCertificates(directory, flags.force !== undefined)

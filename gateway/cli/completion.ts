@@ -13,8 +13,8 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
 
 export const command: Command = {
   words: 'SHELL',
-  about: ['Prints a script that completes commands and flags by Tab, for bash, zsh or fish.'],
-  examples: [['countersign completion bash > countersign.bash', 'to source in ~/.bashrc']],
+  about: ['Prints a script for bash, zsh or fish that completes commands and flags by Tab.'],
+  examples: [['countersign completion bash > countersign.bash', 'a file to source in ~/.bashrc']],
   fault: 'never',
   async run({ words: [shell = ''] }) {
     if (!Object.hasOwn(SCRIPTS, shell)) throw new UsageFault(`SHELL is bash, zsh or fish, not "${shell}"`)

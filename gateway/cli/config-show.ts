@@ -33,7 +33,7 @@ interface Shown {
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Shows each value of gateway.json, limits.json and clients.json for a gateway started here, and its source: a variable, the file or a default. Secrets are hidden. To see what runs: "validate --against".',
+    'Shows each value that a gateway started here would use, and its source: a variable, the file or a default. Secrets are hidden. To compare with a running gateway, use "validate --against".',
   ],
   examples: [['countersign config show', 'all values']],
   fault: 'the configuration is faulty',

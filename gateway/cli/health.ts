@@ -19,9 +19,9 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Asks /readyz of a running gateway, which needs no token.',
-    'It prints "ready", or "degraded: …" when the gateway lacks a part; both are good. Otherwise it says why the gateway should get no traffic.',
-    'The HEALTHCHECK of the image uses --live: a container that waits for a store, or drains, must not be ended.',
+    'Asks a running gateway whether it should get traffic (/readyz). No token is needed.',
+    'It prints "ready", or "degraded: …" with the part that does not work; both have exit code 0. Otherwise it says why the gateway should get no traffic.',
+    'The HEALTHCHECK of the image uses --live, because a container that waits for a store or drains must not be killed.',
   ],
   examples: [
     ['countersign health', 'the gateway of the files and variables here'],

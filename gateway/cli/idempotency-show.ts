@@ -23,14 +23,14 @@ import { readSettings } from './explain/row-reasons.ts'
 
 export const command: Command = {
   flags: {
-    key: { value: 'KEY', about: 'as it was sent' },
-    caller: { value: 'ID', about: 'userId of the trail, or clientId of a machine' },
+    key: { value: 'KEY', about: 'the key, as the client sent it' },
+    caller: { value: 'ID', about: 'the caller: userId in the trail, or clientId of a machine' },
     client: { value: 'ID', about: 'clientId of the app that acted for the user' },
     config: CONFIG_FLAGS.config,
     ...JSON_FLAG,
   },
   about: [
-    'Prints what became of requests with an idempotency key, by row. "audit find --request" finds the first request. This command reads the data directory or the shared store, or both where "onStoreFailure" is "local". "begun" means "unknown" in the directory of a gateway that has ended.',
+    'Prints for each row the outcome of the request with this idempotency key. "audit find --request" then finds the first request. The command reads the data directory or the shared store, or both where "onStoreFailure" is "local". If the gateway has ended, "begun" means that the outcome is unknown.',
   ],
   examples: [
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],

@@ -32,16 +32,16 @@ export const command: Command = {
       value: 'URL',
       about: 'your service: http, https, h2c or h2 (HTTP/2, gRPC too) with ://host:port, or unix:/path.sock',
     },
-    openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML, which the routes follow' },
-    issuer: { value: 'URL', about: 'your identity provider, as the claim iss of its tokens names it' },
-    audience: { value: 'TEXT', about: 'what its tokens name as their audience: your API' },
+    openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML: each operation becomes a route' },
+    issuer: { value: 'URL', about: 'your identity provider, written as in the claim iss of its tokens' },
+    audience: { value: 'TEXT', about: 'the claim aud of its tokens: your API' },
     dir: { value: 'DIRECTORY', about: 'where to write; default config' },
   },
   about: [
-    'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
-    'Without --openapi and --issuer one route lets everybody through, without authentication. With --openapi the gateway lets through what the document names, and demands the credentials that it asks for.',
-    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and demands a token of every request where no document says otherwise. A provider without keys gets "introspection", whose client you fill in. If it cannot reach the provider, it writes values of the usual form, and says so.',
-    'Rows of "routes" in gateway.json replace operations of the document or add to them; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
+    'Writes gateway.json and limits.json for your service, and schemas that explain their keys in an editor. Existing files are not overwritten.',
+    'Without --openapi and --issuer, one route lets everybody through without authentication. With --openapi, the gateway lets through the operations of the document, and demands the credentials that it names for each.',
+    'With --issuer, the command reads the discovery document of the provider (within 5 s; over https, or from this machine). It writes "issuer", "jwksUri", "audience" and the preset of "tokens". Every request then needs a token, unless the OpenAPI document says otherwise. For a provider that publishes no keys it writes "introspection"; fill in the client there. If the provider cannot be reached, it writes the usual values, and says so.',
+    'Rows of "routes" in gateway.json replace or add to operations of the document; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],
@@ -53,9 +53,9 @@ export const command: Command = {
       'countersign init --upstream http://127.0.0.1:3000 --issuer https://id.example/realms/bank --audience https://api.example',
       'every request needs a token of the provider',
     ],
-    ['countersign init --upstream h2c://127.0.0.1:50051', 'a service of gRPC without TLS'],
+    ['countersign init --upstream h2c://127.0.0.1:50051', 'a gRPC service without TLS'],
   ],
-  fault: 'a file is there already, or a document cannot be used',
+  fault: 'a file exists already, or a document cannot be used',
   async run({ flags }) {
     const upstream = flags.upstream
     if (upstream === undefined) throw new UsageFault('needs --upstream URL, your service')

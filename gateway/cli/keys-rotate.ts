@@ -10,8 +10,8 @@ const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTE
 
 export const command: Command = {
   about: [
-    'Replaces the signing keys of the demo backend, the issuer in a checkout. Tokens signed before stay valid until they expire. The gateway takes new keys of issuers by itself.',
-    'The gateway reads files of secrets again when they change. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart, as `reload` says.',
+    'Replaces the signing keys of the demo backend. Tokens signed before stay valid until they expire. The gateway fetches new keys of issuers by itself.',
+    'Other secrets: the gateway reads a secret file again when it changes. Only the password and the key of the shared store, the headers of tracing and the seal key need a restart.',
   ],
   examples: [['countersign keys rotate', 'the keys of the backend in this checkout']],
   fault: 'there is no backend here, or its keys cannot be written',

@@ -11,12 +11,15 @@ const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
 export const command: Command = {
   flags: { ...ADMIN_FLAGS, config: CONFIG_FLAGS.config },
   about: [
-    'Makes a running gateway read its files now, and prints the result. Without this command a saved edit is in force within a second, too.',
-    'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named, and stay as they are.',
+    'Makes a running gateway read its files now, and prints the result. Without this command, too, a saved edit is in force within a second.',
+    'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart keep their old values, and are listed.',
   ],
   examples: [
     ['countersign reload', 'the gateway of the files and variables here'],
-    ['countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token', 'one with a token'],
+    [
+      'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token',
+      'a gateway that demands a token',
+    ],
   ],
   fault: 'a file has a fault, or the gateway does not answer',
   async run({ flags }) {

@@ -7,11 +7,11 @@ import { CONFIG_FLAGS, type Command, CommandFault, EXIT, environmentOf, print } 
 export const command: Command = {
   flags: { config: CONFIG_FLAGS.config },
   about: [
-    'Replaces a running gateway by a new process, which reads the program and its files as they are now, without refusing a connection. The old process finishes what is under way.',
-    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user; a gateway under npm or `countersign run` also needs systemd. The command waits three minutes for its report.',
+    'Replaces a running gateway by a new process, without refusing a connection. The new process runs the installed program with the present files. The old process finishes open requests.',
+    'If the new process cannot start, the old one goes on. The gateway must run on this machine, as the same user. A gateway started by npm or `countersign run` can be replaced only under systemd. The command waits up to three minutes for the result.',
   ],
   examples: [['countersign restart', 'the gateway of the files and variables here']],
-  fault: 'the gateway goes on as it was, or cannot be reached',
+  fault: 'the gateway was not replaced, or cannot be reached',
   async run({ flags }) {
     const { restarted, text } = await askRestart(dataDirOf(environmentOf(flags)))
     if (!restarted) throw new CommandFault(`not restarted: ${text}`)

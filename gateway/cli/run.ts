@@ -5,8 +5,8 @@ import { CONFIG_FLAGS, environmentOf } from './command.ts'
 export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
-    'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. In a terminal it logs lines for people, elsewhere JSON, both on standard error.',
-    'Files take effect as soon as they are saved; the log names what needs a restart. SIGTERM and Ctrl-C stop the gateway when the requests under way are done; SIGHUP opens the audit trail anew.',
+    'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. It logs to standard error: text in a terminal, else JSON.',
+    'Edits of files take effect when they are saved; the log names keys that need a restart. SIGTERM and Ctrl-C stop the gateway after open requests are done. SIGHUP opens the audit trail anew.',
   ],
   examples: [
     ['countersign run', 'with the files in config/'],
@@ -15,7 +15,7 @@ export const command: Command = {
       'a second gateway for another service, with its own ports, data and trail',
     ],
   ],
-  fault: 'the configuration is faulty, or an address is taken',
+  fault: 'the configuration is faulty, or a port is in use',
   async run({ flags }) {
     Object.assign(process.env, environmentOf(flags))
     applyMemoryProfile()

@@ -59,21 +59,27 @@ export const command: Command = {
     ...CONFIG_FLAGS,
     store: {
       about:
-        'also connects to $GATEWAY_STORE, and tries every command that a gateway needs; waits 2 s for each reply',
+        'also connects to $GATEWAY_STORE, and tries every store command that a gateway needs; waits 2 s for each reply',
     },
-    against: { value: 'URL', about: 'also tells what would change in the gateway with this admin listener' },
+    against: {
+      value: 'URL',
+      about: 'also shows what would change in the running gateway with this admin listener',
+    },
     ...TOKEN_FLAG,
     ...JSON_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines; some files that gateway.json names are checked only when it has no fault.',
-    'For a gateway.json as FILE, it warns of what is missing there but may come from the environment.',
-    'A warning, such as one of a limit that no route reaches, does not change the exit code. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
+    'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines. While gateway.json has a fault, some files that it names are not checked.',
+    'When FILE is a gateway.json, it warns of missing keys that may come from the environment.',
+    'A warning, such as of a limit that no route reaches, does not change the exit code. An expired certificate or revocation list is a fault here, although a gateway starts with it.',
   ],
   examples: [
     ['countersign validate', 'the configuration here'],
     ['countersign validate config/limits.json', 'one file'],
-    ['countersign validate --against http://127.0.0.1:9090', 'what a saved edit changes, or has changed'],
+    [
+      'countersign validate --against http://127.0.0.1:9090',
+      'what a saved edit changes in this gateway, or has changed',
+    ],
   ],
   fault: 'there are faults, or the store or the gateway cannot be reached',
   async run({ words: files, flags }) {

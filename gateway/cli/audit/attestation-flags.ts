@@ -20,18 +20,18 @@ export const ATTESTATION_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
-      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness the witnesses must have signed it, and the default is checkpoint.witnessed in the log',
+      'a checkpoint of this log that was kept elsewhere, to detect a roll-back. With --witness the witnesses must have signed it; the default is then checkpoint.witnessed in the log',
   },
   witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
   quorum: { value: 'N', about: 'how many witnesses must have signed; default: all' },
   policy: {
     value: 'FILE',
     about:
-      'C2SP tlog-policy: the logs to trust, unless --key names one, and the witnesses with their quorum, instead of --witness and --quorum',
+      'C2SP tlog-policy with the witnesses and their quorum, instead of --witness and --quorum, and with the logs to trust, unless --key is given',
   },
   'stamp-authority': {
     value: 'FILE',
-    about: 'PEM file of the authority whose time stamps to trust; all time stamps in the log are verified',
+    about: 'PEM file of the time-stamping authority to trust; all time stamps in the log are verified',
   },
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }

@@ -7,9 +7,9 @@ import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed } from './t
 
 export const command: Command = {
   words: FILES,
-  flags: { to: { value: 'DIR', about: 'the folder to make' }, ...LOG_FLAG },
+  flags: { to: { value: 'DIR', about: 'the directory to make' }, ...LOG_FLAG },
   about: [
-    'Writes a sealed trail in the form that other verifiers read: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files for any web server, readable by their owner alone. They need as much room as the trail.',
+    'Writes a sealed trail in the form that other verifiers read: checkpoint, tiles and entry bundles of C2SP tlog-tiles. They are static files for any web server, readable only by their owner, and need as much disk space as the trail.',
     ABOUT_FILES,
   ],
   examples: [
@@ -18,7 +18,7 @@ export const command: Command = {
       "for a verifier such as Tessera's fsck",
     ],
   ],
-  fault: 'the trail and its log do not agree, or its log is damaged',
+  fault: 'the trail differs from its log, or the log is damaged',
   unable: 'the command line is wrong, or a file cannot be read or written',
   async run({ words, flags }) {
     const to = flags.to

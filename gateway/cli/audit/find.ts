@@ -17,7 +17,7 @@ import {
 export const command: Command = {
   words: FILES,
   flags: {
-    request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
+    request: { value: 'ID', about: 'the request id, made by the gateway or the client' },
     user: { value: 'ID', about: 'userId' },
     client: { value: 'ID', about: 'clientId: a machine, or the app that acted for a user' },
     path: { value: 'TEXT', about: 'text in the path, such as a pseudonym of "audit pseudonym"' },
@@ -31,20 +31,22 @@ export const command: Command = {
       about: 'status of a call of gRPC, such as 14 for UNAVAILABLE; finds responses only',
     },
     ...PERIOD_FLAGS,
-    everywhere: { about: 'reads the whole trail, not only around the time of the id: clients may repeat it' },
+    everywhere: {
+      about: 'reads the whole trail, not only around the time in the id, because clients may use an id again',
+    },
     format: {
       value: 'FORMAT',
       about: 'ndjson, the lines as they are, or table; default: table on a terminal',
     },
   },
   about: [
-    'Prints the records for which all flags hold, in the order of the trail. --since and --until mean the start of a request; its response is found however late it came.',
+    'Prints the records that match all flags, in the order of the trail. --since and --until are about the start of a request; its response is found however late it came.',
     ABOUT_FILES,
-    'It skips parts of the trail outside these times; an id that the gateway made contains a time. It may miss a request that was recorded more than ten minutes after its start, and records of a file in which the clock was set back by more than a minute.',
+    'It reads only the parts of the trail within these times, or around the time in an id that the gateway made. So it may miss a request that was recorded more than ten minutes after its start, and records in a file during which the clock was set back by more than a minute.',
   ],
   examples: [
     ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],
-    ['countersign audit find --status 429 --format table data/audit.ndjson', 'who was too fast'],
+    ['countersign audit find --status 429 --format table data/audit.ndjson', 'who exceeded a limit'],
     [
       'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01',
       'a month of one client',

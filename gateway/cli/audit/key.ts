@@ -10,18 +10,18 @@ export const command: Command = {
     show: { value: 'FILE', about: 'prints the verifier keys of an existing key, and makes none' },
     origin: {
       value: 'NAME',
-      about: 'name of the log, if audit.origin is not the name in the key',
+      about: 'name of the log, if audit.origin in gateway.json differs from the name in the key',
     },
   },
   about: [
-    'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. With --second it also makes a key of ML-DSA-44 (FILE-ml-dsa-44.pem for FILE.pem), which signs the same checkpoints against quantum computers; FILE may then exist. Name FILE by GATEWAY_AUDIT_SEAL_KEY; without that a gateway makes its own key at the first start.',
-    'Note the verifier keys where nobody who writes the trail can write. Programs that know only Ed25519 need the first line.',
+    'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. Set GATEWAY_AUDIT_SEAL_KEY to FILE; otherwise the gateway makes its own key at the first start. With --second it also makes a key of ML-DSA-44 (FILE-ml-dsa-44.pem for FILE.pem), whose signatures quantum computers cannot forge; FILE may then exist.',
+    'Keep the verifier keys where nobody who can write the trail can change them. For programs that know only Ed25519, take the first line.',
   ],
   examples: [
     ['countersign audit key secrets/audit-seal-key.pem', 'a new key'],
     ['countersign audit key --show data/audit-seal-key.pem', 'the key that a gateway made'],
   ],
-  fault: 'the file is there already',
+  fault: 'the file exists already',
   unable: UNABLE,
   async run({ words: [file], flags }) {
     const shown = flags.show

@@ -111,7 +111,7 @@ describe('the output of the audit commands', () => {
     const help = (await countersign(['audit', 'export', '--help'])).stdout
     assert.match(
       help,
-      /1 the trail and its log do not agree, or its log is damaged; 2 .*a file cannot be read or written/,
+      /1 the trail differs from its log, or the log is damaged; 2 .*a file cannot be read or written/,
     )
     const unwritable = await countersign(['audit', 'export', '--to', join(trail.file, 'x'), trail.file])
     assert.deepEqual(

@@ -26,21 +26,23 @@ export const command: Command = {
       value: 'FILE',
       about: 'proves that the gateway has signed this response to the message',
     },
-    everywhere: { about: 'reads the whole trail, not only around the time of the id: clients may repeat it' },
+    everywhere: {
+      about: 'reads the whole trail, not only around the time in the id, because clients may use an id again',
+    },
     ...LOG_FLAG,
     ...KEY_FLAG,
     ...JSON_FLAG,
   },
   about: [
-    'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
-    'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks the proof; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
-    'With --message FILE it says instead which checks a message passes. That FILE has request line, headers, empty line and body, as sent. --response, --key and --json need --message.',
+    'Writes to standard output a proof of the records of a request, for somebody who has only the verifier key. It is a C2SP tlog-proof for each record: the record, its path in the tree and the signed checkpoint. It shows nothing else of the trail.',
+    'If witnesses have signed a checkpoint over these records, it uses the last such one. "audit verify --proof" checks the proof. So does any verifier of tlog-proof, if you split the output before each line "c2sp.org/tlog-proof@v1".',
+    'With --message FILE it says instead which checks a signed message passes. The file has the request line, headers, an empty line and the body, as sent. --response, --key and --json need --message.',
     ABOUT_FILES,
   ],
   examples: [
     [
       'countersign audit prove --request my-request-1 > transfer.tlog-proof',
-      'for the other side of a dispute',
+      'a proof for the other side of a dispute',
     ],
     [
       'countersign audit prove --request my-request-1 --message transfer.http --key data/audit-seal-key.pem',

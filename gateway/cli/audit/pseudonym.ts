@@ -8,12 +8,15 @@ import { ableTo, UNABLE } from './trail-words.ts'
 export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
-    'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which stand in paths of the trail as {name:DIGITS}. The value is the decoded text of the parameter; letter case counts, the name of the parameter does not.',
-    'The key is that of "maskKeyFile" in gateway.json, or of the data directory. For an older key use a gateway.json that names it.',
+    'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which replace the value in paths of the trail ({name:DIGITS}). Write the value without percent-encoding. Letter case matters; the name of the parameter does not.',
+    'The key is in "maskKeyFile" of gateway.json, or in the data directory. For an older key use a gateway.json whose "maskKeyFile" is the older file.',
   ],
   examples: [
     ['countersign audit pseudonym < iban.txt', 'the pseudonym of an IBAN'],
-    ['countersign audit find --path "$(countersign audit pseudonym < iban.txt)"', 'every request about it'],
+    [
+      'countersign audit find --path "$(countersign audit pseudonym < iban.txt)"',
+      'every request about this IBAN',
+    ],
   ],
   fault: 'the configuration has faults, or no value was given',
   unable: UNABLE,

@@ -12,16 +12,16 @@ export const command: Command = {
     json: { about: 'as JSON, one report a line' },
   },
   about: [
-    'Says what a day of the trail holds, for the daily review that PCI DSS 10.4 asks for: pairs, responses and calls of gRPC by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. What needs a person comes last.',
-    'A day without a record needs a person too. Then the report says when the trail begins.',
-    'It only counts; "audit verify" proves.',
+    'Summarizes a day of the trail for the daily review that PCI DSS 10.4 demands: requests, responses and gRPC calls by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. Last comes what somebody must look at.',
+    'That includes a day without records; the report then says when the trail begins.',
+    'It only counts; only "audit verify" proves.',
     ABOUT_FILES,
   ],
   examples: [
     ['countersign audit report --day today', 'until now'],
     ['countersign audit report --day 2026-11-15 --json data/audit.ndjson', 'for a program'],
   ],
-  fault: 'something needs a person',
+  fault: 'somebody must look at something',
   unable: UNABLE,
   async run({ words, flags }) {
     const dayMs = dayOf(flags)

@@ -6,7 +6,7 @@ import { CommandFault, complain, type Flags, type Given, UsageFault } from '../c
 
 export const FILES = '[FILE…]'
 export const ABOUT_FILES =
-  'FILE is an audit file, which stands also for the segments rotated from it, compressed or not; or one such segment; or a directory, which stands for its trails. The default is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
+  'FILE is an audit file, with the segments rotated from it, compressed or not; or one segment; or a directory, with its trails. The default is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
 
 export const UNABLE = 'the command line is wrong, or a file cannot be read'
 
@@ -21,7 +21,7 @@ export const KEY_FLAG: Flags = {
   key: {
     value: 'KEY',
     about:
-      'the key to trust: a verifier key, a file with one, or a PEM file; default $GATEWAY_AUDIT_SEAL_KEY. Several keys, separated by commas, must all have signed',
+      'the key to trust: a verifier key, a file with one, or a PEM file; default $GATEWAY_AUDIT_SEAL_KEY. Of several keys, separated by commas, each must have signed',
   },
 }
 

@@ -31,29 +31,32 @@ export const command: Command = {
   flags: {
     ...KEY_FLAG,
     part: {
-      about: 'FILE is a part of the trail, and may end before the log: proves only its lines',
+      about: 'FILE may be a part of the trail: proves only the lines that it has',
     },
     'allow-unsealed': {
-      about: 'after a crash: unsealed lines of the gateway are no fault, however old they are',
+      about: 'after a crash: unsealed lines are no fault, however old they are',
     },
-    since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
+    since: { value: 'WHEN', about: 'does not check segments that were closed before this time' },
     ...LOG_FLAG,
     ...ATTESTATION_FLAGS,
-    proof: { value: 'FILE', about: 'checks what "audit prove" wrote, and nothing else; - is standard input' },
+    proof: { value: 'FILE', about: 'checks only this output of "audit prove"; - is standard input' },
   },
   about: [
-    'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
-    'It trusts no key that lies beside the trail. Name the verifier key that you noted when the key was made: "audit key --show" prints it.',
-    'Whoever holds the key can seal another trail. So name a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
-    'It says how the trail ends: sealed, as after an orderly stop; with unsealed lines, as a running or a crashed gateway leaves them; or cut. Unsealed lines are a fault after an orderly end, and when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
-    `${ABOUT_FILES} An audit file, a directory, or all segments together must begin where the log begins, or where a sealed AUDIT_PRUNE says. For some of the segments it says which lines these are, and calls later lines missing, unless --part is given.`,
+    'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut off since it was sealed. Otherwise it names the first line that differs.',
+    'It trusts no key that is stored beside the trail. Give it the verifier key that you noted when the key was made ("audit key --show" prints it).',
+    'Whoever has the private key can seal another trail. Against that, give it a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
+    'It says how the trail ends: sealed, as after an orderly stop; with unsealed lines, as while the gateway runs or after a crash; or cut off. Unsealed lines are a fault after an orderly stop. They are also a fault when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
+    `${ABOUT_FILES} An audit file or a directory must begin with the first line of the log, or with the line that a sealed AUDIT_PRUNE names. Of single segments it says which lines of the log they have. Missing later lines are a fault, unless --part is given.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
-    ['countersign audit verify --key data/audit-seal-key.pem --since 7d data/audit.ndjson', 'what is recent'],
+    [
+      'countersign audit verify --key data/audit-seal-key.pem --since 7d data/audit.ndjson',
+      'the last seven days',
+    ],
     ['countersign audit verify --key data/audit-seal-key.pem --proof transfer.tlog-proof', 'one proof'],
   ],
-  fault: 'something is wrong with the evidence',
+  fault: 'the trail, or the proof, is not as it was sealed',
   unable: UNABLE,
   async run({ words, flags }) {
     if (flags.proof !== undefined) refuseBesideProof(words, flags)

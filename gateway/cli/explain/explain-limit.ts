@@ -25,11 +25,11 @@ export const command: Command = {
   words: 'METHOD PATH',
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Says which row of limits.json counts a request by its path and method, and why the rows near it do not. It reads the files here, and needs no running gateway.',
-    'One row of `limits` counts a request: that of the most specific path. When that path has rows only for other methods, no row counts it. Every row of `overall` that covers the path counts it.',
+    'Says which row of limits.json counts a request with this method and path, and why similar rows do not. It reads the files here, and needs no running gateway.',
+    'One row of `limits` counts a request: that of the most specific path. If that path has rows only for other methods, no row of `limits` counts the request. Besides, every row of `overall` that covers the path counts it.',
   ],
   examples: [
-    ['countersign explain limit POST /api/login', 'which row counts log-ins'],
+    ['countersign explain limit POST /api/login', 'the row that counts log-ins'],
     ['countersign explain limit GET /api/data', 'none: exit code 1'],
   ],
   fault: 'no limit counts such a request, or the configuration is faulty',

@@ -16,8 +16,8 @@ const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Reads an access token from standard input, and says which checks of the gateway it passes and which not, and why. It reads the files here, and needs no running gateway. It fetches the keys of the issuer from its jwksUri, and asks an issuer with introspection about an opaque token.',
-    'It cannot tell whether the session has ended, and asks for no proof of possession. It shows acr, auth_time and claims that a check refuses, never the signature.',
+    'Reads an access token from standard input. Says which checks of the gateway the token passes, which it fails, and why. It reads the files here, and needs no running gateway. It fetches the keys of the issuer from its jwksUri; about an opaque token it asks the issuer (introspection).',
+    'It does not check whether the session has ended, or a proof of possession. It shows acr, auth_time and the claims that fail a check, never the signature.',
   ],
   examples: [['countersign explain token < token.txt', 'why a token gets 401']],
   fault: 'the token is not accepted, or the configuration is faulty',
