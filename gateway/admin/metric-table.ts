@@ -8,43 +8,43 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 /** Names and labels are a public contract. */
 const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
-    'Bytes that others added to the audit trail or took from it; a change that keeps the size counts 1.',
+    'Bytes that others added to the audit trail or removed from it; a change of the same size counts as 1.',
   ),
   gateway_audit_last_seal_timestamp_seconds: gauge(
-    'When the last checkpoint of this run was made; 0: none yet.',
+    'Unix time of the last checkpoint of this run; 0: none yet.',
   ),
   gateway_audit_records_pending: gauge(
-    'Records that are not yet in the file, or on the disk, depending on `audit.durability`.',
+    'Records not yet in the file or, with `audit.durability` `synced`, not yet on the disk.',
   ),
   gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
-  gateway_audit_seal_faults_total: counter('Times that sealing failed; each time it is tried again.'),
-  gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
+  gateway_audit_seal_faults_total: counter('How often sealing failed; it is tried again.'),
+  gateway_audit_seal_gaps_total: counter('How often sealed records were missing from the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
-    'Greatest possible age of the oldest record that no checkpoint covers yet: a second or two under load. Records of an earlier run age from the start of this run.',
+    'Greatest possible age of the oldest unsealed record; 1 to 2 s are normal under load. For records of an earlier run it counts from the start of this run.',
   ),
   gateway_audit_ship_lag_seconds: gauge(
-    'Time since the closing of the oldest segment that is not shipped yet; 0 when all are shipped.',
+    'Time since the oldest segment that is not shipped yet was closed; 0: all are shipped.',
   ),
-  gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
+  gateway_audit_tree_size: gauge('Records that the last checkpoint covers.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
   gateway_audit_unshipped_segments: gauge('Closed segments of the audit trail that are not shipped yet.'),
-  gateway_audit_stamp_failures_total: counter('How often no time stamp was obtained.'),
+  gateway_audit_stamp_failures_total: counter('Requests for a time stamp that failed.'),
   gateway_audit_stamp_interval_seconds: gauge('Value of audit.stamps.every.'),
   gateway_audit_stamp_lag_seconds: gauge(
-    'For how long there has been a checkpoint without a time stamp; 0: there is none.',
+    'Age of the oldest checkpoint that waits for a time stamp; 0: none waits.',
   ),
   gateway_audit_unstamped_records: gauge('Sealed records after the newest checkpoint that has a time stamp.'),
   gateway_audit_unwitnessed_records: gauge(
     'Sealed records after the newest checkpoint that enough witnesses have signed.',
   ),
   gateway_audit_witness_failures_total: counter(
-    'How often a witness was asked for its signature and gave none; conflict: it has seen another log.',
+    'Requests to a witness that brought no signature; conflict: the witness has seen another log.',
     'witness',
     'failure',
   ),
   gateway_audit_witness_interval_seconds: gauge('Value of audit.witnesses.every.'),
   gateway_audit_witness_lag_seconds: gauge(
-    'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
+    'Age of the oldest checkpoint that too few witnesses have signed; 0: there is none.',
   ),
   gateway_audit_writable: gauge('0 while the trail cannot be written and requests get 503, else 1.'),
   gateway_audit_write_errors_total: counter('Writes to the audit trail that failed.'),
@@ -58,7 +58,7 @@ const METRICS = {
   ),
   gateway_auth_decisions_total: counter('Credentials checked.', 'method', 'outcome'),
   gateway_responses_unsigned_total: counter(
-    'Responses that were not signed, though their route asks for it: too long, or no key for their client.',
+    'Responses sent unsigned although their route signs responses: too long, or no key for their client.',
     'route',
   ),
   gateway_shadow_refusals_total: counter(
@@ -68,23 +68,23 @@ const METRICS = {
   ),
   gateway_build_info: gauge('Always 1; the labels say what runs.', 'version', 'node'),
   gateway_client_ocsp_total: counter(
-    'Questions to responders about client certificates; no_responder: the certificate names none.',
+    'OCSP requests about client certificates; no_responder: the certificate names no responder.',
     'outcome',
   ),
   gateway_config_last_reload_successful: gauge(
-    '1 when the present file is in force, except for keys that need a restart; 0 when an earlier version still is.',
+    '1 when the present file is in force, except for keys that need a restart; 0 when its last edit was refused.',
     'file',
   ),
-  gateway_config_reloads_total: counter('Configuration files read.', 'file', 'result'),
+  gateway_config_reloads_total: counter('Times that a configuration file was read.', 'file', 'result'),
   gateway_event_loop_active_seconds_total: counter(
-    'Time that the event loop was not waiting; a gateway is at its limit when this grows by 1 each second.',
+    'Time in which the event loop was busy; a gateway is at its limit when this grows by 1 s each second.',
   ),
   gateway_event_loop_lag_seconds: histogram(
-    'How late a timer of 250 ms fires; other events wait about as long.',
+    'How late a timer of 250 ms fires; requests wait about as long.',
     LOOP_LAG_SECONDS,
   ),
   gateway_grpc_calls_total: counter(
-    'Calls of gRPC that ended; `code` is the number of their status.',
+    'gRPC calls that ended; `code` is the number of their status.',
     'route',
     'code',
   ),
@@ -94,21 +94,21 @@ const METRICS = {
     'route',
     'method',
   ),
-  gateway_http_requests_in_flight: gauge('Requests begun and not closed.'),
+  gateway_http_requests_in_flight: gauge('Open requests.'),
   gateway_http_requests_total: counter(
-    'Requests closed; 499 is a client that went away.',
+    'Requests that ended; 499: the client left first.',
     'route',
     'method',
     'status',
   ),
   gateway_decisions_total: counter(
-    'Requests of rows with `decision`, by what the decider said; breaker_open and too_many: it was not asked.',
+    'Requests of rows with `decision`, by the answer of the decider; breaker_open and too_many: it was not asked.',
     'route',
     'outcome',
   ),
   gateway_idempotency_keys: gauge('Idempotency keys in the data directory, at most 1,000,000.'),
   gateway_idempotency_bytes: gauge(
-    'Bytes of idempotency keys and responses in the data directory; above 1 GiB only statuses are kept.',
+    'Bytes of idempotency keys and responses in the data directory; above 1 GiB no more bodies are kept.',
   ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by the outcome of their key.',
@@ -116,7 +116,7 @@ const METRICS = {
     'outcome',
   ),
   gateway_introspection_requests_total: counter(
-    'Questions to introspection endpoints about opaque tokens; breaker_open and too_many: the endpoint was not asked.',
+    'Introspections of tokens; breaker_open and too_many: the issuer was not asked.',
     'issuer',
     'outcome',
   ),
@@ -130,53 +130,54 @@ const METRICS = {
     'decision',
   ),
   gateway_ready: gauge('1 when /readyz returns 200.'),
-  gateway_refusals_total: counter('Responses made by the gateway instead of the upstream.', 'code'),
+  gateway_refusals_total: counter('Refusals: responses by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'About how many requests were never begun, because their client left or reset them.',
+    'Requests, roughly counted, that were not begun because their client left or reset them.',
   ),
   gateway_store_breaker_open: gauge(
-    '1 while the shared store is away and not asked; limits then do what their onStoreFailure says.',
+    '1 while the shared store is away; limits then follow their onStoreFailure.',
   ),
   gateway_store_outages_total: counter('How often the shared store went away.'),
   gateway_store_round_trip_duration_seconds: histogram(
-    'Time between a command to the shared store and its reply, without late replies.',
+    'Time from a command to the shared store to its reply; late replies do not count.',
     ROUND_TRIP_SECONDS,
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often the shared store did not know a script, as after a restart, and got it.',
+    'How often the shared store lacked a script, as after its restart, and was sent it.',
   ),
   gateway_store_takes_total: counter(
-    'Hits on limits that the shared store was to decide; undecided: it was away or late, and onStoreFailure decided.',
+    'Decisions on limits asked of the shared store; undecided: it was away or late, and onStoreFailure decided.',
     'outcome',
   ),
-  gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have not been told of yet.'),
+  gateway_store_unsent_sessions: gauge('Ended sessions not yet written to the shared store.'),
   gateway_store_writable: gauge(
-    '0 while the store cannot be written, else 1. shared is the store of several gateways; the others are in the data directory.',
+    '0 while the store cannot be written, else 1. shared: the store of several gateways; the others are in the data directory.',
     'store',
   ),
   gateway_store_write_errors_total: counter(
-    'Faults of files in the data directory, and of connections to the shared store.',
+    'Errors of files in the data directory, and of connections to the shared store.',
     'store',
   ),
   gateway_tls_certificate_expiry_timestamp_seconds: gauge(
     'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
-    'Earliest expiry of a client authority or of its newest revocation list; from then on clients of the authority are refused.',
+    'Unix time of the earliest expiry of a client authority (authorities) or its revocation list (lists); from then on its clients are refused.',
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
-    'Spans that were lost; refused: by the receiver; stopped: the gateway ended.',
+    'Lost spans; refused: by the receiver; stopped: the gateway ended.',
     'reason',
   ),
-  gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),
-  gateway_tunnels_ended_total: counter(
-    'Upgraded connections that have ended; closed: by either side.',
-    'reason',
+  gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver accepted.'),
+  gateway_tunnels_ended_total: counter('Tunnels that have ended; closed: by either side.', 'reason'),
+  gateway_tunnels_open: gauge('Open tunnels.'),
+  gateway_upstream_attempts_total: counter(
+    'Attempts to send a request upstream, after their end.',
+    'upstream',
+    'outcome',
   ),
-  gateway_tunnels_open: gauge('Upgraded connections that are open.'),
-  gateway_upstream_attempts_total: counter('Ended attempts to send a request.', 'upstream', 'outcome'),
   gateway_upstream_breaker_opened_total: counter(
     'How often the circuit breaker of the upstream opened.',
     'upstream',
@@ -191,12 +192,12 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of the response. A retried request counts from its first attempt, under the upstream of its last.',
+    'Time from sending a request upstream to the head of its response. A retried request counts from its first attempt, for the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),
   gateway_upstream_unanswered_total: counter(
-    'Requests whose client left after more than a second without the head of the response.',
+    'Requests whose client left after waiting more than 1 s for the head of the response.',
     'upstream',
   ),
   gateway_upstream_retries_total: counter(
