@@ -9,8 +9,9 @@ const INTRODUCTION = `# Configuration reference
 
 \`npm run schemas\` writes this page from [config/schemas/](../../config/schemas). [configuration.md](../operate/configuration.md) says what the keys are for.
 
-In brackets stand the type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit needs one, and the variable that takes
-the place of the key, with commas in a list. A key that is missing and has no default does nothing, unless its text says more.
+The brackets after a key have its type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit takes effect only at a restart,
+and the environment variable that overrides the key (a list is separated by commas). A missing key without a default has no effect, unless its text says
+otherwise. A row is an entry of \`routes\`; "top-level" means directly in gateway.json.
 `
 const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
 const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
@@ -26,11 +27,11 @@ function removedHeaders(): string {
   })
   return `## Request headers that are removed
 
-The service gets a request without these. The log has a line, \`a request header is removed\`, at the first removal of each name by each route,
-and again after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: a request with one is refused with 400
-\`method_override\`, unless \`requestHeaders.allow\` of the row has the name.
+The service gets a request without these headers. The log has a line, \`a request header is removed\`, when a route first removes a name,
+and again after an edit of gateway.json. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: a request with one of them gets 400
+\`method_override\`, unless \`requestHeaders.allow\` of the row names it.
 
-| says | header | kept | logged |
+| what the header says | headers | passed on to the service | removal logged |
 | --- | --- | --- | --- |
 ${rows.join('')}`
 }
@@ -84,7 +85,7 @@ function listOf(
     const marks = [kind, text.includes(RESTART) && 'restart', variable].filter(Boolean).join(', ')
     const line = `- \`${key}\` (${marks}): ${text.replace(RESTART, '').replace(VARIABLE, '')}\n`
     const first = explained.get(line)
-    if (first === undefined) explained.set(line, path === '' ? 'the file' : `\`${path}\``)
+    if (first === undefined) explained.set(line, path === '' ? 'the top level' : `\`${path}\``)
     else twins.set(first, [...(twins.get(first) ?? []), `\`${key}\``])
     return first === undefined ? line : []
   })

@@ -8,20 +8,20 @@ const ROTATION = keys({
   maxAge: span('smhd', 'Greatest age of the first record, in s, m, h or d.', { examples: ['1d', '12h'] }),
   compress: choice(
     ['none', 'zstd'],
-    'zstd: each closed and sealed file is replaced by `<file>.zst`, after the copy was read back and compared.',
+    '`zstd`: each closed and sealed file is compressed to `<file>.zst`. The original is removed after the copy was read back and compared.',
     { default: 'none' },
   ),
 })
 
 const RETENTION = keys({
   keep: span('smhd', 'How long closed files stay, in s, m, h or d.', { required: true, examples: ['400d'] }),
-  unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
+  unsealed: flag('Whether files are removed although the trail has no seals.', { default: false }),
 })
 
 const OBJECT_LOCK = keys({
   mode: choice(
     ['GOVERNANCE', 'COMPLIANCE'],
-    'COMPLIANCE: nobody can shorten the lock. GOVERNANCE: those with the right can.',
+    'COMPLIANCE: nobody can shorten the lock. GOVERNANCE: users with that permission can.',
     { required: true, examples: ['COMPLIANCE', 'GOVERNANCE'] },
   ),
   retain: span('smhd', 'How long the lock holds, in s, m, h or d.', { required: true, examples: ['2190d'] }),
@@ -39,7 +39,7 @@ const S3 = keys({
     examples: ['evidence'],
   }),
   region: text('The region in request signatures.', { default: 'us-east-1', examples: ['eu-central-1'] }),
-  prefix: anyText('Stands before each name. Each gateway needs its own.', {
+  prefix: anyText('Text before the name of each object. Each gateway needs its own.', {
     default: '',
     examples: ['gateway-1/'],
   }),
@@ -54,7 +54,7 @@ const SHIP = keys({
   directory: text('An existing directory.', { examples: ['/mnt/evidence'] }),
   s3: key(
     S3,
-    'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. Its credentials need s3:PutObject and s3:GetObject, and for a lock s3:PutObjectRetention.',
+    'A bucket of a server with the S3 protocol. This needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The credentials need s3:PutObject and s3:GetObject, and for a lock s3:PutObjectRetention.',
   ),
 })
 
@@ -75,19 +75,17 @@ const MEMBER = keys({
 
 const WITNESSES = keys({
   policyFile: text(
-    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, in the place of `quorum` and `members`.',
+    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, instead of `quorum` and `members`.',
     { examples: ['/etc/countersign/witnesses.policy'] },
   ),
-  quorum: integer('How many witnesses must have signed a checkpoint before it counts.', {
+  quorum: integer('How many witnesses must have signed a checkpoint for it to count as witnessed.', {
     range: [1, 32],
     examples: [2],
   }),
-  every: span(
-    'smhd',
-    'The least time between two checkpoints that witnesses are asked to sign, in s, m, h or d.',
-    { default: '1m' },
-  ),
-  members: list(MEMBER, 'The witnesses, each with another key.', { minItems: 1, maxItems: 32 }),
+  every: span('smhd', 'The least time between two requests for signatures, in s, m, h or d.', {
+    default: '1m',
+  }),
+  members: list(MEMBER, 'The witnesses, each with its own key.', { minItems: 1, maxItems: 32 }),
 })
 
 const STAMPS = keys({
@@ -96,7 +94,7 @@ const STAMPS = keys({
     examples: ['http://tsa.example.com/'],
   }),
   every: span('smhd', 'The least time between two stamps, in s, m, h or d.', { default: '1h' }),
-  authorityFile: text('PEM: the authorities that must have issued the certificate of the stamps.', {
+  authorityFile: text('PEM: the certificate authorities for the certificate of the stamps.', {
     required: true,
     examples: ['/etc/countersign/tsa-ca.pem'],
   }),
@@ -119,12 +117,12 @@ const AUDIT = keys({
   }),
   durability: choice(
     ['written', 'synced', 'buffered'],
-    'Where a record is before its request or answer goes on: `written` to the operating system, `synced` to the disk, or `buffered` in memory.',
+    'Where a record must be before its request or response goes on: handed to the operating system (`written`), on the disk (`synced`), or in memory (`buffered`).',
     { env: 'GATEWAY_AUDIT_DURABILITY', restart: true, default: 'written' },
   ),
   seals: choice(
     ['on', 'off'],
-    '`on`: a signed Merkle tree over all records, beside the file, shows any change of a record. Standard output is not sealed.',
+    '`on`: a signed Merkle tree over all records, stored beside the file, shows any change. Standard output is not sealed.',
     { env: 'GATEWAY_AUDIT_SEALS', restart: true, default: 'on' },
   ),
   sealKeyFile: text(
@@ -133,11 +131,11 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. If `sealKeyFile` is set, `countersign audit key --second` makes this key.',
+    'A second key, ML-DSA-44 (FIPS 204), signs the seals too. If `sealKeyFile` is set, make this key by `countersign audit key --second`.',
     { restart: true },
   ),
   origin: anyText(
-    "Name of this gateway's log in its seals, without spaces and +; each gateway has another. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.",
+    "Name of this gateway's log in its seals, without spaces and +, different for each gateway. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.",
     {
       restart: true,
       pattern: '^[!-*,-~]{1,200}$',
@@ -148,32 +146,32 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. After a rename by another program, SIGHUP begins one too. Default: never.',
+    'When the gateway renames the audit file to `<file>.<UTC>` and begins a new one. If another program renames the file, send SIGHUP to begin a new one. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. Files that are not sealed, or with `ship` not shipped, stay. Default: never.',
+    'When the gateway removes closed audit files, oldest first, with the tiles of the tree that only they need. Files that are not sealed stay, and with `ship` those not yet copied. Default: never.',
   ),
   ship: key(
     SHIP,
-    'Where closed audit files, tiles and checkpoint are copied to, under their own names: a directory or a bucket. Default: nowhere.',
+    'Where closed audit files, tiles and checkpoint are copied to, with unchanged names: a directory or a bucket. Default: nowhere.',
     { examples: [{ directory: '/mnt/evidence' }] },
   ),
   witnesses: key(
     WITNESSES,
-    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness). Default: nobody.',
+    'Witnesses: others who sign the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness). Default: nobody.',
     { restart: true, examples: [{ policyFile: '/etc/countersign/witnesses.policy' }] },
   ),
   stamps: key(
     STAMPS,
-    'An authority that signs at what time a checkpoint of the seals existed (RFC 3161). Default: nobody.',
+    'A time-stamping authority, which signs that a checkpoint of the seals existed at a time (RFC 3161). Default: nobody.',
     { restart: true },
   ),
 })
 
 export const AUDIT_KEYS = {
-  audit: key(AUDIT, 'Where the two records of every request go. More in docs/verify/audit.md.', {
+  audit: key(AUDIT, 'The audit trail, with two records for each request. More in docs/verify/audit.md.', {
     default: {},
     examples: [{ file: 'data/audit.ndjson' }],
   }),

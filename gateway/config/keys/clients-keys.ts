@@ -49,7 +49,7 @@ const MTLS = keys({
     },
   ),
   psd2Roles: flag(
-    'Whether the roles in the PSD2 statement of the certificate (ETSI TS 119 495) are scopes too, such as `psd2:PSP_AI`. A certificate without a good statement is refused.',
+    'Whether the roles in the PSD2 statement of the certificate (ETSI TS 119 495) count as scopes, such as `psd2:PSP_AI`. A certificate without a valid statement is refused.',
     { examples: [true] },
   ),
   issuer: key(
@@ -61,7 +61,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, written like `subject`, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Any authority of a list may have issued it.',
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, written like `subject`, or its SHA-256 thumbprint. A thumbprint distinguishes authorities with the same subject. A list names several possible authorities.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })
@@ -79,7 +79,7 @@ const DESCRIBED = keys({
   }),
   algorithm: choice(['sha256', 'sha512', 'sha1'], 'The hash of the HMAC.', { required: true }),
   encoding: choice(['hex', 'base64'], 'How the signature is written.', { required: true }),
-  prefix: anyText('What stands before the signature in its header.', {
+  prefix: anyText('Text before the signature in its header.', {
     pattern: '^[\\x21-\\x7e]{0,64}$',
     patternErrorMessage: 'must be at most 64 visible ASCII characters',
     examples: ['v0='],
@@ -96,7 +96,7 @@ const DESCRIBED = keys({
     },
   ),
   idHeader: anyText(
-    'The header with the id of the delivery. Without one a delivery is known by what is signed.',
+    'The header with the id of the delivery. Without one, a delivery is recognized by the signed text.',
     {
       ...HEADER_NAME,
       examples: ['X-Shopify-Webhook-Id'],
@@ -183,7 +183,7 @@ const DESCRIBED_PROFILE = keys({
   }),
   algorithms: list(
     Type.Enum(['ES256', 'EdDSA', 'PS256', 'ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512']),
-    '`ES256`, `EdDSA`, `PS256` are for signatures without `alg`; the others are values of `alg`.',
+    'Allowed algorithms: `ES256`, `EdDSA`, `PS256` for signatures without `alg`; the others for signatures with that `alg`.',
     { required: true, minItems: 1, uniqueItems: true, examples: [['ES256', 'ecdsa-p256-sha256']] },
   ),
 })
@@ -208,7 +208,7 @@ export const SIGNATURE = keys({
   }),
   profile: key(
     SIGNATURE_PROFILE,
-    'What its signatures must be: `fapi-2`, `uk-jws`, `berlin-group`, or an object that describes another profile. More in docs/use/signatures.md.',
+    'The rules for its signatures: `fapi-2`, `uk-jws`, `berlin-group`, or an object that describes another profile. More in docs/use/signatures.md.',
     {
       required: true,
       examples: [
@@ -229,7 +229,7 @@ export const SIGNATURE = keys({
 
 export const CLIENT_KEYS = keys({
   id: anyText(
-    'The name of the client in audit trail, limits and `X-Auth-Client` upstream; unique. If the client has tokens too, write their percent-encoded `client_id`: both are one caller then.',
+    'The name of the client in audit trail, limits and `X-Auth-Client` upstream; unique. If the client uses tokens too, write their percent-encoded `client_id`, so that both are one caller.',
     {
       required: true,
       pattern: '^[\\x21-\\x7e]{1,256}$',
@@ -244,7 +244,7 @@ export const CLIENT_KEYS = keys({
     examples: [['accounts:read']],
   }),
   plan: text(
-    'Its plan in limits.json. An entry with `id` and `plan` alone is the app of a token; the id of an app of one of `issuers` is `<issuer>#<app>`.',
+    "The client's plan in limits.json. An entry with only `id` and `plan` is for an app that uses tokens; the id of an app of one of `issuers` is `<issuer>#<app>`.",
     {
       maxLength: 64,
       examples: ['gold'],
@@ -252,7 +252,7 @@ export const CLIENT_KEYS = keys({
   ),
   mtls: key(
     MTLS,
-    "What identifies the client's certificate: exactly one of `thumbprint`, `sanDns`, `sanUri`, `subject`, `organizationIdentifier`. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
+    "How the client's certificate is recognized: by exactly one of `thumbprint`, `sanDns`, `sanUri`, `subject`, `organizationIdentifier`. With several authorities in `tls.clientCaFile`, `issuer` is needed too, except with `thumbprint`.",
     { minProperties: 1, maxProperties: 3, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
@@ -265,7 +265,7 @@ export const CLIENT_KEYS = keys({
 
 export const CLIENTS_FILE = file(
   'clients',
-  'The machines that may call with a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
+  'The machines that may call with a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again when the file changes; a file with a fault changes nothing. It contains no secrets.',
   {
     clients: list(CLIENT_KEYS, 'One entry per client.', {
       required: true,

@@ -20,7 +20,7 @@ export const AUTHORIZATION_DETAILS = keys({
         patternErrorMessage: 'must have JSON pointers (RFC 6901) as its keys',
       },
     } as typeof MATCH,
-    'Each name is a JSON pointer into the detail, its value one into the body. The two members must be equal. Numbers are compared by their decimal value; a text equals no number.',
+    'Pairs of JSON pointers: the name points into the detail, the value into the body. The two members must be equal. Numbers are compared by their decimal value; a string never equals a number.',
     {
       required: true,
       minProperties: 1,
@@ -39,7 +39,7 @@ export const DECISION = keys({
     range: [10, 30_000],
     default: 200,
   }),
-  cache: key(SPAN_OR_OFF, 'How long a decision holds for an equal question, at most 5m.', {
+  cache: key(SPAN_OR_OFF, 'How long a decision is used again for an identical question, at most 5m.', {
     default: 'off',
     examples: ['10s'],
   }),

@@ -10,7 +10,7 @@ import { UPSTREAM_KEYS } from './upstream-keys.ts'
 
 export const GATEWAY_FILE = file(
   'gateway',
-  'Where the gateway listens, what stands behind it and which requests it lets through. Read at start and whenever it changes.',
+  'Where the gateway listens, which services it forwards to and which requests it lets through. Read at the start and after each change.',
   {
     ...UPSTREAM_KEYS,
     ...LISTENER_KEYS,

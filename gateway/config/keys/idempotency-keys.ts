@@ -4,7 +4,7 @@ export const IDEMPOTENCY = keys({
   required: flag('Whether POST, PATCH, PUT and DELETE without a key get 400.', {
     default: false,
   }),
-  header: text('The header with the key. All signatures but `uk-jws` must cover it.', {
+  header: text('The header with the key. Signatures must cover it, except `uk-jws`.', {
     default: 'Idempotency-Key',
     maxLength: 64,
     examples: ['x-idempotency-key'],
@@ -15,7 +15,7 @@ export const IDEMPOTENCY = keys({
     examples: ['24h', '7d'],
   }),
   maxResponseBytes: integer(
-    'The most bytes of a kept response body, with `GATEWAY_STORE` up to 65,536. Of a longer body only the status is kept.',
+    'The most bytes of a response body that is kept; with `GATEWAY_STORE` at most 65,536. For a longer body only the status is kept.',
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(
@@ -28,12 +28,12 @@ export const IDEMPOTENCY = keys({
   ),
   onUnknown: choice(
     ['refuse', 'forward'],
-    'A request whose key has an unknown outcome gets 409 (`refuse`), or is sent again to a service that resolves keys itself (`forward`).',
+    'What happens to a request whose key has an unknown outcome. `refuse`: it gets 409. `forward`: it is sent again; for services that handle keys themselves.',
     { default: 'refuse' },
   ),
   onStoreFailure: choice(
     ['deny', 'local'],
-    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway goes by its own keys, and two may forward one request (`local`).',
+    'While the shared store is away: `deny`: requests with a key get 503. `local`: each gateway uses its own keys, so two gateways may forward the same request.',
     { default: 'deny' },
   ),
 })

@@ -26,12 +26,11 @@ const INTROSPECTION = keys({
     maxLength: 256,
     examples: ['countersign'],
   }),
-  clientSecretFile: text(
-    'A file with the secret of the client, in one line. The gateway proves itself by it (`client_secret_basic`).',
-    { examples: ['/run/secrets/introspection'] },
-  ),
+  clientSecretFile: text('A file with the client secret in one line (`client_secret_basic`).', {
+    examples: ['/run/secrets/introspection'],
+  }),
   keyFile: text(
-    'A file with a private key in PEM: P-256, Ed25519 or RSA. The gateway proves itself by assertions that it signs (`private_key_jwt`: ES256, EdDSA, PS256), or with `certFile` by the certificate. Either this or `clientSecretFile` is needed.',
+    'A file with a private key in PEM: P-256, Ed25519 or RSA. The gateway authenticates by signed assertions (`private_key_jwt`: ES256, EdDSA, PS256), or, with `certFile`, by the certificate. Either `keyFile` or `clientSecretFile` is needed.',
     { examples: ['/run/secrets/introspection.key'] },
   ),
   certFile: text('A file with the certificate of `keyFile` in PEM (`tls_client_auth`, RFC 8705).', {
@@ -39,24 +38,24 @@ const INTROSPECTION = keys({
   }),
   for: choice(
     ['opaque', 'all'],
-    '`opaque`: asks about all tokens but JWTs of trusted issuers. `all`: also about the JWTs of this issuer.',
+    "`opaque`: asks about all tokens except JWTs of trusted issuers. `all`: also about this issuer's JWTs.",
     { default: 'opaque' },
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off` asks each time. A revoked token passes meanwhile.',
+    'How long the answer "active" is used again, at most 5m and never beyond `exp`; `off` asks each time. During that time a revoked token still passes.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
     SPAN_OR_OFF,
-    'How long a token that is not active is not asked about again, at most 5m; `off` asks each time.',
+    'How long the answer "not active" is used again, at most 5m; `off` asks each time.',
     { default: '5s', examples: ['off'] },
   ),
   timeoutMs: integer('How long an answer may take. After that the request gets 503.', {
     range: [50, 30_000],
     default: 2000,
   }),
-  signed: flag('Whether only answers that the issuer has signed are believed (RFC 9701).', {
+  signed: flag('Whether the answers must be signed by the issuer (RFC 9701).', {
     default: false,
   }),
 })
@@ -66,7 +65,7 @@ export type WrittenIntrospection = Written<typeof INTROSPECTION>
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). A row may trust only one issuer with `introspection`.',
+    'How the gateway asks the issuer about opaque tokens (RFC 7662). A row of `routes` may trust only one issuer with `introspection`.',
     {
       examples: [
         {
@@ -79,18 +78,18 @@ const TERMS = {
   ),
   tokens: key(
     TOKENS,
-    'How the issuer writes its access tokens: a preset, or an object whose keys replace those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.',
+    "The claims of the issuer's access tokens: the name of a preset, or an object whose keys replace those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.",
     { examples: ['entra', { preset: 'keycloak', maxLifetime: '30h' }] },
   ),
   clockTolerance: span(
     'smh',
-    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf`, `iat` and `auth_time` (FAPI 2.0 section 5.3.2.1).",
+    'How much the clocks of issuer and gateway may differ, at most 60s, for `exp`, `nbf`, `iat` and `auth_time` (FAPI 2.0 section 5.3.2.1).',
     { default: '10s', examples: ['30s'] },
   ),
 }
 
 const ISSUER = keys({
-  issuer: text('Exactly the `iss` that its tokens carry.', {
+  issuer: text('The issuer, exactly as in the claim `iss` of its tokens.', {
     required: true,
     maxLength: 256,
     examples: ['https://partner.example'],
@@ -99,16 +98,16 @@ const ISSUER = keys({
     required: true,
     examples: ['https://partner.example/jwks.json'],
   }),
-  audience: key(AUDIENCE, 'The `aud` that its tokens must carry: its name for this API, or one of a list.', {
+  audience: key(AUDIENCE, 'The `aud` that its tokens must have, or one of a list.', {
     required: true,
     examples: ['https://bank.example/api'],
   }),
-  algorithms: key(ALGORITHMS, 'As `algorithms` of the file.', { examples: [['PS256', 'EdDSA']] }),
-  profile: key(PROFILE, 'As `profile` of the file.', { examples: ['fapi'] }),
+  algorithms: key(ALGORITHMS, 'As the top-level `algorithms`.', { examples: [['PS256', 'EdDSA']] }),
+  profile: key(PROFILE, 'As the top-level `profile`.', { examples: ['fapi'] }),
   ...TERMS,
   scopes: list(
     SCOPE,
-    'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream.',
+    'The scopes that its tokens may have. Others are ignored: they count for no route and do not go upstream.',
     { maxItems: 100, uniqueItems: true, default: [], examples: [['accounts:read']] },
   ),
 })
@@ -121,7 +120,7 @@ const DPOP = keys({
   ),
   publicUrls: list(
     TEXT,
-    'The URLs that clients know the gateway by, with the path that a proxy takes off. Proofs are compared with them, never with Host. Default: scheme, host and port of the issuer.',
+    'The URLs under which clients reach the gateway, with the path that a proxy removes. Proofs are compared with these, never with Host. Default: scheme, host and port of the issuer.',
     { minItems: 1, uniqueItems: true, examples: [['https://api.bank.example']] },
   ),
 })
@@ -137,20 +136,20 @@ const AUTH_THROTTLE = keys({
 
 export const ISSUER_KEYS = {
   issuer: text(
-    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; a warning is logged when routes accept its bearer tokens.',
+    'The issuer whose tokens are accepted, exactly as in their claim `iss`. The default is the demo; a warning is logged when routes accept its bearer tokens.',
     { env: 'GATEWAY_ISSUER', default: 'http://localhost:8080', examples: ['https://bank.example'] },
   ),
   jwksUri: text(
-    'Where the issuer publishes its keys. Default: the first http or https upstream + /.well-known/jwks.json.',
+    "URL of the issuer's keys (JWK Set). Default: the first http or https upstream + /.well-known/jwks.json.",
     { env: 'GATEWAY_JWKS_URI', examples: ['https://bank.example/.well-known/jwks.json'] },
   ),
-  audience: key(AUDIENCE, 'The `aud` that tokens must carry, or one of a list. Default: the issuer + /api.', {
+  audience: key(AUDIENCE, 'The `aud` that tokens must have, or one of a list. Default: the issuer + /api.', {
     env: 'GATEWAY_AUDIENCE',
     examples: ['https://bank.example/api', ['api://payments', 'https://bank.example/api']],
   }),
   algorithms: key(
     ALGORITHMS,
-    "What the issuer's tokens may be signed by. `Ed25519` and `EdDSA` are one algorithm. Default: all; under the profile `fapi` all but RS256.",
+    "The algorithms that the issuer's tokens may be signed with. `Ed25519` and `EdDSA` are the same. Default: all; under the profile `fapi` all but RS256.",
     { examples: [['ES256']] },
   ),
   profile: key(
@@ -161,20 +160,24 @@ export const ISSUER_KEYS = {
   ...TERMS,
   issuers: list(
     ISSUER,
-    'Further issuers. The keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`.',
+    "Further issuers. A token is verified only with its own issuer's keys. Users, clients and sessions of these issuers are named `<issuer>#<name>`.",
     { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are used while they cannot be fetched again. After that none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
+    "How long an issuer's keys are used while they cannot be fetched again. After that none of its tokens is accepted. Keys that the issuer no longer publishes are dropped at the next fetch.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
-  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which come with tokens that are bound to a key.', {
-    default: {},
-    examples: [{ nonce: 'required' }],
-  }),
+  dpop: key(
+    DPOP,
+    'Proofs of possession (RFC 9449), which clients send with tokens that are bound to a key.',
+    {
+      default: {},
+      examples: [{ nonce: 'required' }],
+    },
+  ),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After so many bad credentials in the window, a new token, proof or webhook from the same address gets 429 unchecked.',
+    'After `failures` bad credentials in the window, new tokens, proofs and webhooks from the same address get 429 without a check.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

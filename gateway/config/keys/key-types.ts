@@ -115,6 +115,6 @@ export function keys<P extends TProperties>(
 export function file<P extends TProperties>(name: string, description: string, properties: P) {
   const options = { description, title: `Countersign ${name}.json` }
   const examples = [`./schemas/${name}.schema.json`]
-  const about = 'For editors: where the description of this file is.'
+  const about = 'For editors: where the schema of this file is.'
   return { ...keys({ $schema: anyText(about, { examples }), ...properties }), ...options }
 }

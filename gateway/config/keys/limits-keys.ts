@@ -41,12 +41,12 @@ export const LIMIT_KEYS = keys({
       ],
     },
   ),
-  cost: integer('Hits that a request takes, in each window. No `limit` of the row may be smaller.', {
+  cost: integer('How many hits a request counts for, in each window. No `limit` of the row may be smaller.', {
     range: [1, 1000],
     default: 1,
     examples: [5],
   }),
-  purpose: text('Why the limit is there; a refused caller reads it in the answer.', {
+  purpose: text('Why the limit exists; a refused caller reads it in the response.', {
     required: true,
     ...ONE_LINE,
     examples: ['Slows down the guessing of passwords'],
@@ -76,7 +76,7 @@ export const LIMIT_KEYS = keys({
   ),
   onStoreFailure: choice(
     ['local', 'deny', 'allow'],
-    'When a shared store cannot be asked: count `local`ly, `deny` or `allow`.',
+    'While the shared store is away: `local` counts in this gateway, `deny` refuses, `allow` lets pass.',
     { default: 'local' },
   ),
 })
@@ -93,11 +93,11 @@ const PLANS = byName(
 
 export const LIMITS_FILE = file(
   'limits',
-  'How many requests a caller may make per window of time. Read again whenever the file changes; a bad file changes nothing.',
+  'How many requests a caller may make in a time window. Read again when the file changes; a file with a fault changes nothing.',
   {
     limits: list(
       LIMIT_KEYS,
-      'One row per limit. The row with the most specific path counts: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template.',
+      'One row per limit. The row with the most specific path counts a request: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template.',
       {
         required: true,
         maxItems: 10_000,
@@ -115,7 +115,7 @@ export const LIMITS_FILE = file(
     ),
     overall: list(
       LIMIT_KEYS,
-      'Rows like those of `limits`. Every row whose path covers a request counts it, beside the row of `limits`. A refused request counts in none. Not with a cluster as GATEWAY_STORE.',
+      'Rows like those of `limits`. Every row whose path covers a request counts it, in addition to the row of `limits`. A refused request counts in none. Not if GATEWAY_STORE is a cluster.',
       {
         maxItems: 100,
         default: [],
@@ -132,7 +132,7 @@ export const LIMITS_FILE = file(
           patternErrorMessage: `must have names that are ${NAME.patternErrorMessage.slice(8)}`,
         },
       } as typeof PLANS,
-      'Plans by name, for clients with that `plan` in clients.json. They hold in rows whose `per` is `caller`, `client` or `client+user`.',
+      'Plans by name. They multiply the limits of clients with that `plan` in clients.json, in rows whose `per` is `caller`, `client` or `client+user`.',
       { maxProperties: 100, default: {}, examples: [{ gold: { factor: 5 } }] },
     ),
   },

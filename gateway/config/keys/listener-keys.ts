@@ -11,28 +11,31 @@ const TLS = keys({
     examples: ['/run/tls/tls.key'],
   }),
   clientCaFile: text(
-    'The authorities whose client certificates are accepted, each with those that issued it, up to the root. Default: clients are not asked for certificates.',
+    'The certificate authorities of accepted client certificates, each with its issuers up to the root. Default: clients are not asked for certificates.',
     { env: 'GATEWAY_TLS_CLIENT_CA', examples: ['/run/tls/clients.pem'] },
   ),
-  clientCrlFile: text('A revocation list of each authority of `clientCaFile`. Default: nothing is revoked.', {
-    env: 'GATEWAY_TLS_CLIENT_CRL',
-    examples: ['/run/tls/clients.crl'],
-  }),
+  clientCrlFile: text(
+    'Revocation lists, one of each authority in `clientCaFile`. Default: nothing is revoked.',
+    {
+      env: 'GATEWAY_TLS_CLIENT_CRL',
+      examples: ['/run/tls/clients.crl'],
+    },
+  ),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Asks the responder that a client certificate names, over http, whether the certificate was revoked. Where `clientCrlFile` revokes it, nobody is asked. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if the certificate names no responder. Default: `off`.',
+    'Whether the gateway asks the OCSP responder in a client certificate, over http, if the certificate was revoked. It does not ask if `clientCrlFile` revokes it. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if it names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(
-    'One line of 32 to 256 visible ASCII characters, shared by gateways with one certificate: a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
+    "A file with one line of 32 to 256 visible ASCII characters. Gateways with the same file and certificate resume one another's TLS sessions. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: only this gateway resumes its sessions.",
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
   ),
   ocspFile: text(
-    'The OCSP response about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires.',
+    'A file with an OCSP response about the certificate (RFC 6960), in DER, as from `openssl ocsp -respout`. It is checked, and sent to clients that ask (stapling) until it expires.',
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
-    'Whether the gateway fetches the OCSP response itself, from the responder that the certificate names, over http. No client waits for it. Not with `ocspFile`.',
+    'Whether the gateway fetches the OCSP response over http from the responder in its certificate. No client waits for it. Not with `ocspFile`.',
     { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
   ),
 })
@@ -58,7 +61,7 @@ export const LISTENER_KEYS = {
     },
   ),
   adminHost: text(
-    'Address of the admin listener (console, metrics, health). One that other machines reach needs adminTokenFile or adminOpen.',
+    'Address of the admin listener (console, metrics, health). An address that other machines can reach needs adminTokenFile or adminOpen.',
     { env: 'GATEWAY_ADMIN_HOST', restart: true, default: '127.0.0.1' },
   ),
   adminPort: port('Port of the admin listener; 0 takes any free one.', {
@@ -67,7 +70,7 @@ export const LISTENER_KEYS = {
     default: 9090,
   }),
   adminTokenFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit of the file is in force within a second. Default: no token, which is allowed on loopback only.',
+    'A file with one line of 32 to 256 visible ASCII characters: the bearer token that callers of the admin listener need, except for /healthz and /readyz. An edit of the file is in force within a second. Default: no token, which is allowed on loopback only.',
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(
@@ -76,7 +79,7 @@ export const LISTENER_KEYS = {
   ),
   adminNames: list(
     TEXT,
-    'Names in Host under which callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other is refused (DNS rebinding).',
+    'Names that callers without a token may send as Host to the admin listener, besides IP addresses, localhost and adminHost. Other names are refused, against DNS rebinding.',
     {
       env: 'GATEWAY_ADMIN_NAMES',
       restart: true,
@@ -87,7 +90,7 @@ export const LISTENER_KEYS = {
   ),
   http2: choice(
     ['tls', true, false],
-    'Who may speak HTTP/2. `tls`: clients of the HTTPS listener that ask for it (ALPN `h2`). `true`: also clients without TLS that begin with its preface (prior knowledge). `false`: nobody.',
+    'Who may use HTTP/2. `tls`: clients of the HTTPS listener (ALPN `h2`). `true`: also clients without TLS (prior knowledge). `false`: nobody.',
     { restart: true, default: 'tls' },
   ),
 }

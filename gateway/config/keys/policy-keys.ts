@@ -14,7 +14,7 @@ export const ADDRESSES = keys(
 )
 
 export const MAINTENANCE = keys({
-  purpose: text('Why, and until when, in words for the caller.', {
+  purpose: text('Text for the caller: why, and until when.', {
     required: true,
     ...ONE_LINE,
     examples: ['Transfers are back at 06:00 UTC'],
@@ -24,7 +24,7 @@ export const MAINTENANCE = keys({
     default: 300,
     examples: [3600],
   }),
-  passes: networks('Addresses and networks that are served all the same.', {
+  passes: networks('Addresses and networks that are served nevertheless.', {
     default: [],
     examples: [['10.0.0.0/8']],
   }),
@@ -36,14 +36,14 @@ const STRICT_TRANSPORT_SECURITY = keys({
     required: true,
     examples: [63_072_000],
   }),
-  preload: flag('Whether browsers may build the host into their lists.', { default: false }),
+  preload: flag('Whether browsers may add the host to their built-in lists.', { default: false }),
 })
 
 const RESPONSE_HEADERS = {
-  contentSecurityPolicy: text(
-    "Added to the service's responses beside its own policy: browsers enforce both.",
-    { maxLength: 4096, examples: ["default-src 'self'; frame-ancestors 'none'"] },
-  ),
+  contentSecurityPolicy: text("Added to responses besides the service's own policy; browsers enforce both.", {
+    maxLength: 4096,
+    examples: ["default-src 'self'; frame-ancestors 'none'"],
+  }),
   referrerPolicy: choice(
     ['no-referrer', 'same-origin', 'strict-origin', 'strict-origin-when-cross-origin'],
     "Replaces the service's.",
@@ -59,15 +59,15 @@ const RESPONSE_HEADERS = {
   crossOriginEmbedderPolicy: choice(['require-corp', 'credentialless'], "Replaces the service's."),
   crossOriginResourcePolicy: choice(['same-origin', 'same-site'], "Replaces the service's."),
   altSvc: flag(
-    "Whether the service's `Alt-Svc` goes to the client. It can send clients past the gateway for up to a year.",
+    "Whether the service's `Alt-Svc` goes to the client. It can make clients bypass the gateway for up to a year.",
     { default: false },
   ),
   set: key(
     FIELD_VALUES,
-    "Further headers of responses, each in place of the service's. None that the gateway writes itself, and none that has a key of its own.",
+    "Further response headers, each replacing the service's. Not headers that the gateway writes itself or that have their own key.",
     { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
   ),
-  remove: list(TEXT, "Headers that the service's responses lose.", {
+  remove: list(TEXT, "Headers that are removed from the service's responses.", {
     minItems: 1,
     maxItems: 100,
     uniqueItems: true,
@@ -80,7 +80,7 @@ export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 const FILE_RESPONSE_HEADERS = keys({
   strictTransportSecurity: key(
     STRICT_TRANSPORT_SECURITY,
-    '`Strict-Transport-Security` beyond the mandatory year, for the whole host. `preload` is hard to take back.',
+    '`Strict-Transport-Security` with more than the mandatory year, for the whole host. `preload` is hard to undo.',
   ),
   ...RESPONSE_HEADERS,
 })
@@ -104,40 +104,47 @@ export const POLICY_KEYS = {
         required: true,
       }),
       iss: text(
-        '`http://openbanking.org.uk/iss` of responses to clients of `uk-jws`. Default: these responses are not signed.',
+        'The claim `http://openbanking.org.uk/iss` of responses to clients with the profile `uk-jws`. Default: these responses are not signed.',
         {
           maxLength: 512,
           examples: ['0015800001041RHAAY'],
         },
       ),
-      tan: text('`http://openbanking.org.uk/tan` of these responses. Default: `openbanking.org.uk`.', {
-        maxLength: 256,
-        examples: ['openbanking.org.uk'],
-      }),
-      alsoPublish: list(TEXT, 'Files of earlier keys and of the next, private or public, to publish.', {
-        maxItems: 16,
-        uniqueItems: true,
-        default: [],
-        examples: [['/run/secrets/next-signing.pem']],
-      }),
+      tan: text(
+        'The claim `http://openbanking.org.uk/tan` of these responses. Default: `openbanking.org.uk`.',
+        {
+          maxLength: 256,
+          examples: ['openbanking.org.uk'],
+        },
+      ),
+      alsoPublish: list(
+        TEXT,
+        'Files of earlier and future keys, private or public, whose public keys are published too.',
+        {
+          maxItems: 16,
+          uniqueItems: true,
+          default: [],
+          examples: [['/run/secrets/next-signing.pem']],
+        },
+      ),
     }),
-    'The key that signs what `signatures` of rows ask for. The files are PEM, and are read anew when they change. A row for `/.well-known/gateway-jwks.json` publishes it. More in docs/use/signatures.md.',
+    'The key that signs requests and responses of rows with `signatures`. The files are PEM, and are read again when they change. A row for `/.well-known/gateway-jwks.json` publishes the public key. More in docs/use/signatures.md.',
     {
       examples: [{ keyFile: '/run/secrets/signing.pem', algorithm: 'ed25519' }],
     },
   ),
   addresses: key(
     ADDRESSES,
-    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`; without `allow` everybody else may. Default: everybody.',
+    'Which client addresses may send requests, as `trustedProxies` report them; others get 403. `deny` is checked before `allow`; without `allow` all others may. Default: all.',
     { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
   ),
   maintenance: key(
     MAINTENANCE,
-    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. Requests and tunnels under way go on. Default: open.',
+    'Closes all routes: requests get 503 with Retry-After and the purpose, before authentication. Open requests and tunnels go on. Default: open.',
   ),
   responseHeaders: key(
     FILE_RESPONSE_HEADERS,
-    'Headers added to every response, besides the mandatory ones. A route may give its own.',
+    'Headers for every response, besides the mandatory ones. A route may have its own.',
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
 }

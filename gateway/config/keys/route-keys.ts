@@ -25,7 +25,7 @@ const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac', 'signature'])
 const CORS = keys({
   origins: list(
     Type.String({ minLength: 1, maxLength: 300 }),
-    'Scheme, host and perhaps port, as in Origin. `https://*.app.example` is every host below app.example, `http://localhost:*` every port. `*` is every origin, without credentials.',
+    'Allowed origins: scheme, host and, if any, port, as in Origin. `https://*.app.example` allows every host below app.example, `http://localhost:*` every port. `*` allows every origin, without credentials.',
     {
       required: true,
       minItems: 1,
@@ -81,12 +81,12 @@ const ROUTE = keys({
   ),
   methods: list(
     TEXT,
-    'The methods let through; another gets 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method that is registered with IANA (not PURGE or SUBSCRIBE).',
+    'The allowed methods; others get 405. GET includes HEAD. CONNECT and TRACE are never allowed. Default: all others that are registered with IANA (PURGE and SUBSCRIBE are not).',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
   ),
   auth: list(
     AUTH,
-    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
+    'The accepted credentials: `bearer` is an access token of an issuer; `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json. With `none`, alone or in the list, a request without a credential passes. A credential that is sent must always be valid.',
     {
       required: true,
       minItems: 1,
@@ -102,7 +102,7 @@ const ROUTE = keys({
       minItems: 1,
       uniqueItems: true,
     }),
-    'The caller must hold all of these; in a list of lists, all of one list. Otherwise 403. Default: none.',
+    'The caller must have all of these scopes; in a list of lists, all of one list. Otherwise 403. Default: none.',
     {
       uniqueItems: true,
       default: [],
@@ -120,22 +120,25 @@ const ROUTE = keys({
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated (`auth_time` of the token), besides `clockTolerance`. After that, or without the claim, the client gets 401 (RFC 9470), and a tunnel ends.',
+    'How long ago the user may have signed in (`auth_time` of the token), plus `clockTolerance`. After that, or without the claim, the client gets 401 (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
-  upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
-    default: 'default',
-    examples: ['payments'],
-  }),
+  upstream: text(
+    'The group of `upstreams` that requests go to. Default: the targets of the top-level `upstream`.',
+    {
+      default: 'default',
+      examples: ['payments'],
+    },
+  ),
   timeoutMs: milliseconds(
-    'How long a tunnel, or an exchange with the upstream, may take. Default: `timeouts.totalMs`, if set.',
+    'Time limit for a tunnel or an exchange with the upstream. Default: `timeouts.totalMs`, if set.',
     { examples: [5000] },
   ),
   idleTimeoutMs: milliseconds(
     'How long either side of an exchange, or both sides of a tunnel, may be silent. Default: `timeouts.bodyIdleMs`.',
     { examples: [60_000] },
   ),
-  maxBodyBytes: bytes("Bytes that a request's body may have. Default: `maxBodyBytes` of the file.", {
+  maxBodyBytes: bytes("The most bytes of a request's body. Default: the top-level `maxBodyBytes`.", {
     examples: [65_536],
   }),
   validateRequests: choice(
@@ -148,7 +151,7 @@ const ROUTE = keys({
     { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
   ),
   webhookClient: text(
-    'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
+    "The client in config/clients.json that sends webhooks to this row, for senders without `X-API-Key`. Needs `hmac` in `auth`. Default: `X-API-Key` names the client's key.",
     { maxLength: 256, examples: ['acme'] },
   ),
   signatures: key(
@@ -156,7 +159,7 @@ const ROUTE = keys({
       {
         request: choice(
           ['required'],
-          'The client of the credential must sign each request, as its `signature` in clients.json says. Default: it need not.',
+          'Each request must also be signed by its client, as `signature` in clients.json says. Default: it need not.',
         ),
         response: flag('Whether responses are signed with the key of `signing`. Default: no.', {
           examples: [true],
@@ -186,39 +189,43 @@ const ROUTE = keys({
     { minItems: 1, uniqueItems: true, examples: [['iban']] },
   ),
   clientCert: flag(
-    "Whether the caller's client certificate, if it is good, goes upstream in `Client-Cert` (RFC 9440).",
+    "Whether the service gets the caller's valid client certificate in `Client-Cert` (RFC 9440).",
     { default: false },
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`shadow`: authentication and authorization are decided, counted and logged, but refuse nobody. Nothing is validated. All other rules hold.',
+    '`shadow`: authentication and authorization are only counted and logged; they refuse nobody. Requests are not validated. All other rules apply.',
     { default: 'enforce' },
   ),
-  addresses: key(ADDRESSES, 'Who may use the route; `addresses` of the file holds too. Default: everybody.', {
-    examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }],
-  }),
-  maintenance: key(MAINTENANCE, 'As `maintenance` of the file, which is the default.'),
+  addresses: key(
+    ADDRESSES,
+    'Which client addresses may use the route; the top-level `addresses` applies too. Default: all.',
+    {
+      examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }],
+    },
+  ),
+  maintenance: key(MAINTENANCE, 'As the top-level `maintenance`, which is the default.'),
   cors: key(
     CORS,
     "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: the service's headers pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
-    "Headers added to the route's responses. Each key replaces that of the file. Default: those of the file.",
+    "Headers for the route's responses. Each key replaces that of the top-level `responseHeaders`, which is the default.",
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
   idempotency: key(
     IDEMPOTENCY,
-    'A request with a key reaches the service once; a repeated one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
+    'A request with an idempotency key reaches the service once; a repeated request gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the upstream group uses HTTP/2. Default: the key goes to the service like any header. More in docs/use/idempotency.md.',
     { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
   encodedSlashes: flag(
-    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. A path is refused if, decoded, it belongs to another row or limit, or has a dot segment.',
+    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. A path is refused if its decoded form belongs to another row or limit, or has a dot segment.',
     { default: false },
   ),
   pathParameters: flag(
-    'Whether `;` may be in the path. A path is refused if, without its parameters, it belongs to another row or limit, or has a dot segment.',
+    'Whether `;` may be in the path. A path is refused if its form without parameters belongs to another row or limit, or has a dot segment.',
     { default: false },
   ),
   underscoreNames: flag(
@@ -251,19 +258,19 @@ export const OPENAPI = keys({
     required: true,
     examples: ['./api.json'],
   }),
-  basePath: anyText('What stands before every path of the document. Default: the path of its first server.', {
+  basePath: anyText('Text before every path of the document. Default: the path of its first server.', {
     pattern: '^(/[^?#]*)?$',
     patternErrorMessage: 'must be a path such as "/v1", or empty',
     examples: ['/v1', ''],
   }),
   schemes: key(
     byName(AUTH),
-    "What the document's security schemes are, by name. Known without it: HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer`, mutual TLS is `mtls`.",
+    "The credential for each security scheme of the document, by the scheme's name. Not needed for HTTP bearer, OAuth 2.0 and OpenID Connect (`bearer`), and mutual TLS (`mtls`).",
     { default: {}, examples: [{ webhook: 'hmac' }] },
   ),
   auth: list(
     AUTH,
-    'What is accepted where neither operation nor document has `security`. Default: such an operation is a fault.',
+    'The credentials for operations for which neither operation nor document has `security`. Default: such an operation is a fault.',
     { minItems: 1, uniqueItems: true, examples: [['bearer']] },
   ),
   validateRequests: choice(
@@ -273,7 +280,7 @@ export const OPENAPI = keys({
   ),
   rows: list(
     OPERATION_ROW,
-    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, without `auth` and `scopes`. Where two rows have a key, the more specific row counts.',
+    'Further keys for the operations of the document. `path` is the path of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, except `auth` and `scopes`. If two rows have the same key, the more specific row counts.',
     { maxItems: 10_000, examples: [[{ path: '/v1/*', timeoutMs: 5000 }]] },
   ),
 })
@@ -281,12 +288,12 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, read again when it changes: its operations become rows for the callers in their `security`.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, read again when it changes. Its operations become rows, with the credentials of their `security`.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(
     ROUTE,
-    'What is let through; all else gets 404. The row with the most specific path counts: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template. Required unless `openapi` is there.',
+    'The requests that are let through; others get 404. The row with the most specific path applies: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template. Required without `openapi`.',
     { maxItems: 10_000, default: [] },
   ),
 }

@@ -13,13 +13,13 @@ const FIELD_NAMES = { minItems: 1, maxItems: 100, uniqueItems: true } as const
 const REWRITE = keys(
   {
     prefix: text(
-      'Takes the place of what stands before `/*` in the path of the row. `/` alone removes it. For a row whose path ends in `/*`.',
+      'For a row whose path ends in `/*`: replaces the part before `/*`. `/` alone removes that part.',
       { maxLength: 1024, examples: ['/v2', '/'] },
     ),
-    path: text(
-      'The whole path, with parameters of the path of the row in it. For a row whose path does not end in `/*`.',
-      { maxLength: 1024, examples: ['/internal/{id}'] },
-    ),
+    path: text("For other rows: the whole path. It may contain parameters of the row's path.", {
+      maxLength: 1024,
+      examples: ['/internal/{id}'],
+    }),
   },
   { minProperties: 1 },
 )
@@ -28,12 +28,12 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Headers that go to the service although they are otherwise removed, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
+      'Headers that go to the service although they would be removed, or refused (method overrides). Not headers that the gateway sets itself, or that belong to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
       FIELD_VALUES,
-      "Headers that the service gets in place of the client's. Not for secrets, because the configuration is shown with these values.",
+      "Headers for the service, each replacing the client's. Not for secrets, because these values are shown with the configuration.",
       { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
     ),
     remove: list(TEXT, 'Headers that do not go to the service.', {
@@ -52,27 +52,31 @@ const DATE = {
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path that was asked for. Default: that path.',
+    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics use the path of the request. Default: no change.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, any other text the name itself, perhaps with a port.",
+    "The Host that the service gets: the client's (`preserve`), the upstream's (`target`), or this host name, with or without a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path byte by byte, not in canonical form. A path is refused if a service may read it as the path of another row or limit, or if it has more than 1,024 characters, unless it is canonical and without `%`. Not with `rewrite`.',
+    'Whether the service gets the path unchanged, not in canonical form. A path that is canonical and has no `%` always passes. Others are refused if a service might read them as the path of another row or limit, or if they have more than 1,024 characters. Not with `rewrite`.',
     { default: false },
   ),
-  requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {
-    examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
-  }),
+  requestHeaders: key(
+    REQUEST_HEADERS,
+    'Which request headers go to the service, besides the rules for all rows.',
+    {
+      examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
+    },
+  ),
   deprecated: text(
-    'Since when the row should not be used: `Deprecation` (RFC 9745) in every response. Default: the header of the service passes.',
+    'Date since which the row should no longer be used, sent as `Deprecation` (RFC 9745) in every response. Default: the header of the service passes.',
     { ...DATE, examples: ['2026-12-31'] },
   ),
   sunset: text(
-    'When the row is expected to end: `Sunset` (RFC 8594) in every response. It refuses nothing. Not before `deprecated`. Default: the header of the service passes.',
+    'Date at which the row is expected to end, sent as `Sunset` (RFC 8594) in every response. Requests still pass after it. Not before `deprecated`. Default: the header of the service passes.',
     { ...DATE, examples: ['2027-06-30', '2027-06-30T22:00:00Z'] },
   ),
 }

@@ -16,33 +16,39 @@ const TERMS = byName(
 const AT_MOST = { maxItems: 8, uniqueItems: true } as const
 
 const DIALECT = keys({
-  preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
+  preset: choice(PRESETS, 'The preset for keys that this object does not have.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'Which `typ` access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Unless `typ` is `at+jwt`, a token must prove to be no ID token: it has a claim of `scopeClaims` or `machine` and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
+    'Allowed values of the header `typ`, with or without `application/`, in any letter case; `""`: no `typ`. Unless `typ` is `at+jwt`, the token must show that it is no ID token. Either it has a claim of `scopeClaims` or `machine`, and no `nonce`, `at_hash` or `c_hash`. Or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
-  scopeClaims: list(
-    TEXT,
-    'The claims that hold the scopes, as a text with spaces or as a list. All of them count.',
-    { ...AT_MOST, examples: [['scp', 'roles']] },
-  ),
-  clientClaims: list(TEXT, 'The claims that name the app. The first that is there counts.', {
+  scopeClaims: list(TEXT, 'The claims with scopes, each a text with spaces or a list. All of them count.', {
+    ...AT_MOST,
+    examples: [['scp', 'roles']],
+  }),
+  clientClaims: list(TEXT, 'The claims that may name the app. The first that the token has counts.', {
     ...AT_MOST,
     examples: [['azp', 'client_id']],
   }),
-  subjectClaims: list(TEXT, 'The claims that name the user. The first that is there counts.', {
+  subjectClaims: list(TEXT, 'The claims that may name the user. The first that the token has counts.', {
     ...AT_MOST,
     minItems: 1,
     examples: [['oid', 'sub']],
   }),
-  idClaims: list(TEXT, 'The claims that name the token. One must be there, unless the list is empty.', {
-    ...AT_MOST,
-    examples: [['uti'], []],
-  }),
-  audienceClaim: text('The claim that must name the audience. An `aud` beside it must name it, too.', {
-    examples: ['client_id'],
-  }),
+  idClaims: list(
+    TEXT,
+    "The claims that may hold the token's id. The token must have one, unless the list is empty.",
+    {
+      ...AT_MOST,
+      examples: [['uti'], []],
+    },
+  ),
+  audienceClaim: text(
+    'The claim that must name the audience. If the token has an `aud` too, it must name the audience as well.',
+    {
+      examples: ['client_id'],
+    },
+  ),
   require: key(
     TERMS,
     'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here.',
@@ -50,12 +56,12 @@ const DIALECT = keys({
   ),
   machine: key(
     TERMS,
-    'A token that has one of these claims, with this value or one of a list, has no user. A token whose user and app are the same has none either.',
+    "Claims that mark a machine's token, each with a value or a list of values: such a token has no user. Neither has a token whose user and app are the same.",
     { maxProperties: 16, examples: [{ idtyp: 'app' }] },
   ),
   maxLifetime: span(
     'smhd',
-    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered that long. Default: 24h.',
+    'The longest lifetime of a token (`exp` − `iat`), at most 30d. Ended sessions are remembered for this time. Default: 24h.',
     { examples: ['30h'] },
   ),
   maxChars: integer('The longest token, in characters. Default: 8192.', {

@@ -4,7 +4,7 @@ import { SECRET } from './shared-keys.ts'
 
 const TRACING = keys({
   endpoint: text(
-    'The URL that spans are posted to, as OTLP in JSON. Environment: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; or OTEL_EXPORTER_OTLP_ENDPOINT, to which /v1/traces is added.',
+    'The URL to which spans are posted as OTLP in JSON. Environment: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; or OTEL_EXPORTER_OTLP_ENDPOINT, to which /v1/traces is added.',
     { examples: ['http://127.0.0.1:4318/v1/traces'] },
   ),
   headers: key(
@@ -31,16 +31,16 @@ const TRACING = keys({
     default: 10_000,
   }),
   ratio: share(
-    'The share of requests without a parent that get spans, 0 to 1. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
+    'The share, 0 to 1, of requests without a `traceparent` that get spans. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
     { default: 1, examples: [0.1] },
   ),
   parents: choice(
     ['all', 'trusted', 'none'],
-    "Whose `traceparent` decides whether a request gets spans: everybody's, that of trustedProxies (`trusted`) or nobody's. For the others the ratio decides.",
+    "Whose `traceparent` decides whether a request gets spans: everybody's (`all`), that of trustedProxies (`trusted`) or nobody's (`none`). For other requests `ratio` decides.",
     { default: 'all' },
   ),
   delayMs: integer(
-    'How long a span waits, so that others are posted with it. Environment: OTEL_BSP_SCHEDULE_DELAY.',
+    'How long a span waits for others to be posted with it. Environment: OTEL_BSP_SCHEDULE_DELAY.',
     { range: [1, 600_000], default: 1000, examples: [5000] },
   ),
   maxQueue: integer(
@@ -61,7 +61,7 @@ const TRACING = keys({
 export const TRACING_KEYS = {
   tracing: key(
     TRACING,
-    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys. Default: nowhere.",
+    "Where tracing spans are sent. OpenTelemetry's variables override single keys. Default: nowhere.",
     { restart: true, examples: [{ endpoint: 'http://127.0.0.1:4318/v1/traces', ratio: 0.1 }] },
   ),
 }

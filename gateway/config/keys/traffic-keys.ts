@@ -31,7 +31,7 @@ const ON_STORE_FAILURE = keys({
 })
 
 const ADDRESS_RATE = keys({
-  requests: integer('Requests that are let pass.', {
+  requests: integer('The most requests of an address in the window.', {
     range: [1, 1_000_000_000],
     required: true,
     examples: [1000],
@@ -42,29 +42,31 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'What becomes of requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
+    'What happens to requests under limits of an hour and more while their counts cannot be written to disk. `unready`: they get 503 limits_unavailable, and /readyz fails. `degraded`: they are counted in memory.',
     { restart: true, default: 'unready' },
   ),
 })
 
 const TIMEOUTS = keys({
-  connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
-  headersMs: milliseconds("From the request's end to the upstream's answer.", { default: 30_000 }),
+  connectMs: milliseconds('Time limit for connecting to the upstream.', { default: 2000 }),
+  headersMs: milliseconds("Time limit from the end of the request to the head of the upstream's response.", {
+    default: 30_000,
+  }),
   bodyIdleMs: milliseconds(
-    'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs`.',
+    'Longest time in which the upstream sends or takes nothing, the client reads nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs` instead.',
     { default: 300_000 },
   ),
   totalMs: milliseconds(
-    'The whole exchange with the upstream. A route may set `timeoutMs`. Default: as long as something moves.',
+    'Time limit for the whole exchange with the upstream. A route may set `timeoutMs` instead. Default: none.',
     { examples: [60_000] },
   ),
-  handshakeMs: milliseconds("Until the TLS handshake of a client's connection is complete.", {
+  handshakeMs: milliseconds('Time limit for the TLS handshake with a client.', {
     restart: true,
     default: 5000,
   }),
-  requestHeadersMs: milliseconds("Until the header of a client's request is complete.", { default: 10_000 }),
+  requestHeadersMs: milliseconds("Time limit for the header of a client's request.", { default: 10_000 }),
   requestMs: milliseconds(
-    "Until the body of a client's request is complete. Default: as long as it keeps the minimum rate.",
+    "Time limit for the body of a client's request. Default: none, while it keeps the minimum rate.",
     { examples: [60_000] },
   ),
   bodyGraceMs: milliseconds(
@@ -72,16 +74,16 @@ const TIMEOUTS = keys({
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
-    "Minimum rate of a client's request body, after the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends the request.",
+    "Minimum rate of a client's request body after `bodyGraceMs`; a slower one gets 408. 0: only a silence of `bodyGraceMs` ends the request.",
     { range: [0, 1_000_000_000], default: 500 },
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long the gateway still serves, though not ready, before its listeners close. SIGINT skips it.',
+    'Time after SIGTERM in which the gateway still accepts requests, while /readyz fails, before its listeners close. SIGINT skips this time.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    "After `drainGraceMs`, and at a restart: how long open requests and tunnels may go on. Both times and half a second must fit the orchestrator's deadline.",
+    "Time after `drainGraceMs`, and at a restart, in which open requests and tunnels may end. Both times plus half a second must be shorter than the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
@@ -108,7 +110,7 @@ export const TRAFFIC_KEYS = {
   }),
   logLevel: choice(
     ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
-    'The least important line of the log that is written.',
+    'The lowest level of log lines that are written.',
     { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
   ),
   logFormat: choice(
@@ -117,47 +119,47 @@ export const TRAFFIC_KEYS = {
     { env: 'GATEWAY_LOG_FORMAT', restart: true },
   ),
   trustedProxies: networks(
-    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
+    'Addresses (IPv4 or IPv6) and networks (CIDR) of proxies whose Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl the gateway trusts. It trusts no header of theirs that names the user.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    "Addresses and networks of proxies that end TLS and name the client's certificate in `Client-Cert` (RFC 9440), which they must remove from requests of clients. On routes with `clientCert` it goes upstream; to the gateway it proves nobody.",
+    "Addresses and networks of proxies that end TLS and send the client's certificate in `Client-Cert` (RFC 9440). They must remove this header from clients' requests. On routes with `clientCert` the gateway forwards it; it does not authenticate anybody by it.",
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may be one that services could take for a protected name.',
+    'Exact names of request headers that pass although they have characters other than letters, digits and hyphens. Not allowed: names that services could take for a protected name.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
-    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Some servers stop compressing when they see it.',
+    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Some servers do not compress responses to requests with `Via`.',
     { default: false },
   ),
   interactionId: flag(
     "Whether every request has an `x-fapi-interaction-id`: the client's if it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
     { examples: [true] },
   ),
-  maxTunnels: integer('WebSocket tunnels open at once; one more gets 503. 0: none is let through.', {
+  maxTunnels: integer('The most WebSocket tunnels open at once; one more gets 503. 0: no tunnels.', {
     range: [0, 1_000_000],
     default: 1024,
     examples: [256],
   }),
   maxInFlight: integer(
-    'Requests that use the upstream at once; one more gets 503. One address alone gets at most three quarters.',
+    'The most requests at once with upstream groups; one more gets 503. One address alone gets at most three quarters.',
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(
-    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. Edits hold for new connections.",
+    'The most bytes of request line and headers together; more get 431. Allow for long tokens (`tokens.maxChars`). Edits apply to new connections.',
     { range: [16_384, 65_536], default: 16_384 },
   ),
-  maxHeaderFields: integer('Headers that a request may have; more get 431. Edits hold for new connections.', {
+  maxHeaderFields: integer('The most headers of a request; more get 431. Edits apply to new connections.', {
     range: [100, 256],
     default: 100,
   }),
-  maxBodyBytes: bytes("Bytes that a request's body may have; more gets 413. A route may give its own.", {
+  maxBodyBytes: bytes("The most bytes of a request's body; more get 413. A route may have its own value.", {
     default: 1_048_576,
   }),
-  timeouts: key(TIMEOUTS, 'Bounds on time, in milliseconds unless the name says otherwise.', {
+  timeouts: key(TIMEOUTS, 'Time limits, in milliseconds unless the name says otherwise.', {
     default: {},
     examples: [{ bodyIdleMs: 300_000 }],
   }),

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { byName, choice, integer, key, keys, list, TEXT, text } from './key-types.ts'
 
 const HEALTH_CHECK = keys({
-  path: text('What is asked for, without a query.', {
+  path: text('Path of the request, without a query.', {
     required: true,
     maxLength: 1024,
     examples: ['/healthz'],
@@ -11,11 +11,11 @@ const HEALTH_CHECK = keys({
     maxLength: 255,
     examples: ['bank.example'],
   }),
-  intervalMs: integer('From the end of one check to the next, give or take a tenth.', {
+  intervalMs: integer('Time from the end of one check to the next, ±10 %.', {
     range: [100, 3_600_000],
     default: 5000,
   }),
-  timeoutMs: integer('Until the head of the response, connecting included.', {
+  timeoutMs: integer('Time limit for connecting and for the head of the response.', {
     range: [50, 60_000],
     default: 2000,
   }),
@@ -36,18 +36,18 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open the breaker; 0: none do. A failure is one of `statuses`, no connection, or no whole response, unless the response was still coming when `timeoutMs` or `totalMs` was over.',
+    'Failures in a row that open the breaker; 0: any number. A failure is a response with one of `statuses`, a failed connection, or an incomplete response. A response that `timeoutMs` or `totalMs` cut off is no failure.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens the breaker.', {
     range: [1, 100],
     examples: [50],
   }),
-  windowMs: integer('Time over which the percentage is taken. It slides in tenths.', {
+  windowMs: integer('Sliding window for the percentage; it moves in steps of a tenth.', {
     range: [100, 3_600_000],
     default: 10_000,
   }),
-  minRequests: integer('With fewer responses and failures in the window the percentage does not count.', {
+  minRequests: integer('With fewer results in the window, the percentage opens nothing.', {
     range: [1, 1_000_000],
     default: 20,
   }),
@@ -72,11 +72,14 @@ const RETRY = keys({
     'Statuses of responses after which a request is repeated.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
-  budgetPercent: integer('Retries per 100 requests; up to ten are saved, or 10 × `minPerSecond` if more.', {
-    range: [0, 100],
-    default: 20,
-  }),
-  minPerSecond: integer('Retries in each second beside the budget.', {
+  budgetPercent: integer(
+    'Retry budget: retries per 100 requests. Up to ten unused retries are kept, or 10 × `minPerSecond` if that is more.',
+    {
+      range: [0, 100],
+      default: 20,
+    },
+  ),
+  minPerSecond: integer('Retries allowed in each second besides the budget.', {
     range: [0, 10_000],
     default: 1,
   }),
@@ -84,18 +87,18 @@ const RETRY = keys({
 })
 
 const TLS = keys({
-  caFile: text('PEM file of the trusted authorities, instead of those that Node knows.', {
+  caFile: text("PEM file of the trusted certificate authorities, instead of Node's built-in ones.", {
     examples: ['/run/secrets/upstream-ca.pem'],
   }),
   certFile: text(
-    "PEM file of the gateway's certificate for upstreams that ask for one, then those up to its authority. Needs `keyFile`.",
+    "PEM file of the gateway's client certificate for upstreams, followed by its intermediate certificates. Needs `keyFile`.",
     { examples: ['/run/secrets/upstream-client.pem'] },
   ),
   keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
     examples: ['/run/secrets/upstream-client-key.pem'],
   }),
   serverName: text(
-    'The name that is asked for (SNI) and that the certificate must have. Default: the host of each target.',
+    "The name for SNI, which the target's certificate must have too. Default: the host of each target.",
     { examples: ['pay.internal'] },
   ),
   minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS.', {
@@ -107,7 +110,7 @@ const TLS = keys({
 const UPSTREAM_GROUP = keys({
   targets: list(
     TEXT,
-    'One service or several equal ones, written as `upstream`; all of HTTP/1.1 or all of HTTP/2. A request goes to the one with the fewest in flight.',
+    'Addresses of one service or of several equal ones, written as in `upstream`; all HTTP/1.1 or all HTTP/2. A request goes to the target with the fewest open requests.',
     { minItems: 1, maxItems: 64, examples: [['http://10.0.0.3:3000', 'http://10.0.0.4:3000']] },
   ),
   healthCheck: key(
@@ -116,27 +119,25 @@ const UPSTREAM_GROUP = keys({
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the response is 503.',
+    'Circuit breaker: a target that fails too often gets no requests for a time, then a few as probes. When no target may get requests, the response is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
     RETRY,
-    'GET, HEAD and OPTIONS without a body are repeated when the response has one of `statuses`. Any request is repeated when no target can be connected to.',
+    'GET, HEAD and OPTIONS without a body are sent again when the response has one of `statuses`. Any request is sent again when the connection to a target failed.',
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
-    'How long the share of requests of a recovered target grows, from a tenth up to all of it. 0: all at once.',
+    "Time in which a recovered target's share of requests grows from a tenth to its full share. 0: full share at once.",
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
   maxInFlight: integer(
-    'Requests that use the group at once, besides `maxInFlight` of the file for all groups together.',
+    'The most requests at once with this group. The top-level `maxInFlight` bounds all groups together.',
     { range: [1, 1_000_000], examples: [200] },
   ),
-  tls: key(
-    TLS,
-    'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections.',
-    { examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }] },
-  ),
+  tls: key(TLS, 'TLS with `https://` and `h2://` targets. Changed files apply to new connections.', {
+    examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }],
+  }),
 })
 
 export const UPSTREAM_KEYS = {
@@ -160,7 +161,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets under the name that routes give as `upstream`. `default` is the group with the targets of `upstream`; only its other keys stand here.',
+    'Further services. Each is a group of equal targets; a route names its group by `upstream`. The group `default` has the targets of the key `upstream`; here it can get the other keys.',
     {
       maxProperties: 256,
       default: {},

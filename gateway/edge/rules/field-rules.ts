@@ -190,13 +190,13 @@ export const REMOVED_HEADERS: readonly Removed[] = [
   {
     names: [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)].sort(),
     what: 'who calls, from where, or what for',
-    kept: 'where `requestHeaders.allow` of the row names it; never what the gateway says itself (`X-Auth-Subject` …)',
+    kept: 'if `requestHeaders.allow` of the row names it, except headers that the gateway sends itself (`X-Auth-Subject` …)',
     logged: true,
   },
   {
     names: FORWARDING,
-    what: 'how the request came; the gateway says it itself in `X-Forwarded-For`, `-Proto` and `-Host`',
-    kept: 'from `trustedProxies`; most also as above',
+    what: 'how the request came; the gateway sends its own `X-Forwarded-For`, `-Proto` and `-Host`',
+    kept: 'from `trustedProxies`; most also as in the row above',
     logged: true,
   },
   {
@@ -205,8 +205,18 @@ export const REMOVED_HEADERS: readonly Removed[] = [
     kept: 'from `clientCertProxies`, on a route with `clientCert`',
     logged: true,
   },
-  { names: OF_GATEWAY, what: 'credentials for the gateway alone', kept: 'never', logged: true },
-  { names: ['what `Connection` names'], what: 'for this hop alone', kept: 'never', logged: true },
+  {
+    names: OF_GATEWAY,
+    what: 'credentials for the gateway, not for the service',
+    kept: 'never',
+    logged: true,
+  },
+  {
+    names: ['headers that `Connection` names'],
+    what: 'only for this connection',
+    kept: 'never',
+    logged: true,
+  },
   {
     names: HOP_BY_HOP.filter((name) => !OF_GATEWAY.includes(name)),
     what: 'about one connection (RFC 9110 section 7.6.1)',
@@ -215,11 +225,11 @@ export const REMOVED_HEADERS: readonly Removed[] = [
   },
   {
     names: ['expect', 'host', 'x-request-id', 'x-fapi-interaction-id', 'traceparent', 'tracestate'],
-    what: 'answered or written anew by the gateway',
-    kept: 'with the same value where that is well-formed',
+    what: 'answered by the gateway, or written again by it',
+    kept: 'with the same value, if that is well-formed',
     logged: false,
   },
-  { names: ['content-length'], what: 'how long the body is', kept: 'where there is a body', logged: false },
+  { names: ['content-length'], what: 'how long the body is', kept: 'if there is a body', logged: false },
 ]
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
