@@ -76,7 +76,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   /** Called again when fields have changed. @throws Error when the head cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
-  /** @returns whether the body may be streamed */
+  /** @returns true when the body may be streamed */
   protected abstract send(whole: Buffer | undefined): boolean
   protected abstract streamOf(source: Readable, bytes: number | undefined): StreamedBody<Writable>
   abstract bodySent(): void

@@ -33,7 +33,7 @@ export interface UpstreamRequest {
 }
 
 export interface Attempts {
-  /** @returns whether it has changed the request's `fields`, so that the head must be written again */
+  /** @returns true when it has changed the request's `fields`, so that the head must be written again */
   began(upstream: string): boolean
   /** @param status of a response that is not passed on */
   failed(error: string, status?: number): void

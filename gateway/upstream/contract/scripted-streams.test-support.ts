@@ -76,7 +76,7 @@ class ScriptedResponse {
     this.#stream = stream
   }
 
-  /** @returns whether the stream takes more */
+  /** @returns true when the stream takes more */
   write(bytes: string | Buffer): boolean {
     if (this.#stream.headersSent) return this.#writeBody(bytes)
     const text = bytes.toString()
