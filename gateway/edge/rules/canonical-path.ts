@@ -1,4 +1,4 @@
-import { percentDecoded } from '../syntax/characters.ts'
+import { percentDecoded, percentOctet } from '../syntax/characters.ts'
 
 export interface PathLeniency {
   /** True allows `%2F` in a path. It stays encoded and never divides segments here. */
@@ -46,7 +46,7 @@ export function standsForItself(character: string): boolean {
 }
 
 function rewritten(written: string): string {
-  if (written.length === 1) return `%${written.charCodeAt(0).toString(16).toUpperCase()}`
+  if (written.length === 1) return percentOctet(written.charCodeAt(0))
   const character = String.fromCharCode(Number.parseInt(written.slice(1), 16))
   return standsForItself(character) ? character : written.toUpperCase()
 }

@@ -1,3 +1,4 @@
+import { percentOctet } from '../syntax/characters.ts'
 import { type Field, valueIn } from '../syntax/field.ts'
 import type { HttpVersion } from './request-headers.ts'
 
@@ -111,7 +112,7 @@ function percentEncoded(text: string): string {
   let encoded = ''
   for (const byte of Buffer.from(text)) {
     const isPlain = byte >= 0x20 && byte <= 0x7e && byte !== 0x25
-    encoded += isPlain ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+    encoded += isPlain ? String.fromCharCode(byte) : percentOctet(byte)
   }
   return encoded
 }

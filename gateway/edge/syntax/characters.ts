@@ -39,6 +39,11 @@ export function ownText(text: string): string {
   return Buffer.from(text, 'latin1').toString('latin1')
 }
 
+/** `%2F` for 0x2F. */
+export function percentOctet(byte: number): string {
+  return `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+}
+
 /** Undefined for text that is not UTF-8, such as a part that ends within a percent-encoded octet. */
 export function percentDecoded(text: string): string | undefined {
   try {

@@ -21,11 +21,6 @@ export function traceIdIn(traceparent: string): string {
 
 /** Undefined when there is none, more than one, or an invalid one. */
 export function receivedTraceparent(fields: readonly Field[]): string | undefined {
-  let found: string | undefined
-  for (const { lower, value } of fields) {
-    if (lower !== 'traceparent') continue
-    if (found !== undefined) return undefined
-    found = value
-  }
-  return found !== undefined && TRACEPARENT.test(found) ? found : undefined
+  const [found, another] = fields.filter(({ lower }) => lower === 'traceparent')
+  return found !== undefined && another === undefined && isTraceparent(found.value) ? found.value : undefined
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { percentOctet } from '../../syntax/characters.ts'
 import { isPlainPath, type PathLeniency, withoutDotSegments } from '../canonical-path.ts'
 
 /** Exceptions of a route from the edge rules. Plain data; each is off unless the route says otherwise. */
@@ -89,9 +90,7 @@ const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 
 function spelled(text: string): string {
-  return text.length > 1
-    ? text.toUpperCase()
-    : `%${text.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`
+  return text.length > 1 ? text.toUpperCase() : percentOctet(text.charCodeAt(0))
 }
 
 function decodedOnce(path: string): string {
