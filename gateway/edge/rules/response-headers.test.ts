@@ -89,22 +89,9 @@ describe('filterResponseHead', () => {
 })
 
 describe('revokedSessions', () => {
-  it('are all that the upstream names, whatever the case of the header', () => {
-    assert.deepEqual(
-      revokedSessions(fieldsOf(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c'])),
-      ['a', 'b'],
-    )
-    assert.deepEqual(revokedSessions(fieldsOf(['X-Revoke-Session', 'a, b ,c,,', 'X-Revoke-Session', 'd'])), [
-      'a',
-      'b',
-      'c',
-      'd',
-    ])
-    assert.deepEqual(revokedSessions(fieldsOf([])), [])
-  })
-
-  it('may be several in one field, separated by commas or spaces', () => {
-    const lists = ['X-Revoke-Session', 'a, b,c', 'X-Revoke-Session', 'd e ,, f,', 'x-revoke-session', '']
-    assert.deepEqual(revokedSessions(fieldsOf(lists)), ['a', 'b', 'c', 'd', 'e', 'f'])
+  it('are all that the upstream names, in any number of fields, separated by commas or spaces', () => {
+    const lists = ['X-Revoke-Session', 'a, b,c', 'X-Revoke-Session', 'd e ,, f,', 'x-revoke-session', 'g']
+    assert.deepEqual(revokedSessions(fieldsOf(lists)), ['a', 'b', 'c', 'd', 'e', 'f', 'g'])
+    assert.deepEqual(revokedSessions(fieldsOf(['X-Revoke-Session', '', 'X-Other', 'a'])), [])
   })
 })
