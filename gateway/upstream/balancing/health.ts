@@ -4,9 +4,9 @@ const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Health of one upstream. When no connection can be made, others are preferred for a back-off of 250 ms, doubling up to
- * 10 s. After three failures in a row, others are preferred for 1 s, doubling up to 10 s. Then one exchange is a probe.
- * Otherwise an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
+ * Health of one upstream. When no connection can be made, others are preferred for a back-off that doubles. After
+ * `MAX_FAILURES` in a row, others are preferred for a time that doubles too. Then one exchange is a probe. Otherwise
+ * an upstream that fails fast would have the fewest exchanges in flight, and get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
