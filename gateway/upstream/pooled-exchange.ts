@@ -80,6 +80,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   protected abstract send(whole: Buffer | undefined): boolean
   protected abstract streamOf(source: Readable, bytes: number | undefined): StreamedBody<Writable>
   abstract bodySent(): void
+  protected abstract resumeReading(): void
   protected abstract dropConnection(): void
 
   get upstream(): string {
@@ -129,10 +130,10 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     process.nextTick(continueReading, this)
   }
 
-  continueReading(): boolean {
-    if (this.over || this.#isPaused) return false
+  continueReading(): void {
+    if (this.over || this.#isPaused) return
     this.idleDeadlineMs = this.state.clock() + this.request.idleMs
-    return true
+    this.resumeReading()
   }
 
   abort(): void {

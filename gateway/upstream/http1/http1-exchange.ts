@@ -16,10 +16,8 @@ import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-co
 export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPool> implements ConnectionUser {
   #requestHead = ''
 
-  override continueReading(): boolean {
-    const mayRead = super.continueReading()
-    if (mayRead) this.connection?.resume()
-    return mayRead
+  protected resumeReading(): void {
+    this.connection?.resume()
   }
 
   protected writeHead(): void {

@@ -26,10 +26,8 @@ export class Http2Exchange
   /** True when the response ends with its head, so that no later fault matters (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
-  override continueReading(): boolean {
-    const mayRead = super.continueReading()
-    if (mayRead) this.#stream?.resume()
-    return mayRead
+  protected resumeReading(): void {
+    this.#stream?.resume()
   }
 
   protected writeHead(): void {
