@@ -11,9 +11,11 @@ const INTRODUCTION = `# Configuration reference
 
 The brackets after a key have its type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit takes effect only at a restart,
 and the environment variable that overrides the key (a list is separated by commas). A missing key without a default has no effect, unless its text says
-otherwise. A row is an entry of \`routes\`; "top-level" means directly in gateway.json.
+otherwise. A row is an entry of \`routes\`; "top-level" means directly in gateway.json. Durations look like "30s", "5m", "24h" or "7d".
 `
 const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
+/** Examples of which the introduction says the form, and single words. */
+const PLAIN = /^`(?:"(?:\d+[smhd]|[a-z][a-z0-9_-]*)"|\["[A-Z",]+"\])`$/
 const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
 
 export function referenceText(): string {
@@ -118,7 +120,11 @@ function textOf(key: string, schema: Declaration): string {
   const example = codeOf(schema.examples?.[0])
   const parts = properties ?? items?.properties ?? (typeof values === 'object' && values.properties)
   const isBelow = parts && /^`[{[]/.test(example)
-  const isTold = schema.enum !== undefined || example === codeOf(schema.default) || /File$|^\$/.test(key)
+  const isTold =
+    PLAIN.test(example) ||
+    schema.enum !== undefined ||
+    example === codeOf(schema.default) ||
+    /File$|^\$/.test(key)
   return isBelow || isTold || /^(?:$|`(?:\d|true|false))/.test(example)
     ? description
     : `${description} Example: ${example}`
