@@ -34,7 +34,6 @@ export interface Maintenance {
 
 /** Step-up authentication (RFC 9470). */
 export interface StepUp {
-  /** `acr` of the token must be one of these. */
   readonly acr: readonly string[] | undefined
   /** The greatest age of `auth_time`. */
   readonly maxAgeMs: number | undefined
@@ -109,7 +108,6 @@ export interface Route {
   readonly upstream: string
   /** Time for a whole exchange upstream, to the last byte of the response; undefined: no limit. */
   readonly timeoutMs: number | undefined
-  /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
   readonly maxBodyBytes: number
   /** True when an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
@@ -190,7 +188,6 @@ export interface TlsSettings extends TlsKeys {
 
 type WrittenAudit = WrittenGateway['audit']
 
-/** The durability that an audit record must have before its request continues. */
 export type Durability = WrittenAudit['durability']
 
 export type AuditRetention = NonNullable<WrittenAudit['retention']>
@@ -235,9 +232,7 @@ interface OwnSettings extends IssuerSettings {
   /** Where gateways share their counts; undefined: each counts in its memory. */
   readonly store: StoreSettings | undefined
   readonly tracing: TracingSettings | undefined
-  /** Addresses whose forwarded headers are trusted. */
   readonly trustedProxies: BlockList | undefined
-  /** Addresses whose Client-Cert goes upstream on routes with `clientCert`. */
   readonly clientCertProxies: BlockList | undefined
   /** In lower case. */
   readonly allowedFieldNames: ReadonlySet<string>

@@ -29,7 +29,6 @@ export interface WitnessesSettings {
 
 export interface StampsSettings {
   readonly url: string
-  /** The least time between two stamps. */
   readonly everyMs: number
   /** PEM: the authorities whose stamps are accepted. */
   readonly authorities: readonly string[]

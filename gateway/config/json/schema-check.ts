@@ -90,7 +90,6 @@ class Inspection {
   readonly problems: Problem[] = []
   readonly unsound: string[] = []
   more = 0
-  /** Keys and indexes from the root to the value that is visited. */
   readonly #steps: (string | number)[] = []
   /** Levels of `writeOnly` around this value. */
   #hidden = 0
