@@ -7,7 +7,7 @@ import type { ForwardedPolicy } from '../edge/rules/policy/response-policy.ts'
 import type { SendingPolicy } from '../edge/rules/policy/sending-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { TokenDialect } from './issuers/token-dialects.ts'
-import type { WrittenGateway } from './keys/gateway-keys.ts'
+import type { WrittenAudit, WrittenGateway, WrittenRoute } from './keys/gateway-keys.ts'
 import type { WrittenIntrospection } from './keys/issuer-keys.ts'
 import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
@@ -16,7 +16,7 @@ import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { AttestationSettings } from './witness-settings.ts'
 
 /** A credential that a route accepts. `none` admits anyone, also beside other credentials. */
-export type RouteAuth = WrittenGateway['routes'][number]['auth'][number]
+export type RouteAuth = WrittenRoute['auth'][number]
 
 /** Rules of a route before authentication. */
 export interface Screening {
@@ -50,7 +50,7 @@ export interface IdempotencyTerms
   readonly resolves: boolean
 }
 
-type WrittenIdempotency = NonNullable<WrittenGateway['routes'][number]['idempotency']>
+type WrittenIdempotency = NonNullable<WrittenRoute['idempotency']>
 
 export interface JsonMember {
   /** A JSON pointer (RFC 6901). */
@@ -185,8 +185,6 @@ export interface TlsSettings extends TlsKeys {
   readonly keyFile: string
   readonly ocspFetch: boolean
 }
-
-type WrittenAudit = WrittenGateway['audit']
 
 export type Durability = WrittenAudit['durability']
 

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import type { Fault, Parsed } from './faults.ts'
-import type { WrittenGateway } from './keys/gateway-keys.ts'
+import type { WrittenAudit } from './keys/gateway-keys.ts'
 import { namedText, type ReadFile } from './load-file.ts'
 import { urlFault } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
@@ -38,7 +38,6 @@ export interface StampsSettings {
   readonly policy: string | undefined
 }
 
-type WrittenAudit = WrittenGateway['audit']
 type WrittenWitnesses = NonNullable<WrittenAudit['witnesses']>
 type WrittenWitness = NonNullable<WrittenWitnesses['members']>[number]
 

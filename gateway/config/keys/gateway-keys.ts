@@ -24,3 +24,5 @@ export const GATEWAY_FILE = file(
 )
 
 export type WrittenGateway = Written<typeof GATEWAY_FILE>
+export type WrittenAudit = WrittenGateway['audit']
+export type WrittenRoute = WrittenGateway['routes'][number]

@@ -2,7 +2,7 @@ import { parametersOf, withoutNames } from '../../edge/rules/path-template.ts'
 import type { Fault } from '../faults.ts'
 import { closestTo, didYouMean } from '../json/did-you-mean.ts'
 import { pathOfPointer } from '../json/json-path.ts'
-import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { WrittenGateway, WrittenRoute } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import { foldedPattern, type OperationRow } from '../rules/row-rules.ts'
@@ -11,7 +11,7 @@ import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
 
-type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
+type OwnRow = Pick<WrittenRoute, 'path' | 'methods' | 'validateRequests'>
 
 interface DocumentedRow extends Keys {
   readonly path: string

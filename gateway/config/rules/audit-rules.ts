@@ -1,10 +1,8 @@
 import type { Fault } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
-import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { WrittenAudit } from '../keys/gateway-keys.ts'
 import type { AuditSettings } from '../settings.ts'
 import { urlFault } from './value-rules.ts'
-
-type WrittenAudit = WrittenGateway['audit']
 
 /** Optional peer dependencies of the package, loaded only for a bucket. */
 const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']

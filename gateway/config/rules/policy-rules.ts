@@ -13,7 +13,7 @@ import { isText, isToken } from '../../edge/syntax/characters.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
-import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { WrittenGateway, WrittenRoute } from '../keys/gateway-keys.ts'
 import type { Maintenance, Route, Screening } from '../settings.ts'
 import { checkDecision } from './decision-rules.ts'
 import { checkIdempotency } from './idempotency-rules.ts'
@@ -22,7 +22,6 @@ import { type AnyRow, writtenRows } from './row-rules.ts'
 import { checkResponseFields, checkSending, lifecycleLines, sendingPolicy } from './sending-rules.ts'
 import { addNetwork } from './value-rules.ts'
 
-type WrittenRoute = WrittenGateway['routes'][number]
 /** The keys that the file and its routes share. */
 type WrittenPolicy = Pick<WrittenGateway, 'addresses' | 'maintenance' | 'responseHeaders'>
 type Written = Pick<WrittenGateway, 'routes' | 'openapi'> & WrittenPolicy

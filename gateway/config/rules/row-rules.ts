@@ -1,14 +1,14 @@
 import { withoutNames } from '../../edge/rules/path-template.ts'
 import { type Fault, keyFaults } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
-import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { WrittenGateway, WrittenRoute } from '../keys/gateway-keys.ts'
 import type { Route } from '../settings.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath } from './path-rules.ts'
 
 export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string | undefined>['rows']>[number]
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
-export type AnyRow = WrittenGateway['routes'][number] | OperationRow
+export type AnyRow = WrittenRoute | OperationRow
 
 /** Yields rows of `routes`, then of `openapi.rows`, with their JSON paths. `routes` and `openapi` may be anything. */
 export function* writtenRows({
@@ -32,7 +32,7 @@ export function operationRows(openapi: WrittenGateway['openapi']): readonly Oper
 }
 
 /** The keys that routes and limits have in common. */
-type WrittenRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods'>
+type WrittenRow = Pick<WrittenRoute, 'path' | 'methods'>
 type Seen = { readonly row: WrittenRow; readonly at: string }
 
 /** Reports faults of paths and methods, and conflicts between rows. @returns the indexes of rows without a fault */

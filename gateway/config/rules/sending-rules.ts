@@ -17,11 +17,10 @@ import { isToken } from '../../edge/syntax/characters.ts'
 import { Field } from '../../edge/syntax/field.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
-import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { WrittenRoute } from '../keys/gateway-keys.ts'
 import { routePathFault } from './path-rules.ts'
 import type { AnyRow } from './row-rules.ts'
 
-type WrittenRoute = WrittenGateway['routes'][number]
 type Key = 'path' | 'rewrite' | 'upstreamHost' | 'rawPath' | 'requestHeaders' | 'deprecated' | 'sunset'
 type Written = Pick<AnyRow, Key>
 
