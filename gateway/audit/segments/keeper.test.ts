@@ -10,7 +10,8 @@ import { openTrail } from '../open-trail.ts'
 import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { compressSegment } from './compress-segment.ts'
-import { type AuditKeeping, type KeeperParts, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { keeperOf, keepingOf } from './keeper.test-support.ts'
+import { type AuditKeeping, removeDrafts } from './keeper.ts'
 import { blocksOf } from './read-segment.ts'
 import { Rotation } from './rotation.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
@@ -26,14 +27,6 @@ const COMPRESS: Partial<AuditKeeping> = {
 }
 const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
   retention: { keep: `${days}d`, unsealed },
-})
-
-const keepingOf = (file: string): AuditKeeping => ({
-  file,
-  seals: 'on',
-  rotation: undefined,
-  retention: undefined,
-  ship: undefined,
 })
 
 /** A trail whose segments are a day each, with `pairs` pairs. */
@@ -63,31 +56,6 @@ async function trailOfDays(
     rotation.maintain(daily)
   }
   return { file, clock, trail, ...keeperOf(file, now) }
-}
-
-/** A keeper that appends to the file itself, and what it reports. */
-function keeperOf(
-  file: string,
-  now: () => number,
-  parts: Partial<Pick<KeeperParts, 'needed' | 'wallNow'>> = {},
-) {
-  const told: string[] = []
-  const keeper = new SegmentKeeper({
-    now,
-    needed: async () => new Set(),
-    inUse: async () => '',
-    record: async (lines) => fs.appendFileSync(file, lines.join('')),
-    reports: {
-      info: () => {},
-      warn: () => {},
-      failed: (task, cause) => told.push(`${task} failed: ${cause}`),
-      done: (task) => told.push(task),
-      unshipped: () => {},
-    },
-    ...parts,
-  })
-  const round = (keeping: Partial<AuditKeeping>) => keeper.round({ ...keepingOf(file), ...keeping })
-  return { told, round }
 }
 
 async function namesOf(file: string): Promise<string[]> {
@@ -385,7 +353,7 @@ for (const what of ['copied', 'renamed', 'linked']) {
     assert.ok(fs.existsSync(join(logDirectory(file), 'tile/0/000')))
     fs.rmSync(older)
     told.splice(0)
-    await keeperOf(file, () => clock.ms).round({ ...keepingOf(file), ...keepDays(30) })
+    await keeperOf(file, () => clock.ms).round(keepDays(30))
     assert.equal(fs.existsSync(segments[0] ?? ''), false)
   })
 }
@@ -393,22 +361,15 @@ for (const what of ['copied', 'renamed', 'linked']) {
 test('segments without seals are removed only if configuration allows it and the trail can record it', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 2 })
   clock.ms = BEGIN_MS + 400 * DAY_MS
-  const full = new SegmentKeeper({
-    now: () => clock.ms,
-    needed: async () => new Set(),
-    inUse: async () => '',
+  const full = keeperOf(file, () => clock.ms, {
     record: () => Promise.reject(new Error('the audit trail cannot be written')),
-    reports: {
-      info: () => {},
-      warn: () => {},
-      done: () => {},
-      unshipped: () => {},
-      failed: (_, cause) => told.push(cause),
-    },
   })
-  const keeping = { ...keepingOf(file), ...keepDays(30, true) }
+  const keeping = keepDays(30, true)
   await full.round(keeping)
-  assert.deepEqual([told.splice(0), (await namesOf(file)).length], [['the audit trail cannot be written'], 3])
+  assert.deepEqual(
+    [full.told, (await namesOf(file)).length],
+    [['prune failed: the audit trail cannot be written'], 3],
+  )
   await round(keeping)
   assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
 })

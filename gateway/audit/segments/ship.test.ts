@@ -6,7 +6,7 @@ import { basename, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import { startRecord } from '../audit-records.ts'
 import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
-import { type AuditKeeping, SegmentKeeper } from './keeper.ts'
+import { keeperOf } from './keeper.test-support.ts'
 import { asOwner, BUCKET, badServer, keysFile, NO_S3, startS3 } from './s3.test-support.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
 import { ShipBucket } from './ship-bucket.ts'
@@ -31,41 +31,7 @@ function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   return { directory, file, paths }
 }
 
-function keeperOf(
-  file: string,
-  nowMs = BEGIN_MS,
-  needed = async (): Promise<ReadonlySet<string>> => new Set(),
-) {
-  const told: string[] = []
-  const unshipped: number[] = []
-  const oldest: (number | undefined)[] = []
-  const keeper = new SegmentKeeper({
-    now: () => nowMs,
-    needed,
-    inUse: async () => '',
-    record: async (lines) => fs.appendFileSync(file, lines.join('')),
-    reports: {
-      info: () => {},
-      warn: () => {},
-      done: (task) => told.push(task),
-      failed: (task, cause) => told.push(`${task} failed: ${cause}`),
-      unshipped: (count, oldestMs) => {
-        unshipped.push(count)
-        oldest.push(oldestMs)
-      },
-    },
-  })
-  const round = (keeping: Partial<AuditKeeping>) =>
-    keeper.round({
-      file,
-      seals: 'on',
-      rotation: undefined,
-      retention: undefined,
-      ship: undefined,
-      ...keeping,
-    })
-  return { told, unshipped, oldest, round }
-}
+const keeperAt = (file: string, nowMs = BEGIN_MS) => keeperOf(file, () => nowMs)
 
 const filesIn = (directory: string) =>
   fs
@@ -77,7 +43,7 @@ const filesIn = (directory: string) =>
 test('closed segments, tiles and the checkpoint are copied to a directory, as they are', async (t) => {
   const { directory, file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
-  const { told, unshipped, round } = keeperOf(file)
+  const { told, unshipped, round } = keeperAt(file)
   await round({ ship: { directory: target, s3: undefined } })
   assert.deepEqual(
     [told, unshipped],
@@ -99,7 +65,7 @@ test('closed segments, tiles and the checkpoint are copied to a directory, as th
     assert.ok(fs.readFileSync(join(directory, name)).equals(fs.readFileSync(join(target, name))), name)
   }
   // A process that knows only what is on the disk ships nothing again.
-  const next = keeperOf(file)
+  const next = keeperAt(file)
   await next.round({ ship: { directory: target, s3: undefined } })
   assert.deepEqual([next.told, next.unshipped], [[], [0]])
 })
@@ -109,7 +75,7 @@ test('nothing is removed before its copy is there, also when somebody removed th
   const target = temporaryDirectory(t)
   const [first = '', second = ''] = paths.map((path) => basename(path))
   const retention = { keep: '1d', unsealed: false }
-  const missing = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const missing = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await missing.round({
     retention,
     ship: { directory: join(target, 'not mounted'), s3: undefined },
@@ -119,9 +85,9 @@ test('nothing is removed before its copy is there, also when somebody removed th
     /^ship failed: ENOENT.*,prune failed: .* is to be removed, but it is not shipped$/,
   )
   const ship = { directory: target, s3: undefined }
-  await keeperOf(file).round({ ship })
+  await keeperAt(file).round({ ship })
   fs.rmSync(join(target, second))
-  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const later = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await later.round({ retention, ship })
   assert.match(
     later.told.join(),
@@ -131,7 +97,7 @@ test('nothing is removed before its copy is there, also when somebody removed th
     closedSegments(file).map(({ path }) => basename(path)),
     [second],
   )
-  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const last = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await last.round({ retention, ship })
   assert.deepEqual(last.told, ['ship', 'prune'])
   assert.deepEqual(
@@ -150,7 +116,7 @@ test('the log of an audit file that is a link is shipped too, under the name tha
   // The gateway keeps the log beside the configured name.
   fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
   const ship = { directory: target, s3: undefined }
-  const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
+  const { told, round } = keeperAt(link, BEGIN_MS + 99 * DAY_MS)
   await round({ ship, retention: { keep: '1d', unsealed: false } })
   assert.deepEqual(told, ['ship', 'ship', 'prune', 'prune'])
   assert.ok(fs.existsSync(join(target, 'far-log/checkpoint')))
@@ -161,7 +127,7 @@ test('a copy with other bytes is neither taken for the segment nor written over'
   const target = temporaryDirectory(t)
   const copy = join(target, basename(paths[0] ?? ''))
   fs.writeFileSync(copy, 'of another gateway\n')
-  const { told, round } = keeperOf(file)
+  const { told, round } = keeperAt(file)
   await round({ ship: { directory: target, s3: undefined } })
   assert.match(told.join(), /^ship failed: .* is there already, with other bytes$/)
   assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
@@ -179,7 +145,7 @@ test('a log that was begun anew is not mixed with the copy of the old log, and n
   const target = temporaryDirectory(t)
   const retention = { keep: '1d', unsealed: false }
   const keeping = { retention, ship: { directory: target, s3: undefined } }
-  const before = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const before = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await before.round(keeping)
   assert.deepEqual(before.told, ['ship', 'ship', 'prune', 'prune'])
   const copies = () => filesIn(target).map((name) => [name, fs.readFileSync(join(target, name), 'latin1')])
@@ -190,7 +156,7 @@ test('a log that was begun anew is not mixed with the copy of the old log, and n
   for (const lines of [5, 700]) {
     fs.writeFileSync(path, Array.from({ length: lines }, (_, i) => requestLine(`new-${i}`)).join(''))
     sealTrail(file, [path, file])
-    const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+    const { told, round } = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
     await round(keeping)
     assert.match(
       told.join(),
@@ -199,7 +165,7 @@ test('a log that was begun anew is not mixed with the copy of the old log, and n
     assert.deepEqual(copies(), copied)
   }
   const other = temporaryDirectory(t)
-  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const last = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await last.round({ retention, ship: { directory: other, s3: undefined } })
   assert.deepEqual([last.told, fs.existsSync(path)], [['ship', 'prune'], false])
   const [own, copy] = [directory, other].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
@@ -210,14 +176,14 @@ test('a log that goes on is copied further, also from where an older version sto
   const { directory, file, paths } = closedTrail(t, { segments: 1 })
   const target = temporaryDirectory(t)
   const ship = { directory: target, s3: undefined }
-  await keeperOf(file).round({ ship })
+  await keeperAt(file).round({ ship })
   const state = JSON.parse(fs.readFileSync(`${file}.shipped`, 'utf8'))
   assert.equal(typeof state.root, 'string')
   for (const root of [state.root, undefined]) {
     fs.writeFileSync(`${file}.shipped`, JSON.stringify({ ...state, root }))
     fs.appendFileSync(file, requestLine('more'))
     sealTrail(file, [...paths, file])
-    const { told, round } = keeperOf(file)
+    const { told, round } = keeperAt(file)
     await round({ ship })
     assert.deepEqual(told, [])
     const [own, copy] = [directory, target].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
@@ -230,9 +196,9 @@ test('a segment that is compressed after it was copied is not copied again, and 
   const target = temporaryDirectory(t)
   const ship = { directory: target, s3: undefined }
   const rotation = { maxBytes: undefined, maxAge: undefined, compress: 'zstd' as const }
-  await keeperOf(file).round({ ship })
+  await keeperAt(file).round({ ship })
   const copies = filesIn(target)
-  const live = keeperOf(file)
+  const live = keeperAt(file)
   await live.round({ ship, rotation })
   await live.round({ ship, rotation })
   assert.deepEqual([live.told, live.unshipped, filesIn(target)], [['compress', 'compress'], [0, 0], copies])
@@ -240,7 +206,7 @@ test('a segment that is compressed after it was copied is not copied again, and 
     closedSegments(file).map(({ compression }) => compression),
     ['zstd', 'zstd'],
   )
-  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const later = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await later.round({ ship, rotation, retention: { keep: '1d', unsealed: false } })
   assert.deepEqual(later.told, ['prune', 'prune'])
 })
@@ -260,7 +226,7 @@ test('the list of copies is written only a few times, however many segments are 
     Object.assign(fs, { renameSync })
     syncBuiltinESMExports()
   })
-  const { told, round } = keeperOf(file)
+  const { told, round } = keeperAt(file)
   const beganMs = performance.now()
   await round({ ship: { directory: temporaryDirectory(t), s3: undefined } })
   const seconds = Math.ceil((performance.now() - beganMs) / 1000)
@@ -271,7 +237,7 @@ test('the list of copies is written only a few times, however many segments are 
 test('after an edit of the target, nothing is removed that only the old target has', async (t) => {
   const { file, paths } = closedTrail(t)
   const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]
-  const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const { told, round } = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await round({ ship: { directory: first, s3: undefined } })
   assert.deepEqual(told.splice(0), ['ship', 'ship'])
   // Shipping fails, and is not tried again for a while.
@@ -293,7 +259,9 @@ test('the age of waiting segments is the age of the oldest, also when a later se
   const { file, paths } = closedTrail(t)
   const [first = ''] = paths
   // The first has an open request, so it is not compressed, and only what is compressed is shipped.
-  const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, async () => new Set([first]))
+  const { unshipped, oldest, round } = keeperOf(file, () => BEGIN_MS, {
+    needed: async () => new Set([first]),
+  })
   await round({
     rotation: { maxBytes: undefined, maxAge: undefined, compress: 'zstd' },
     ship: { directory: temporaryDirectory(t), s3: undefined },
@@ -324,7 +292,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
   test('has the segments, the tiles and the checkpoint, and confirms their checksums', async (t) => {
     const { directory, file, paths } = closedTrail(t)
     const s3 = { ...BUCKET, endpoint, credentialsFile: keysFile(t) }
-    const { told, round } = keeperOf(file)
+    const { told, round } = keeperAt(file)
     await round({ ship: { directory: undefined, s3 } })
     assert.deepEqual(told, ['ship', 'ship'])
     for (const name of [
@@ -481,7 +449,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   const { directory, file, paths } = closedTrail(t, { segments: 1 })
   const { objects, puts, s3 } = await unlistedBucket(t)
   const ship = { directory: undefined, s3 }
-  const { told, round } = keeperOf(file)
+  const { told, round } = keeperAt(file)
   await round({ ship })
   assert.deepEqual(told, ['ship'])
   for (const [name, { bytes }] of objects)
@@ -500,11 +468,11 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   // Somebody has removed the copy, so it is made again before the segment may go.
   objects.delete(segment)
   const keeping = { ship, retention: { keep: '1d', unsealed: false } }
-  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const later = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await later.round(keeping)
   assert.match(later.told.join(), /^prune failed: .* it is not shipped$/)
   assert.ok(fs.existsSync(paths[0] ?? ''))
-  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  const last = keeperAt(file, BEGIN_MS + 99 * DAY_MS)
   await last.round(keeping)
   assert.deepEqual([last.told, fs.existsSync(paths[0] ?? '')], [['ship', 'prune'], false])
 })
@@ -512,7 +480,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
 test('an edit of the lock applies from the next object on', async (t) => {
   const { file } = closedTrail(t, { segments: 1 })
   const { puts, s3 } = await unlistedBucket(t)
-  const { told, round } = keeperOf(file)
+  const { told, round } = keeperAt(file)
   await round({ ship: { directory: undefined, s3 } })
   const another = closeAnother(file)
   const objectLock = { mode: 'COMPLIANCE', retain: '1d' } as const
