@@ -9,12 +9,12 @@ export interface RequestFacts {
   /** Start of the request, ISO 8601. */
   readonly timestamp: string
   readonly method: string
-  /** As routed, without the query. Cut to 4,096 UTF-16 units. */
+  /** As routed, without the query. */
   readonly path: string
   readonly userId: string | undefined
   readonly clientId: string | undefined
   readonly ip: string
-  /** Empty when there was none. Cut to 512 UTF-16 units. */
+  /** Empty when there was none. */
   readonly userAgent: string
   /** 22 characters that stand for the session id of the token (see `sessionNames`). */
   readonly sessionId?: string | undefined

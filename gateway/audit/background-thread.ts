@@ -19,10 +19,7 @@ interface BackgroundThreadOptions<News> {
 const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
-/**
- * A thread that does not keep the process alive. If it dies, it starts again after a second; further waits double, up
- * to a minute.
- */
+/** A thread that does not keep the process alive, and that starts again after it has died. */
 export class BackgroundThread<Message, News> {
   readonly #options: BackgroundThreadOptions<News>
   #worker: Worker | undefined

@@ -8,7 +8,6 @@ import { Commit } from './commit/commit.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
 
-/** One line of a trail, parsed. */
 export type Line = Record<string, unknown> & { readonly type: string }
 
 /** A directory that is removed when the test ends. */
@@ -87,7 +86,6 @@ export async function endOf(outcome: Error | Commit | undefined): Promise<Error 
 
 /** A disk under `node:fs` that can be full after any byte. Files are real; only writing and cutting go through it. */
 export interface SmallDisk {
-  /** Bytes that can still be written. */
   roomBytes: number
   /** `false`: an append-only file, which cannot be cut. */
   canCut: boolean

@@ -23,7 +23,6 @@ const start = (open = 0, continues?: string) => startRecord({ timestamp: '', pid
 const stop = (open: number) => stopRecord({ timestamp: '', pid: 1, open, reason: 'test' })
 const [a, b, c] = [requestLine('a'), requestLine('b'), requestLine('c')]
 
-/** A trail with this text, and its recovery. */
 function recovered(directory: string, ...text: (string | Buffer)[]) {
   const file = join(directory, 'audit.ndjson')
   fs.writeFileSync(file, Buffer.concat(text.map((part) => Buffer.from(part))))

@@ -16,7 +16,6 @@ import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
-/** Makes a key in a directory. */
 export function newSealKey(directory: string): SealKey {
   const file = join(directory, 'audit-seal-key.pem')
   makeSealKey(file)

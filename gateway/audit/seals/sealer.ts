@@ -281,7 +281,7 @@ export class Sealer {
   }
 }
 
-/** Ends of the gateway's own bytes in files that others have written to, by inode. */
+/** See `OpenRequests.ends`. */
 async function foreignEnds(
   segments: readonly Pick<Segment, 'path' | 'compression'>[],
 ): Promise<ReadonlyMap<unknown, number>> {

@@ -62,7 +62,7 @@ export class SegmentKeeper {
     if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
-  /** Another target has nothing yet. */
+  /** Begins anew after an edit of the target, because another target has nothing yet. */
   #followEdit({ file, ship }: AuditKeeping): void {
     if (isDeepStrictEqual(ship, this.#shipTo)) return
     this.#shipTo = ship

@@ -20,7 +20,7 @@ interface PruneOptions {
   readonly nowMs: number
   readonly wallMs: number
   readonly needed: () => Promise<ReadonlySet<string>>
-  /** Tells whether the copy is there now, with a checkpoint over `leaves` leaves; undefined: nothing is shipped. */
+  /** See `Shipper.isThere`; undefined: nothing is shipped. */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
   readonly inUse: () => Promise<string>
   readonly record: (lines: readonly string[]) => Promise<void>

@@ -17,7 +17,6 @@ export class SteadyWallClock {
   #offsetMs: number
   #offsetSinceMs: number
 
-  /** @param knownMs a time that is past for certain */
   constructor(
     knownMs: number | undefined,
     wall: () => number = Date.now,
