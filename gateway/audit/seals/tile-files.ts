@@ -1,4 +1,4 @@
-import { closeSync, fsync, mkdirSync, openSync, renameSync, writeSync } from 'node:fs'
+import { closeSync, fsync, mkdirSync, openSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { discard, OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
@@ -36,7 +36,7 @@ export class TileFiles {
       const path = join(this.directory, name)
       const fd = this.#openDraft(path)
       try {
-        writeAll(fd, bytes)
+        writeFileSync(fd, bytes)
       } catch (error) {
         discard(draftOf(path))
         throw error
@@ -96,7 +96,7 @@ export class TileFiles {
         const path = join(this.directory, name)
         const fd = this.#openDraft(path)
         drafts.push({ fd, path })
-        writeAll(fd, bytes)
+        writeFileSync(fd, bytes)
       }
       await syncAll(drafts)
     } catch (error) {
@@ -110,10 +110,6 @@ export class TileFiles {
       this.addName(path)
     }
   }
-}
-
-function writeAll(fd: number, bytes: Buffer): void {
-  for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
 }
 
 /** Rejects only once no sync is in progress. */
