@@ -74,13 +74,19 @@ function successor() {
   return { told, sent, successor: fake as Successor }
 }
 
+/** Hands over to a process that hears each message at once. */
+async function leave(handOver: HandOver) {
+  const other = successor()
+  other.sent.resolve()
+  await handOver.leave(other.successor, new Promise(() => {}))
+  return other
+}
+
 test('a session that ends while the files change hands is told to the process that takes over', async (t) => {
   const { handOver, revocations } = handedOver(t)
   await handOver.suspend()
   revocations.revoke('between')
-  const other = successor()
-  other.sent.resolve()
-  await handOver.leave(other.successor, new Promise(() => {}))
+  const other = await leave(handOver)
   assert.deepEqual(other.told, ['between', 'last'])
 })
 
@@ -151,18 +157,14 @@ test('a session that ended during a failed hand-over is not told at the next', a
   for (const one of [revocations, guards.deliveries, ...Object.values(rest)])
     assert.equal(one.otherProcess, undefined)
   await handOver.suspend()
-  const other = successor()
-  other.sent.resolve()
-  await handOver.leave(other.successor, new Promise(() => {}))
+  const other = await leave(handOver)
   assert.deepEqual(other.told, ['last'])
 })
 
 test('a process that leaves learns of sessions that end in the new process, which writes them', async (t) => {
   const { dataDir, handOver, revocations } = handedOver(t)
   await handOver.suspend()
-  const { sent, successor: other } = successor()
-  sent.resolve()
-  await handOver.leave(other, new Promise(() => {}))
+  const { successor: other } = await leave(handOver)
   other.onRevoked('there')
   assert.equal(revocations.isRevoked('there'), true)
   assert.doesNotMatch(readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8'), /"there"/)
@@ -173,9 +175,7 @@ const HOUR_MS = 3_600_000
 test('a process that leaves learns of ended sessions by its own clock, a day from the wall clock', async (t) => {
   const { handOver, revocations } = handedOver(t, undefined, () => Date.now() + 24 * HOUR_MS)
   await handOver.suspend()
-  const { sent, successor: other } = successor()
-  sent.resolve()
-  await handOver.leave(other, new Promise(() => {}))
+  const { successor: other } = await leave(handOver)
   const apply = t.mock.method(revocations, 'apply')
   other.onRevoked('there')
   assert.ok((apply.mock.calls[0]?.arguments[1] ?? 0) > Date.now() + 23 * HOUR_MS)

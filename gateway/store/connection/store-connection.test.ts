@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
@@ -13,6 +13,7 @@ import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/thro
 import {
   NO_REDIS,
   PATIENT_MS,
+  SILENT,
   startAddress,
   startCluster,
   startRedis,
@@ -39,10 +40,17 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
   }
 
   function openStore(settings: StoreSettings): SharedStore {
-    const silent = () => undefined
-    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent }, PATIENT_MS)
+    const store = new SharedStore(settings, SILENT, PATIENT_MS)
     cleanups.push(() => store.close())
     return store
+  }
+
+  /** Starts a server that is no store. @returns its port */
+  async function listen(serve: (socket: Socket) => void): Promise<number> {
+    const server = createServer((socket) => serve(socket.on('error', () => undefined)))
+    cleanups.push(() => void server.close())
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    return (server.address() as AddressInfo).port
   }
 
   function take(store: SharedStore, limit: number, key: string): Promise<Take | undefined> {
@@ -51,16 +59,12 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
   }
 
   it('hides the password when an error of the server repeats it', async () => {
-    const server = createServer((socket) => {
-      socket.on('error', () => undefined)
+    const port = await listen((socket) =>
       socket.on('data', (data) => {
         const words = data.toString().split('\r\n')
         socket.write(`-ERR unknown command, with args beginning with: ${words.join(' ')}\r\n`)
-      })
-    }).listen(0, '127.0.0.1')
-    cleanups.push(() => void server.close())
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
+      }),
+    )
     const settings = storeAt('single', [port], { user: 'gateway', password: 'correct horse' })
     open(settings)
     await until(() => /args beginning with: .*AUTH.*\[password\]/.test(faults.join()), 'the fault')
@@ -90,15 +94,11 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     let greet = (): void => undefined
     const asked = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
-    const server = createServer((socket) => {
+    const port = await listen((socket) => {
       greet = () => socket.write('+OK\r\n')
-      socket.on('error', () => undefined)
       socket.on('data', () => asked.resolve())
       socket.on('close', () => gone.resolve())
-    }).listen(0, '127.0.0.1')
-    cleanups.push(() => void server.close())
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
+    })
     const connection = open(storeAt('single', [port], { password: 'correct-horse' }))
     let ready = 0
     connection.onReady(() => ready++)
@@ -117,14 +117,11 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     t.mock.method(performance, 'now', () => 0)
     const times: number[] = []
     const sixTries = Promise.withResolvers<void>()
-    const server = createServer((socket) => {
+    const port = await listen((socket) => {
       if (times.push(clock()) === 6) sixTries.resolve()
-      socket.on('error', () => undefined)
       socket.end('-ERR max number of clients reached\r\n')
-    }).listen(0, '127.0.0.1')
-    cleanups.push(() => void server.close())
-    await once(server, 'listening')
-    open(storeAt('single', [(server.address() as AddressInfo).port]))
+    })
+    open(storeAt('single', [port]))
     await sixTries.promise
     const [first = 0, , , , , sixth = 0] = times
     // Each wait is at least half as long as it could be.
