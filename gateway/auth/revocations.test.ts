@@ -22,7 +22,7 @@ import { Field } from '../edge/syntax/field.ts'
 import { saidBeforeKill } from './killed-process.test-support.ts'
 import { REVOCATION_LIFETIME_MS, Revocations, revocationLifetimeMs } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
-import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
+import { goodClaims, NOW_MS, RULES } from './tokens/issuer.test-support.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -261,17 +261,8 @@ test('a revocation with a future time is remembered for no longer than any other
 test('the longest session that a token of another issuer can name is revoked, also after a restart', (t) => {
   const { open, faults } = place(t)
   const issuer = `https://${'i'.repeat(248)}`
-  const rules = {
-    issuer,
-    audiences: [AUDIENCE],
-    tokens: RFC9068,
-    clockToleranceMs: 10_000,
-    own: false,
-    boundOnly: false,
-    scopes: undefined,
-  }
   const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
-  const session = readClaims(claims, rules, NOW_MS).verification?.principal.session
+  const session = readClaims(claims, { ...RULES, issuer, own: false }, NOW_MS).verification?.principal.session
   assert.equal(session?.length, 513)
   assert.deepEqual(revokedSessions([new Field('X-Revoke-Session', `other, ${session}`)]), ['other', session])
   open().revoke(session as string)

@@ -1,20 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { RFC9068 } from '../../config/issuers/token-dialects.ts'
 import { ANY_CHARACTER } from '../../e2e/any-character.ts'
 import { readClaims as readVerification } from './claims.ts'
-import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
+import {
+  AUDIENCE,
+  goodClaims,
+  ISSUER,
+  type Members,
+  NOW_MS,
+  NOW_SECONDS,
+  RULES,
+} from './issuer.test-support.ts'
 
-const rules = {
-  issuer: ISSUER,
-  audiences: [AUDIENCE],
-  tokens: RFC9068,
-  clockToleranceMs: 10_000,
-  own: true,
-  boundOnly: false,
-  scopes: undefined,
-}
 const JKT = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
 
 function readClaims(...args: Parameters<typeof readVerification>) {
@@ -23,7 +21,7 @@ function readClaims(...args: Parameters<typeof readVerification>) {
 }
 
 function read(changes: Members = {}) {
-  return readClaims(goodClaims(changes), rules, NOW_MS)
+  return readClaims(goodClaims(changes), RULES, NOW_MS)
 }
 
 test('a session token proves a user and no client', () => {
@@ -259,15 +257,15 @@ test('two names are never encoded alike, and each can be read back', () => {
 
 test('a token expires at the millisecond at which the tolerance after its exp is over', () => {
   const claims = goodClaims({ exp: NOW_SECONDS })
-  const { principal, expiresAtMs } = readClaims(claims, rules, NOW_MS + 9_999)
+  const { principal, expiresAtMs } = readClaims(claims, RULES, NOW_MS + 9_999)
   assert.deepEqual([principal?.expiresAtMs, expiresAtMs], [NOW_MS + 10_000, NOW_MS + 10_000])
-  const { fault } = readClaims(claims, rules, NOW_MS + 42_999)
+  const { fault } = readClaims(claims, RULES, NOW_MS + 42_999)
   assert.equal(fault?.reason, 'expired')
   assert.equal(fault.cause, 'exp was 42 s ago; 10 s are allowed')
-  assert.equal(readClaims(claims, rules, NOW_MS + 10_000).fault?.reason, 'expired')
+  assert.equal(readClaims(claims, RULES, NOW_MS + 10_000).fault?.reason, 'expired')
   assert.equal(fault.description, 'The access token expired')
   assert.equal(
-    readClaims({ ...claims, client_id: 'an app' }, rules, NOW_MS + 10_000).fault?.client,
+    readClaims({ ...claims, client_id: 'an app' }, RULES, NOW_MS + 10_000).fault?.client,
     'an%20app',
   )
 })
@@ -279,7 +277,7 @@ test('a token tells what it is bound to', () => {
 })
 
 test('an issuer that is trusted for bound tokens only is not trusted for others (FAPI 2.0 section 5.3.4-5)', () => {
-  const fapi = { ...rules, boundOnly: true }
+  const fapi = { ...RULES, boundOnly: true }
   const { fault } = readClaims(goodClaims(), fapi, NOW_MS)
   assert.deepEqual([fault?.reason, fault?.cause.slice(0, 7)], ['invalid', 'no cnf:'])
   assert.ok(readClaims(goodClaims({ cnf: { jkt: JKT } }), fapi, NOW_MS).principal)
@@ -287,7 +285,7 @@ test('an issuer that is trusted for bound tokens only is not trusted for others 
 
 test('a scope that an issuer may not grant is not granted, and does not go upstream', () => {
   const of = (scope: string | undefined, allowed: string[]) => {
-    const confined = { ...rules, own: false, scopes: new Set(allowed) }
+    const confined = { ...RULES, own: false, scopes: new Set(allowed) }
     const { principal } = readClaims(goodClaims({ scope }), confined, NOW_MS)
     return [principal?.scope, [...(principal?.scopes ?? [])]]
   }
@@ -299,7 +297,7 @@ test('a scope that an issuer may not grant is not granted, and does not go upstr
 })
 
 test('users, clients and sessions of another issuer are names in its realm', () => {
-  const foreign = { ...rules, own: false }
+  const foreign = { ...RULES, own: false }
   const of = (changes: Members) => readClaims(goodClaims(changes), foreign, NOW_MS).principal
   const user = of({ client_id: 'app' })
   assert.deepEqual(
@@ -317,7 +315,7 @@ test('users, clients and sessions of another issuer are names in its realm', () 
 
 test('our own issuer cannot name users, clients and sessions of another', () => {
   const other = 'https://partner.example'
-  const own = { ...rules, others: [other] }
+  const own = { ...RULES, others: [other] }
   for (const name of ['sub', 'client_id', 'sid']) {
     const of = (value: string) => readClaims(goodClaims({ [name]: value }), own, NOW_MS)
     const foreign = `${name} "${other}#alice" is in the realm of another issuer`
@@ -328,7 +326,7 @@ test('our own issuer cannot name users, clients and sessions of another', () => 
 })
 
 test('our own issuer cannot name them by an id whose encoding looks like theirs', () => {
-  const own = { ...rules, others: ['https://id.example/realms/b%C3%A4nk'] }
+  const own = { ...RULES, others: ['https://id.example/realms/b%C3%A4nk'] }
   for (const name of ['sub', 'client_id']) {
     const { fault } = readClaims(goodClaims({ [name]: 'https://id.example/realms/bänk#alice' }), own, NOW_MS)
     assert.match(fault?.cause ?? 'accepted', /is in the realm of another issuer$/)
@@ -394,11 +392,11 @@ test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove w
     jti: '73WakrfVbNJBaAmhQtEeDv',
     scope: 'openid profile accounts:read',
   }
-  const theirs = { ...rules, issuer: machine.iss, audiences: [machine.aud] }
+  const theirs = { ...RULES, issuer: machine.iss, audiences: [machine.aud] }
   const { principal } = readClaims(machine, theirs, NOW_MS)
   assert.deepEqual([principal?.client, principal?.scope], ['m%C3%BCller%20&%20co', ''])
   for (const claims of [keycloak, auth0]) {
-    const theirs = { ...rules, issuer: claims.iss, audiences: ['https://api.example.com'] }
+    const theirs = { ...RULES, issuer: claims.iss, audiences: ['https://api.example.com'] }
     const { principal, fault } = readClaims(claims, theirs, NOW_MS)
     assert.equal(fault, undefined)
     assert.equal(principal?.subject, claims.sub)
@@ -408,7 +406,7 @@ test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove w
 
 test('how and when the user was authenticated is told, with the tolerance of the issuer', () => {
   const told = (changes: Members, clockToleranceMs = 10_000) => {
-    const { principal } = readClaims(goodClaims(changes), { ...rules, clockToleranceMs }, NOW_MS)
+    const { principal } = readClaims(goodClaims(changes), { ...RULES, clockToleranceMs }, NOW_MS)
     assert.ok(principal)
     return [principal.acr, principal.authenticatedAtMs]
   }

@@ -6,7 +6,6 @@ import { KeySet } from '../keys/jwks.ts'
 import type { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
 import {
-  AUDIENCE,
   encode,
   es256Token,
   goodClaims,
@@ -14,6 +13,7 @@ import {
   type Members,
   NOW_MS,
   NOW_SECONDS,
+  RULES,
   signingKey,
 } from './issuer.test-support.ts'
 import type { TrustedIssuer } from './issuers.ts'
@@ -32,13 +32,8 @@ await keys.refresh()
 
 function verify(token: string, tokens: WrittenTokens, changes: Partial<TrustedIssuer> = {}): Verification {
   const issuer: TrustedIssuer = {
-    issuer: ISSUER,
-    audiences: [AUDIENCE],
+    ...RULES,
     tokens: tokenDialect(tokens),
-    clockToleranceMs: 10_000,
-    own: true,
-    boundOnly: false,
-    scopes: undefined,
     algorithms: new Set(['ES256'] as const),
     keys,
     ...changes,

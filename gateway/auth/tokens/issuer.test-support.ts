@@ -3,12 +3,24 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { CompactSign, type JWK } from 'jose'
+import { RFC9068 } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, type Signed, signatureCheck } from '../keys/signature.ts'
 
 export const ISSUER = 'https://issuer.example'
 export const AUDIENCE = 'https://api.example'
 export const NOW_MS = 1_800_000_000_000
 export const NOW_SECONDS = NOW_MS / 1000
+
+/** The rules for tokens of our own issuer. */
+export const RULES = {
+  issuer: ISSUER,
+  audiences: [AUDIENCE],
+  tokens: RFC9068,
+  clockToleranceMs: 10_000,
+  own: true,
+  boundOnly: false,
+  scopes: undefined,
+}
 
 export interface SigningKey {
   readonly privateKey: KeyObject

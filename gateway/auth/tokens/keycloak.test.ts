@@ -6,6 +6,7 @@ import type { WrittenTokens } from '../../config/keys/token-keys.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
+import { RULES } from './issuer.test-support.ts'
 import type { Verification } from './verification.ts'
 import { TokenVerifier } from './verifier.ts'
 
@@ -35,13 +36,10 @@ const keys = new KeySet({
 
 function verify(token: string, { tokens = 'keycloak' as WrittenTokens, atMs = NOW_MS } = {}): Verification {
   const issuer = {
+    ...RULES,
     issuer: recording.issuer,
     audiences: ['account'],
     tokens: tokenDialect(tokens),
-    clockToleranceMs: 10_000,
-    own: true,
-    boundOnly: false,
-    scopes: undefined,
     algorithms: new Set(['RS256', 'ES256', 'PS256', 'EdDSA'] as const),
     keys,
   }

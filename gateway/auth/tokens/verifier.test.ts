@@ -6,13 +6,11 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import type { JWK } from 'jose'
-import { RFC9068 } from '../../config/issuers/token-dialects.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
 import {
-  AUDIENCE,
   answerJson,
   encode,
   es256Token,
@@ -22,6 +20,7 @@ import {
   joseToken,
   NOW_MS,
   NOW_SECONDS,
+  RULES,
   serve,
   signingKey,
 } from './issuer.test-support.ts'
@@ -37,13 +36,7 @@ const CALLER = { address: '192.0.2.1', closed: false }
 
 function trusted(keys: KeySet, changes: Partial<TrustedIssuer> = {}): TrustedIssuer {
   return {
-    issuer: ISSUER,
-    audiences: [AUDIENCE],
-    tokens: RFC9068,
-    clockToleranceMs: 10_000,
-    own: true,
-    boundOnly: false,
-    scopes: undefined,
+    ...RULES,
     algorithms: new Set(['ES256', 'PS256', 'RS256', 'EdDSA']),
     keys,
     ...changes,

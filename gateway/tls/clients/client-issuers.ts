@@ -42,7 +42,6 @@ export function isIssuedBy(issuers: readonly string[], authorities: readonly X50
   })
 }
 
-/** Finds clients that certificates of several independent authorities would match. */
 export function clientIssuerFaults(
   file: string,
   { rows, issuers }: Pick<ClientTable, 'rows' | 'issuers'>,
