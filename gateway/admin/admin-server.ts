@@ -96,7 +96,7 @@ function send(
     'Content-Type',
     contentType,
     ...length,
-    ...MANDATORY_HEADERS,
+    ...MANDATORY_HEADERS.flat(),
     'X-Request-ID',
     newRequestId(),
   ]

@@ -248,10 +248,8 @@ describe('the admin listener', () => {
     for (const bytes of requests) {
       const response = await sendBytes(port, bytes)
       assert.equal(statusOf(response), 200, response)
-      for (let at = 0; at < MANDATORY_HEADERS.length; at += 2) {
-        const [name = '', value] = MANDATORY_HEADERS.slice(at, at + 2)
+      for (const [name, value] of MANDATORY_HEADERS)
         assert.equal(headerOf(response, name.toLowerCase()), value, name)
-      }
       assert.ok(headerOf(response, 'x-request-id'))
     }
     assert.equal(await sendBytes(port, 'garbage\r\n\r\n'), '')

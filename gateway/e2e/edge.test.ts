@@ -976,10 +976,8 @@ describe('the edge', () => {
       assert.match(response, /^$|^HTTP\/1\.1 /)
       for (const head of response.split(/^(?=HTTP\/1\.1 [2-5])/m)) {
         if (!/^HTTP\/1\.1 [2-5]/.test(head)) continue
-        for (let at = 0; at < MANDATORY_HEADERS.length; at += 2) {
-          const [name = '', value] = MANDATORY_HEADERS.slice(at, at + 2)
+        for (const [name, value] of MANDATORY_HEADERS)
           assert.equal(headerOf(head, name.toLowerCase()), value, `${name} in ${head.slice(0, 400)}`)
-        }
         const id = headerOf(head, 'x-request-id')
         assert.ok(id, `x-request-id is not once in ${head.slice(0, 400)}`)
         ids.push(id)

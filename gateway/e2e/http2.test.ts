@@ -219,8 +219,7 @@ describe('HTTP/2', () => {
     const refused = await Promise.all(all.slice(100))
     for (const { status, headers, body } of refused) {
       assert.deepEqual([status, JSON.parse(body).code], [503, 'overloaded'])
-      for (let at = 0; at < MANDATORY_HEADERS.length; at += 2)
-        assert.equal(headers[(MANDATORY_HEADERS[at] as string).toLowerCase()], MANDATORY_HEADERS[at + 1])
+      for (const [name, value] of MANDATORY_HEADERS) assert.equal(headers[name.toLowerCase()], value)
       assert.equal(headers['retry-after'], '1')
     }
     for (const id of ids.slice(100)) {

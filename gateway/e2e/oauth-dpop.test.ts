@@ -133,9 +133,7 @@ describe('a token bound by DPoP', () => {
         String(answer.headers['www-authenticate']),
         new RegExp(`${scheme} [^,]*(?:, )?error="${error}"`),
       )
-      for (let i = 0; i < MANDATORY_HEADERS.length; i += 2) {
-        assert.equal(answer.headers[String(MANDATORY_HEADERS[i]).toLowerCase()], MANDATORY_HEADERS[i + 1])
-      }
+      for (const [name, value] of MANDATORY_HEADERS) assert.equal(answer.headers[name.toLowerCase()], value)
       assert.equal(await service.gateway.metric(`gateway_refusals_total{code="${error}"}`), before + 1)
       const [, response] = await service.gateway.pair(String(answer.headers['x-request-id']))
       assert.deepEqual([response.statusCode, response.userId], [401, undefined])

@@ -1,21 +1,15 @@
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /**
- * The headers of every response, besides `X-Request-ID`: names and values in turn. `X-XSS-Protection` is
- * obsolete but required. Browsers ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in
- * front passes it on.
+ * The headers of every response, besides `X-Request-ID`. `X-XSS-Protection` is obsolete but required. Browsers
+ * ignore HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
  */
-export const MANDATORY_HEADERS: readonly string[] = [
-  'Strict-Transport-Security',
-  'max-age=31536000; includeSubDomains',
-  'X-Content-Type-Options',
-  'nosniff',
-  'X-Frame-Options',
-  'DENY',
-  'X-XSS-Protection',
-  '1; mode=block',
-  'Cache-Control',
-  'no-store',
+export const MANDATORY_HEADERS: readonly (readonly [name: string, value: string])[] = [
+  ['Strict-Transport-Security', 'max-age=31536000; includeSubDomains'],
+  ['X-Content-Type-Options', 'nosniff'],
+  ['X-Frame-Options', 'DENY'],
+  ['X-XSS-Protection', '1; mode=block'],
+  ['Cache-Control', 'no-store'],
 ]
 
 /** Fields, in lower case, that an upstream may not set: ours, names of software, and what replaces Cache-Control. */
@@ -96,10 +90,8 @@ export function responseLines(headers: ResponseHeaders): string {
     transport &&
     `max-age=${transport.maxAgeSeconds}; includeSubDomains${transport.preload ? '; preload' : ''}`
   let lines = ''
-  for (let i = 0; i < MANDATORY_HEADERS.length; i += 2) {
-    const [name, value] = MANDATORY_HEADERS.slice(i, i + 2)
+  for (const [name, value] of MANDATORY_HEADERS)
     lines += `${name}: ${name === 'Strict-Transport-Security' ? (ofTransport ?? value) : value}\r\n`
-  }
   for (const key of KEYS) if (headers[key] !== undefined) lines += `${REPLACING[key]}: ${headers[key]}\r\n`
   return lines
 }
