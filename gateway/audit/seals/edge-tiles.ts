@@ -17,7 +17,7 @@ export class EdgeTiles {
   readonly #onFull: (tile: EdgeTile) => void
   readonly tiles: Tile[]
 
-  /** @param size of the tree without the hashes that `add` gets @param onFull gets bytes that are overwritten later */
+  /** @param size of the tree before the first `add` @param onFull gets bytes that are overwritten later */
   constructor(size: number, onFull: (tile: EdgeTile) => void, tiles: Tile[] = []) {
     this.#size = size
     this.#onFull = onFull
