@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto'
 import {
   cpSync,
   existsSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -11,7 +10,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { HASH_BYTES } from '../audit/seals/hashes.ts'
@@ -22,18 +20,9 @@ import { SealedTrail } from './sealed-trail.test-support.ts'
 import { trailsOf } from './trail-files.ts'
 
 test('what is exported holds the records, and is for its owner alone as they are, whatever the umask', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
   const umask = process.umask(0)
-  t.after(() => {
-    process.umask(umask)
-    rmSync(dir, { recursive: true })
-  })
-  const trail = new SealedTrail(join(dir, 'trail'))
-  trail.start()
-  trail.exchanges(200)
-  await trail.end()
-  const to = join(dir, 'exported')
-  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  t.after(() => process.umask(umask))
+  const { trail, to, segments } = await sealed(t)
   await exportLog(segments, trail.directory, to)
   const names = readdirSync(to, { recursive: true, encoding: 'utf8' })
   assert.ok(names.includes('tile/entries/000'))
@@ -63,14 +52,8 @@ test('what is exported while a gateway seals more is one checkpoint with its til
 })
 
 test('a log is not exported over itself, also through a link', async (t) => {
-  const dir = temporaryDirectory(t)
-  const trail = new SealedTrail(join(dir, 'trail'))
-  trail.start()
-  trail.exchanges(200)
-  await trail.end()
-  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  const { trail, to: link, segments } = await sealed(t)
   const before = readdirSync(trail.directory, { recursive: true })
-  const link = join(dir, 'link')
   symlinkSync(trail.directory, link)
   for (const to of [trail.directory, link])
     await assert.rejects(exportLog(segments, trail.directory, to), /is the log itself: export to another/)

@@ -107,54 +107,50 @@ test('a record that comes while the last seal is made is not written, so nothing
   openTrail({ ...options, onForeign: () => assert.fail() }).close('end')
 })
 
-test('a thread that dies is replaced, and until then the lag says so', async (t) => {
-  const { options, file, seal, check, faults } = sealedDirectory(t)
-  // Keeps the first thread from sealing before it ends.
-  writeFileSync(logDirectory(file), 'no directory')
+/** A sealing whose threads cannot seal, and whose clocks stand still. */
+function stuckSealing(t: TestContext) {
+  const directory = sealedDirectory(t)
+  writeFileSync(logDirectory(directory.file), 'no directory')
   const steady = { ms: 1000 }
   t.mock.method(process.hrtime, 'bigint', () => BigInt(steady.ms * 1_000_000))
   t.mock.timers.enable({ apis: ['setTimeout'] })
-  const trail = openTrail(options)
+  const trail = openTrail(directory.options)
   const nextThread = () => once(process, 'worker') as Promise<[Worker]>
-  const started = nextThread()
-  const sealing = seal(trail)
-  const [thread] = await started
-  await once(thread, 'online')
-  await thread.terminate()
-  await turn()
+  let started = nextThread()
+  const sealing = directory.seal(trail)
+  const endThread = async () => {
+    const [thread] = await started
+    await once(thread, 'online')
+    await thread.terminate()
+    await turn()
+    started = nextThread()
+  }
+  return { ...directory, steady, trail, sealing, endThread, hasStarted: () => started }
+}
+
+test('a thread that dies is replaced, and until then the lag says so', async (t) => {
+  const { file, check, faults, steady, trail, sealing, endThread, hasStarted } = stuckSealing(t)
+  await endThread()
   faults.length = 0
   rmSync(logDirectory(file))
   // The threads have the real clock, by which the machine has run for longer.
   steady.ms += 5000
   assert.equal(sealing.lagMs, 5000)
-  const replaced = nextThread()
   t.mock.timers.tick(1000)
-  await replaced
+  await hasStarted()
   await trail.end('end')
   assert.equal((await check()).rest.length, 1)
   assert.deepEqual([sealing.lagMs, faults], [0, []])
 })
 
 test('the lag goes on over the deaths of threads that have sealed nothing', async (t) => {
-  const { options, file, seal } = sealedDirectory(t)
-  writeFileSync(logDirectory(file), 'no directory')
-  const steady = { ms: 1000 }
-  t.mock.method(process.hrtime, 'bigint', () => BigInt(steady.ms * 1_000_000))
-  t.mock.timers.enable({ apis: ['setTimeout'] })
-  const trail = openTrail(options)
-  const nextThread = () => once(process, 'worker') as Promise<[Worker]>
-  let started = nextThread()
-  const sealing = seal(trail)
+  const { steady, trail, sealing, endThread, hasStarted } = stuckSealing(t)
   for (const restartMs of [1000, 2000, 4000]) {
-    const [thread] = await started
-    await once(thread, 'online')
-    await thread.terminate()
-    await turn()
+    await endThread()
     steady.ms += 60_000
-    started = nextThread()
     t.mock.timers.tick(restartMs)
   }
-  await started
+  await hasStarted()
   const { lagMs } = sealing
   await trail.end('end')
   assert.equal(lagMs, 180_000)
