@@ -41,7 +41,7 @@ export const command: Command = {
     'Writes gateway.json and limits.json for your service, and schemas that explain their keys in an editor. Existing files are not overwritten.',
     'Without --openapi and --issuer, one route lets everybody through without authentication. With --openapi, the gateway lets through the operations of the document, and demands the credentials that it names for each.',
     'With --issuer, the command reads the discovery document of the provider (within 5 s; over https, or from this machine). It writes "issuer", "jwksUri", "audience" and the preset of "tokens". Every request then needs a token, unless the OpenAPI document says otherwise. For a provider that publishes no keys it writes "introspection"; fill in the client there. If the provider cannot be reached, it writes the usual values, and says so.',
-    'Rows of "routes" in gateway.json replace or add to operations of the document; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
+    'Rows of "routes" in gateway.json replace or add to operations of the document; "validateRequests" checks requests against the schemas of the document (docs/operate/configuration.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],
