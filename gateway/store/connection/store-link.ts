@@ -25,8 +25,19 @@ const MAX_RETRY_MS = 1000
 
 boundReplies()
 
+const CLIENT_OPTIONS = {
+  // All servers and proxies know this protocol.
+  RESP: 2,
+  disableOfflineQueue: true,
+  commandsQueueMaxLength: MAX_COMMANDS,
+  // A timer for each command costs four times as much as the command. The breaker has one timer for all.
+  commandOptions: { timeout: 0 },
+  disableClientInfo: true,
+  maintNotifications: 'disabled',
+} as const
+
 /** Is only duplicated, because `createClient` would make a class of 500 methods (33 ms) for each address. */
-const PARENT = createClient(clientOptions())
+const PARENT = createClient(CLIENT_OPTIONS)
 
 export type Send = StoreLink['send']
 
@@ -117,7 +128,6 @@ async function dial(
 ): Promise<StoreLink> {
   const { promise: ended, resolve } = Promise.withResolvers<Error>()
   const client = PARENT.duplicate({
-    ...clientOptions(),
     ...defined(credentials),
     socket: { host, port, ...socketOptions(settings, host), reconnectStrategy: false },
   })
@@ -168,7 +178,7 @@ async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Pr
   const credentials = defined({ username: settings.user, password: settings.password })
   const cluster = createCluster({
     rootNodes: settings.addresses.map(({ host, port }) => ({ socket: { host, port } })),
-    defaults: { ...clientOptions(), ...credentials, socket },
+    defaults: { ...CLIENT_OPTIONS, ...credentials, socket },
     RESP: 2,
     commandOptions: { timeout: 0 },
   })
@@ -189,19 +199,6 @@ async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Pr
       if (cluster.isOpen) cluster.destroy()
     },
   }
-}
-
-function clientOptions() {
-  return {
-    // All servers and proxies know this protocol.
-    RESP: 2,
-    disableOfflineQueue: true,
-    commandsQueueMaxLength: MAX_COMMANDS,
-    // A timer for each command costs four times as much as the command. The breaker has one timer for all.
-    commandOptions: { timeout: 0 },
-    disableClientInfo: true,
-    maintNotifications: 'disabled',
-  } as const
 }
 
 /** @param host undefined for servers of a cluster, which give their own addresses */
