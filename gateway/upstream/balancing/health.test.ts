@@ -2,6 +2,10 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Health } from './health.ts'
 
+function healthOf(clock = () => 0, onChange: (healthy: boolean) => void = () => {}): Health {
+  return new Health(clock, onChange)
+}
+
 /** A whole response. */
 function responded(health: Health, status: number): void {
   health.responded(status)
@@ -11,10 +15,7 @@ function responded(health: Health, status: number): void {
 describe('the health of an upstream', () => {
   it('is left alone for 250 ms after a failure, then twice as long each time, up to 10 s', () => {
     let nowMs = 1000
-    const health = new Health(
-      () => nowMs,
-      () => {},
-    )
+    const health = healthOf(() => nowMs)
     const waits: number[] = []
     for (let i = 0; i < 8; i++) {
       health.chosen()
@@ -30,20 +31,14 @@ describe('the health of an upstream', () => {
   })
 
   it('counts failures of calls that were under way together as one', () => {
-    const health = new Health(
-      () => 0,
-      () => {},
-    )
+    const health = healthOf()
     for (let i = 0; i < 10; i++) health.connectFailed()
     assert.equal(health.retryAtMs, 250)
   })
 
   it('lets one call find out after the back-off, and another only a back-off later', () => {
     let nowMs = 0
-    const health = new Health(
-      () => nowMs,
-      () => {},
-    )
+    const health = healthOf(() => nowMs)
     health.connectFailed()
     nowMs = 250
     assert.equal(health.usable(), true)
@@ -55,10 +50,7 @@ describe('the health of an upstream', () => {
 
   it('is avoided after three failures in a row, for 1 s, then twice as long each time, up to 10 s', () => {
     let nowMs = 0
-    const health = new Health(
-      () => nowMs,
-      () => {},
-    )
+    const health = healthOf(() => nowMs)
     for (const status of [503, 200, 502, 504]) responded(health, status)
     assert.equal(health.avoided(), false)
     health.exchangeFailed()
@@ -80,10 +72,7 @@ describe('the health of an upstream', () => {
   })
 
   it('counts each attempt by its outcome, and one that broke off after a 5xx as a 5xx', () => {
-    const health = new Health(
-      () => 0,
-      () => {},
-    )
+    const health = healthOf()
     for (const status of [101, 200, 404, 500, 503]) responded(health, status)
     health.responded(502)
     health.brokeOff(502)
@@ -94,10 +83,7 @@ describe('the health of an upstream', () => {
 
   it('reports changes only, and begins with the shortest back-off again after a success', () => {
     const changes: boolean[] = []
-    const health = new Health(
-      () => 0,
-      (healthy) => changes.push(healthy),
-    )
+    const health = healthOf(undefined, (healthy) => changes.push(healthy))
     health.connected()
     health.connectFailed()
     health.chosen()

@@ -246,46 +246,43 @@ describe('a reader', () => {
     Buffer.from(text),
   ) as [Buffer, Buffer]
 
-  it('that holds the body back gets no more of it before the release, and nothing is lost', () => {
-    let body = ''
+  /** A parser whose reader takes each piece, and then holds the body back. */
+  function holdingBack() {
+    const taken = { body: '' }
     const parser = new ResponseParser({
       interim() {},
       head() {},
       data(bytes, from, to) {
-        body += bytes.toString('latin1', from, to)
+        taken.body += bytes.toString('latin1', from, to)
         return false
       },
     })
     parser.expect({ method: 'GET', upgrade: undefined })
+    return { parser, taken }
+  }
+
+  it('that holds the body back gets no more of it before the release, and nothing is lost', () => {
+    const { parser, taken } = holdingBack()
     parser.read(first, 0, first.length)
-    assert.deepEqual([body, parser.held, parser.phase], ['abc', true, 'body'])
+    assert.deepEqual([taken.body, parser.held, parser.phase], ['abc', true, 'body'])
     const at = parser.read(rest, 0, rest.length)
     assert.equal(at, 3)
     assert.equal(parser.read(rest, at, rest.length), at)
     parser.held = false
     // The frame after the last piece is read while that piece is held back, so the connection is free earlier.
     assert.equal(parser.read(rest, at, rest.length), rest.length)
-    assert.deepEqual([body, parser.phase], ['abcdef', 'whole'])
+    assert.deepEqual([taken.body, parser.phase], ['abcdef', 'whole'])
   })
 
   it('that holds back a body of known length, or one until the close, gets no more either', () => {
     for (const head of [`${OK}Content-Length: 6\r\n\r\n`, `${OK}\r\n`]) {
-      let body = ''
-      const parser = new ResponseParser({
-        interim() {},
-        head() {},
-        data(bytes, from, to) {
-          body += bytes.toString('latin1', from, to)
-          return false
-        },
-      })
-      parser.expect({ method: 'GET', upgrade: undefined })
+      const { parser, taken } = holdingBack()
       const [first, second] = [Buffer.from(`${head}abc`), Buffer.from('def')]
       assert.equal(parser.read(first, 0, first.length), first.length)
       assert.equal(parser.read(second, 0, 3), 0)
       parser.held = false
       assert.equal(parser.read(second, 0, 3), 3)
-      assert.equal(body, 'abcdef')
+      assert.equal(taken.body, 'abcdef')
     }
   })
 
