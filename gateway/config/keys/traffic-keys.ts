@@ -145,7 +145,7 @@ export const TRAFFIC_KEYS = {
     examples: [256],
   }),
   maxInFlight: integer(
-    'The most requests at once with upstream groups; one more gets 503. One address alone gets at most three quarters.',
+    'The most open requests to services, all groups together; one more gets 503. One address alone gets at most three quarters.',
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(

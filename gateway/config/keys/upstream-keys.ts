@@ -124,7 +124,7 @@ const UPSTREAM_GROUP = keys({
   ),
   retry: key(
     RETRY,
-    'GET, HEAD and OPTIONS without a body are sent again when the response has one of `statuses`. Any request is sent again when the connection to a target failed.',
+    'GET, HEAD and OPTIONS without a body are sent again when the response has one of `statuses`. Any request is sent again when no target could be connected to.',
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
@@ -132,7 +132,7 @@ const UPSTREAM_GROUP = keys({
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
   maxInFlight: integer(
-    'The most requests at once with this group. The top-level `maxInFlight` bounds all groups together.',
+    'The most open requests to this group. The top-level `maxInFlight` bounds all groups together.',
     { range: [1, 1_000_000], examples: [200] },
   ),
   tls: key(TLS, 'TLS with `https://` and `h2://` targets. Changed files apply to new connections.', {
