@@ -3,6 +3,7 @@ import { describe, it, type TestContext } from 'node:test'
 import type { UpstreamGroup } from '../config/upstreams/upstream-group.ts'
 import {
   bodyOf,
+  FRAGILE,
   ok,
   type ScriptedOptions,
   scriptedUpstream,
@@ -20,15 +21,7 @@ const HEALTH_CHECK = {
   unhealthyAfter: 1,
   statuses: undefined,
 }
-const BREAKER = {
-  failures: 1,
-  failurePercent: undefined,
-  windowMs: 1000,
-  minRequests: 1,
-  openMs: 3_600_000,
-  probes: 1,
-  statuses: undefined,
-}
+const BREAKER = { ...FRAGILE, openMs: 3_600_000 }
 
 const group = (
   name: string,

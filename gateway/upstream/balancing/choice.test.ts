@@ -1,20 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
+import { FRAGILE } from '../contract/scripted.test-support.ts'
 import { parseAddress } from '../upstream-address.ts'
 import { Choice } from './choice.ts'
 import { NO_PROBE } from './circuit-breaker.ts'
 import { createOrigins, type Origin, type UpstreamsOptions } from './origin.ts'
-
-const BREAKER: BreakerSettings = {
-  failures: 1,
-  failurePercent: undefined,
-  windowMs: 10_000,
-  minRequests: 1,
-  openMs: 5000,
-  probes: 1,
-  statuses: undefined,
-}
 
 function targets(count: number, policy: UpstreamsOptions['policy'] = undefined) {
   const time = { nowMs: 1_000_000 }
@@ -87,7 +77,7 @@ describe('a target that has recovered', () => {
   })
 
   it('has also recovered when it is new beside others, or its checks pass again, or its breaker closes', () => {
-    const policy = { ...SLOW, breaker: BREAKER }
+    const policy = { ...SLOW, breaker: FRAGILE }
     const { origins, addresses, options, time } = targets(2, policy)
     const sources = { known: origins, createPool: () => undefined }
     const [, , third] = createOrigins([...addresses, parseAddress('http://c')], options, sources)
@@ -122,7 +112,7 @@ describe('a target that its health checks find down', () => {
 })
 
 describe('a target whose circuit breaker is open', () => {
-  const POLICY = { breaker: BREAKER, retry: undefined, slowStartMs: 0 }
+  const POLICY = { breaker: FRAGILE, retry: undefined, slowStartMs: 0 }
 
   it('gets nothing, also when it is the only one, and the wait ends when the first breaker admits', () => {
     const { choice, origins, time } = targets(2, POLICY)
@@ -142,7 +132,7 @@ describe('a target whose circuit breaker is open', () => {
     const sources = { known: origins, createPool: () => undefined }
     const same = createOrigins(addresses, { ...options, policy: structuredClone(POLICY) }, sources)
     assert.equal(same[0], origins[0])
-    const policy = { ...POLICY, breaker: { ...BREAKER, openMs: 1 } }
+    const policy = { ...POLICY, breaker: { ...FRAGILE, openMs: 1 } }
     const [other] = createOrigins(addresses, { ...options, policy }, sources)
     assert.equal(other?.health, origins[0]?.health)
     assert.equal(other?.breaker?.state, 'closed')

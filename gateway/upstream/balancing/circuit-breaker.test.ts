@@ -2,23 +2,14 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
+import { FRAGILE } from '../contract/scripted.test-support.ts'
 import { type BreakerState, CircuitBreaker, NO_PROBE } from './circuit-breaker.ts'
 
 function breaker(settings: Partial<BreakerSettings> = {}) {
   const time = { nowMs: 1000 }
   const changes: BreakerState[] = []
-  const all = {
-    failures: 3,
-    failurePercent: undefined,
-    windowMs: 10_000,
-    minRequests: 20,
-    openMs: 5000,
-    probes: 1,
-    statuses: undefined,
-    ...settings,
-  }
   const made = new CircuitBreaker(
-    all,
+    { ...FRAGILE, failures: 3, ...settings },
     () => time.nowMs,
     (state) => changes.push(state),
   )

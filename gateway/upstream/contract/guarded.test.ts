@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { BreakerSettings, RetrySettings } from '../../config/upstreams/upstream-group.ts'
+import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamsOptions } from '../balancing/origin.ts'
 import {
   bodyOf,
+  FRAGILE,
   itInBytes,
   ok,
   type ScriptedOptions,
@@ -19,15 +20,7 @@ import {
   upstreamsTo,
 } from './scripted.test-support.ts'
 
-const BREAKER: BreakerSettings = {
-  failures: 3,
-  failurePercent: undefined,
-  windowMs: 10_000,
-  minRequests: 20,
-  openMs: 5000,
-  probes: 1,
-  statuses: undefined,
-}
+const BREAKER = { ...FRAGILE, failures: 3 }
 const RETRY: RetrySettings = { statuses: [502, 503, 504], budgetPercent: 100, minPerSecond: 0, attempts: 1 }
 
 async function guarded(
@@ -117,12 +110,11 @@ describe('a circuit breaker', () => {
   })
 
   it('counts exchanges without a whole response: a malformed one, or none in time', async (t) => {
-    const breaker = { ...BREAKER, failures: 1 }
     const nonsense: ScriptedOptions = { onRequest: ({ socket }) => socket.end('nonsense\r\n\r\n') }
-    const malformed = await guarded(t, [nonsense], { breaker })
+    const malformed = await guarded(t, [nonsense], { breaker: FRAGILE })
     assert.ok((await send(malformed.upstream, { method: 'POST' }).over).fault)
     assert.deepEqual(malformed.events, ['open'])
-    const { scripted, upstream, events, time } = await guarded(t, [{}], { breaker })
+    const { scripted, upstream, events, time } = await guarded(t, [{}], { breaker: FRAGILE })
     const { over } = send(upstream)
     await until(() => scripted[0].requests.length === 1)
     time.nowMs += 20_000
@@ -155,7 +147,7 @@ describe('a circuit breaker', () => {
 
   it('opens again when the response to its probe breaks off', async (t) => {
     const { upstream, events, time } = await guarded(t, [BROKEN_OFF], {
-      breaker: { ...BREAKER, failures: 1 },
+      breaker: FRAGILE,
     })
     await send(upstream, { method: 'POST' }).over
     time.nowMs += 5000
@@ -168,7 +160,7 @@ describe('a circuit breaker', () => {
     const script: ScriptedOptions = {
       onRequest: ({ socket }) => (ill ? socket.destroy() : socket.write(ok('whole').slice(0, -1))),
     }
-    const { upstream, events, time } = await guarded(t, [script], { breaker: { ...BREAKER, failures: 1 } })
+    const { upstream, events, time } = await guarded(t, [script], { breaker: FRAGILE })
     await send(upstream, { method: 'POST' }).over
     ill = false
     time.nowMs += 5000
@@ -184,7 +176,7 @@ describe('a circuit breaker', () => {
       onRequest: ({ socket }) => (ill ? socket.destroy() : socket.write(ok('whole').slice(0, -1))),
     }
     const { upstream, events, time } = await guarded(t, [script, script], {
-      breaker: { ...BREAKER, failures: 3 },
+      breaker: BREAKER,
     })
     for (let i = 0; i < 6; i++) await send(upstream, { method: 'POST' }).over
     ill = false
@@ -204,7 +196,7 @@ describe('a circuit breaker', () => {
     const { scripted, upstream, events, time } = await guarded(
       t,
       [{ onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n') }],
-      { breaker: { ...BREAKER, failures: 3 } },
+      { breaker: BREAKER },
     )
     const calls = Array.from({ length: 3 }, () => send(upstream, { totalMs: 5000, idleMs: 2000 }))
     await until(() => calls.every(({ received }) => received.status === 200))
@@ -229,7 +221,7 @@ describe('a circuit breaker', () => {
     const { upstream, events, time } = await guarded(
       t,
       [{ onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n') }],
-      { breaker: { ...BREAKER, failures: 1 } },
+      { breaker: FRAGILE },
     )
     const { received, over } = send(upstream, { totalMs: 5000, idleMs: 2000 })
     await until(() => received.status === 200)
@@ -248,7 +240,7 @@ describe('a circuit breaker', () => {
             socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx')),
         },
       ],
-      { breaker: { ...BREAKER, failures: 1 } },
+      { breaker: FRAGILE },
     )
     const body = new Readable({ read() {} })
     const { received, over } = send(upstream, { method: 'POST', body, totalMs: undefined, idleMs: 2000 })
@@ -363,7 +355,7 @@ describe('a retry by response', () => {
   })
 
   it('is not made when every breaker has opened, and the response that is there is passed on', async (t) => {
-    const policy = { retry: RETRY, breaker: { ...BREAKER, failures: 1 } }
+    const policy = { retry: RETRY, breaker: FRAGILE }
     const { scripted, upstream } = await guarded(t, [status(503, 'no')], policy)
     assert.equal(bodyOf(await send(upstream).over), 'no')
     assert.deepEqual(asked(scripted), [1])

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { it, type TestContext } from 'node:test'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
+import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
 import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { UpstreamsOptions } from '../balancing/origin.ts'
@@ -148,6 +149,17 @@ function requestLength(text: string): number | undefined {
 
 export function ok(body: string, extra = ''): string {
   return `HTTP/1.1 200 OK\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+}
+
+/** A circuit breaker that opens with the first failure. */
+export const FRAGILE: BreakerSettings = {
+  failures: 1,
+  failurePercent: undefined,
+  windowMs: 10_000,
+  minRequests: 20,
+  openMs: 5000,
+  probes: 1,
+  statuses: undefined,
 }
 
 export function upstreamsTo(

@@ -23,17 +23,6 @@ export interface Frame {
   readonly payload: Buffer
 }
 
-/** A breaker that opens with the first failure. */
-export const FRAGILE = {
-  failures: 1,
-  failurePercent: undefined,
-  windowMs: 10_000,
-  minRequests: 20,
-  openMs: 5000,
-  probes: 1,
-  statuses: undefined,
-}
-
 /** One connection to an upstream that says frame by frame what a test wants. */
 export interface FramedConnection {
   readonly number: number

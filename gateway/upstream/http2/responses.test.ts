@@ -11,8 +11,15 @@ import {
   PING,
   RST_STREAM,
 } from '../../edge/http2/frames.ts'
-import { bodyOf, type Received, type RequestFacts, send, until } from '../contract/scripted.test-support.ts'
-import { data, FRAGILE, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
+import {
+  bodyOf,
+  FRAGILE,
+  type Received,
+  type RequestFacts,
+  send,
+  until,
+} from '../contract/scripted.test-support.ts'
+import { data, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
 
 const OK = [':status', '200']
 const RST = (id: number, code: number) => frameOfNumbers(RST_STREAM, id, code)

@@ -19,9 +19,9 @@ import {
 import { Field } from '../../edge/syntax/field.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { Health } from '../balancing/health.ts'
-import { bodyOf, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
+import { bodyOf, FRAGILE, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
 import { HealthCheck } from '../health-check.ts'
-import { data, FRAGILE, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
+import { data, type FramedConnection, head, pair, type Script } from './framed.test-support.ts'
 
 const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
 const never: Script = () => {}
