@@ -73,7 +73,7 @@ export class ConfigInForce {
       this.#put('admin tokens', settings.adminTokenFile, { rows: [fingerprint(adminToken.value)] })
   }
 
-  /** Notes an accepted edit. @param rows as the audit trail has them */
+  /** @param rows as the audit trail has them */
   replaced(part: ConfigPart, rows: readonly object[], changed: boolean): void {
     const before = this.#parts[part]
     if (before === undefined) return

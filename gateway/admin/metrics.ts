@@ -12,7 +12,6 @@ export const CONTENT_TYPES: Readonly<Record<Exposition, string>> = {
   openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
 }
 
-/** All metrics, and a method for each event that several of them count. */
 export interface Metrics extends Families {
   /** What is wrong, in the words of the log, by metric name and label values with spaces between. */
   readonly causes: Map<string, string>

@@ -69,7 +69,7 @@ export function startFailure(error: unknown): {
 
 export type PublicListeners = Awaited<ReturnType<typeof openPublicListeners>>
 
-/** Resolves when all listen. @throws CannotListen */
+/** @throws CannotListen */
 export async function openPublicListeners(
   inForce: InForce,
   options: {

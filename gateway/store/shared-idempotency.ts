@@ -65,7 +65,7 @@ const NO_RESPONSE = statusOf({ status: 0 })
 const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
-/** Keys that a store keeps for gateways. The store knows `begun` and `done` before `begin` and `finish` call back. */
+/** The store knows `begun` and `done` before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
   #secrets: KeySecrets

@@ -8,7 +8,7 @@ import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
-/** Must not throw. @param take undefined when the store is away; it may have counted the hit */
+/** Called once. Must not throw. @param take undefined when the store is away; it may have counted the hit */
 export type TakeDone = (take: Take | undefined) => void
 
 interface SharedTakesOptions {
@@ -33,10 +33,7 @@ export class SharedTakes {
     this.#options = options
   }
 
-  /**
-   * Counts a request in all windows of the enforced rows, or in none. Calls `done` once. When the store is known to be
-   * away, calls it at once. @param key, caller as in `Limiter.take`
-   */
+  /** Counts a request in all windows of the enforced rows, or in none. @param key, caller as in `Limiter.take` */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, isCluster, timers } = this.#options
     if (breaker.isOpen) {
@@ -154,7 +151,6 @@ class TakeBatch implements StoreCall {
   }
 }
 
-/** A limit that all gateways count together. */
 export interface SharedRow {
   /** Equal at all gateways, and after each edit that keeps the counts. Holds no NUL. */
   readonly identity: string

@@ -189,7 +189,7 @@ class SpanBatch {
     return true
   }
 
-  /** The whole body. Nothing can be added afterwards. */
+  /** Nothing can be added afterwards. */
   body(): Buffer {
     const end = this.#used + this.memory.write(this.#tail, this.#used)
     return this.memory.subarray(0, end)

@@ -66,7 +66,7 @@ export class Trace {
     fields.push(this.#traceparent(), ...this.tracestates)
   }
 
-  /** Begins an attempt. Returns true when its fields differ from the last attempt's. */
+  /** @returns true when the fields of this attempt differ from those of the last */
   began(upstream: string): boolean {
     const isResent = this.attempts.length > 0
     if (isResent) {

@@ -52,7 +52,7 @@ export class Tracer {
     return takesRoot(settings.sampling, traceId) ? new Trace(steadyClock, { traceId }) : undefined
   }
 
-  /** Exports a finished exchange's spans. @param statusCode as in its audit record: 499 when the client went away */
+  /** @param statusCode as in its audit record: 499 when the client went away */
   finish(trace: Trace, exchange: TracedExchange, statusCode: number): void {
     const { steadyClock, settings } = this.#options
     const spans = trace.attempts.length + 1

@@ -15,7 +15,6 @@ interface RestartParts {
   readonly log: Logger
   readonly serving: { readonly handOver: HandOver | undefined }
   readonly admin: Server
-  /** True until the process before has ended. */
   readonly predecessorIsHere: () => boolean
   readonly onSuspended: () => void
   readonly onBack: () => void

@@ -122,7 +122,6 @@ export interface StartupConfiguration {
   readonly tls: LoadedTls | undefined
   readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
-  /** Undefined when unknown. */
   readonly clock?: ClockOffset | undefined
   readonly log: Logger
   readonly storeModule: StoreModule | undefined
