@@ -2,7 +2,7 @@ import { choice, flag, key, keys, list, port, TEXT, text } from './key-types.ts'
 
 const TLS = keys({
   port: port('Port of the listener; 0 takes any free one.', { env: 'GATEWAY_TLS_PORT', examples: [8443] }),
-  certFile: text("The server's certificate, then those that lead to its root.", {
+  certFile: text("The server's certificate, followed by its intermediate certificates.", {
     env: 'GATEWAY_TLS_CERT',
     examples: ['/run/tls/tls.crt'],
   }),
@@ -23,7 +23,7 @@ const TLS = keys({
   ),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Whether the gateway asks the OCSP responder in a client certificate, over http, if the certificate was revoked. It does not ask if `clientCrlFile` revokes it. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if it names no responder. Default: `off`.',
+    'Whether the gateway asks the OCSP responder in a client certificate, over http, if the certificate was revoked. It does not ask if `clientCrlFile` revokes it. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if the certificate names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(

@@ -39,7 +39,7 @@ const BREAKER = keys({
     'Failures in a row that open the breaker; 0: any number. A failure is a response with one of `statuses`, a failed connection, or an incomplete response. A response that `timeoutMs` or `totalMs` cut off is no failure.',
     { range: [0, 10_000], default: 5 },
   ),
-  failurePercent: integer('Percentage of failures in the window that opens the breaker.', {
+  failurePercent: integer('The percentage of failures in the window that opens the breaker.', {
     range: [1, 100],
     examples: [50],
   }),
@@ -69,7 +69,7 @@ const BREAKER = keys({
 const RETRY = keys({
   statuses: list(
     Type.Integer({ minimum: 500, maximum: 599 }),
-    'Statuses of responses after which a request is repeated.',
+    'Statuses of responses after which a request is sent again.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
   budgetPercent: integer(
@@ -83,7 +83,7 @@ const RETRY = keys({
     range: [0, 10_000],
     default: 1,
   }),
-  attempts: integer('How often one request may go out again.', { range: [1, 5], default: 1 }),
+  attempts: integer('How often one request may be sent again.', { range: [1, 5], default: 1 }),
 })
 
 const TLS = keys({
