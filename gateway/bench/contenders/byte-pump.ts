@@ -8,7 +8,7 @@ const PROGRAM = fileURLToPath(new URL('../pump-bytes.ts', import.meta.url))
 /** The cost of copying bytes in Node. */
 export const bytePump: Contender = {
   name: 'byte pump',
-  work: 'nothing: two sockets piped into each other',
+  work: 'nothing: copies bytes between two sockets',
   authenticates: false,
   version: () => process.version,
   start: async ({ upstreamPort, tls, upstreamCaFile, cpus }) => {

@@ -66,7 +66,7 @@ export function gateway(options: Program & { readonly name: string }): Contender
   const { name, root } = options
   return {
     name,
-    work: 'token verified (cache), scope, exact limit, two audit records, metrics, six headers, id, trace',
+    work: 'token verified (cache), scope, exact limit, two audit records, metrics, six security headers, request id, trace id',
     authenticates: true,
     version: () => JSON.parse(readFileSync(manifestOf(root), 'utf8')).version,
     start: (setup) => start(options, setup),

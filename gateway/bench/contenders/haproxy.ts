@@ -8,7 +8,7 @@ import { freePort } from '../unused-port.ts'
 /** HAProxy with the same policy, and a log file like the audit trail. */
 export const haproxy: Contender = {
   name: 'HAProxy',
-  work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
+  work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six security headers, request id',
   authenticates: true,
   version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
   start,

@@ -7,7 +7,7 @@ import { freePort } from '../unused-port.ts'
 /** nginx's free edition: it forwards tokens unchecked. */
 export const nginx: Contender = {
   name: 'nginx',
-  work: 'no token check; limit_req by Authorization, JSON access log, six headers, id',
+  work: 'no token check; limit by the Authorization header (limit_req), JSON access log, six security headers, request id',
   authenticates: false,
   version: () => versionOf(['nginx', '-v'], /nginx\/(\S+)/),
   start,

@@ -13,7 +13,7 @@ const PEERS = fileURLToPath(new URL('../peers', import.meta.url))
 export function nodePeer(name: string, program: URL): Contender {
   return {
     name,
-    work: 'by hand: token verified (jsonwebtoken, cache), scope, window, two pino lines, prom-client, six headers, id',
+    work: 'by hand: token verified (jsonwebtoken, cache), scope, window, two pino lines, prom-client, six security headers, request id',
     authenticates: true,
     install: installPeers,
     version: () => versionOf(name),
