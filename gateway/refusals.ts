@@ -176,8 +176,8 @@ export function bodyTooLarge(maxBytes: number): Refusal {
 export function refusal(
   code: RefusalCode,
   more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {
-    readonly detail?: string
-    readonly cause?: string
+    readonly detail?: string | undefined
+    readonly cause?: string | undefined
     readonly client?: string | undefined
   } = {},
 ): Refusal {

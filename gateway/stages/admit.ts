@@ -62,10 +62,8 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   const oddName = oddNames && refusalOfNames(gateway.settings, oddNames)
   if (oddName !== undefined) return oddName
   if (target === undefined) return TARGET_TOO_LONG
-  if (typeof target === 'string') {
-    const cause = causeOf(exchange.req.target)
-    return refusal('invalid_target', { detail: target, ...(cause !== undefined && { cause }) })
-  }
+  if (typeof target === 'string')
+    return refusal('invalid_target', { detail: target, cause: causeOf(exchange.req.target) })
   const { host, hasValidHost } = exchange.headers
   if (host === undefined || !hasValidHost) return INVALID_HOST
   if (target.authority !== undefined && !isValidHost(target.authority)) return INVALID_HOST

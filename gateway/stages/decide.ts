@@ -68,5 +68,5 @@ function settle(
   exchange.decisionId = id
   if (outcome === 'allowed') return undefined
   if (outcome === 'denied') return refusal('decision_denied', { cause: `decision ${id ?? 'without an id'}` })
-  return refusal('decision_unavailable', { headers: ['Retry-After', '5'], ...(cause && { cause }) })
+  return refusal('decision_unavailable', { headers: ['Retry-After', '5'], cause })
 }

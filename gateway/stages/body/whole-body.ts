@@ -33,7 +33,7 @@ export function readWholeBody(
     owner,
     source,
     maxBytes: bound = MAX_BODY_BYTES,
-  }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number },
+  }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number | undefined },
 ): Buffer | Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
   if (isGrpc(req)) return GRPC_CALL
@@ -69,7 +69,7 @@ export function wholeBody(
   if (bufferedBody !== undefined) return bufferedBody
   if (!headers.hasBody || req.body === null) return NO_BODY
   const owner = principal?.key ?? networkOf(exchange.address)
-  const read = readWholeBody(gateway, exchange, { owner, source: req.body, ...(maxBytes && { maxBytes }) })
+  const read = readWholeBody(gateway, exchange, { owner, source: req.body, maxBytes })
   return andThen(read, (body) => {
     if (Buffer.isBuffer(body)) exchange.bufferedBody = body
     return body

@@ -231,9 +231,9 @@ function unproved(
 ): Refusal {
   const wanted = { fields: req.fields, keyHeader: route?.idempotency?.header, hasBody: req.body !== null }
   const headers = form.challenge(wanted, signer?.profile)
-  const sentence = detail === undefined ? {} : { detail: `${detail}.` }
+  const said = { status: form.status, headers, detail: detail && `${detail}.` }
   const forLog = { cause, client: signer?.principal.client }
-  return decided(gateway, outcome, refusal(code, { status: form.status, headers, ...forLog, ...sentence }))
+  return decided(gateway, outcome, refusal(code, { ...said, ...forLog }))
 }
 
 function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {
