@@ -60,9 +60,9 @@ export class Introspector {
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
   /** Also has tokens whose answers are no longer fresh, because a token that was active is no guess. */
-  readonly #active: LRUCache<string, Known>
+  readonly #active = new LRUCache<string, Known>({ max: CACHE_SIZE })
   /** When each refusal is forgotten, on the steady clock. */
-  readonly #refused: LRUCache<string, number>
+  readonly #refused = new LRUCache<string, number>({ max: CACHE_SIZE })
   readonly #questions: Questions<Verification>
   #isReported = false
 
@@ -72,8 +72,6 @@ export class Introspector {
     this.#options = options
     this.#ask = options.ask ?? introspectionRequest(options.settings, issuer.issuer)
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
-    this.#active = new LRUCache({ max: CACHE_SIZE })
-    this.#refused = new LRUCache({ max: CACHE_SIZE })
     this.#questions = new Questions({
       timeoutMs: options.settings.timeoutMs,
       steadyClock: this.#steadyClock,

@@ -26,7 +26,6 @@ export interface ProofVerifierOptions {
   readonly nonces: Nonces | undefined
   /** As clients know them, from the configuration alone. */
   readonly publicUrls: readonly string[]
-  readonly cacheSize?: number
 }
 
 export interface ProvenRequest {
@@ -52,13 +51,12 @@ export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
   /** By the thumbprint of the key. The key determines the algorithm. */
-  readonly #checks: LRUCache<string, SignatureCheck>
+  readonly #checks = new LRUCache<string, SignatureCheck>({ max: CACHE_SIZE })
 
   /** @throws TypeError for an invalid public URL */
   constructor(options: ProofVerifierOptions) {
     this.#options = options
     this.#bases = options.publicUrls.map(baseOf)
-    this.#checks = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
   }
 
   nonce(): string | undefined {
