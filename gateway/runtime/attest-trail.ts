@@ -95,10 +95,7 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
   return {
     stamped: ({ progress }) => {
       follow(progress)
-      if (progress.attested > stamped && fault.cause !== undefined) {
-        log.info('the audit log is time-stamped again')
-        fault.end()
-      }
+      if (progress.attested > stamped && fault.end()) log.info('the audit log is time-stamped again')
       stamped = progress.attested
     },
     'stamp-fault': ({ cause }) => {

@@ -40,8 +40,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       log.warn({ file, cause }, 'started after a crash')
     },
     onWritable: () => {
-      if (fault.cause !== undefined) log.info({ file }, 'the audit trail can be written again')
-      fault.end()
+      if (fault.end()) log.info({ file }, 'the audit trail can be written again')
     },
     onRecord: (type: string, count: number) => metrics.gateway_audit_records_total.add(count, type),
   }

@@ -343,8 +343,7 @@ function makeTracer(
     reports: {
       exported: (spans) => {
         exported.add(spans)
-        if (fault.cause !== undefined) log.info('spans are exported again')
-        fault.end()
+        if (fault.end()) log.info('spans are exported again')
       },
       dropped: (reason, spans) => {
         dropped.add(spans, reason)

@@ -34,9 +34,11 @@ export class RepeatedFault {
     return times === 1 ? { cause } : { cause, times }
   }
 
-  /** The next fault counts as a first again. */
-  end(): void {
+  /** Makes the next fault a first one again. @returns false when there was no fault */
+  end(): boolean {
+    const hadFault = this.cause !== undefined
     this.#kinds.clear()
     this.cause = undefined
+    return hadFault
   }
 }

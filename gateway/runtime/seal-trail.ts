@@ -144,8 +144,7 @@ export function sealTrail(
     now: Date.now,
     onSealed: (size) => {
       last.set(Date.now() / 1000)
-      if (fault.cause !== undefined) log.info({ size }, 'the audit trail is sealed again')
-      fault.end()
+      if (fault.end()) log.info({ size }, 'the audit trail is sealed again')
     },
     onGap: ({ size, found }) => {
       gaps.count()
