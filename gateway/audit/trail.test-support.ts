@@ -1,6 +1,5 @@
-import fs, { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import fs, { readFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { requestRecord, responseTo } from './audit-records.ts'
@@ -8,15 +7,9 @@ import { Commit } from './commit/commit.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
 
-export type Line = Record<string, unknown> & { readonly type: string }
+export { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 
-/** A directory that is removed when the test ends. */
-export function temporaryDirectory(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'audit-'))
-  // A thread of the trail may still make files in it.
-  t.after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }))
-  return directory
-}
+export type Line = Record<string, unknown> & { readonly type: string }
 
 /** Every line of a file. @throws SyntaxError when one is not JSON, Error when the last one is torn. */
 export function linesOf(file: string): Line[] {

@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import type { TestContext } from 'node:test'
 import type { KeyJournalOptions } from './key-journal.ts'
 import type { KeptResponse } from './key-record.ts'
 import { type KeySecrets, secretsOf } from './key-secret.ts'
 import { type Begun, callerOf, type HeldKey, type KeyedRequest, KeyTable } from './key-table.ts'
+
+export { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 
 export const SECRETS: KeySecrets = secretsOf(['a secret of at least 32 characters'])
 export const RESPONSE: KeptResponse = {
@@ -23,12 +21,6 @@ export function request(key: string, more: Partial<KeyedRequest> = {}): KeyedReq
     ...{ requestId: `id-of-${key.replaceAll(' ', '-')}`, keepMs: DAY_MS, maxKeys: 100, resolves: false },
     ...more,
   }
-}
-
-export function temporaryDirectory(t: Pick<TestContext, 'after'>): string {
-  const directory = mkdtempSync(join(tmpdir(), 'countersign-keys-'))
-  t.after(() => rmSync(directory, { recursive: true, force: true }))
-  return directory
 }
 
 export function openTable(

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import {
   clientWarnings,
   fileWarnings,
@@ -179,8 +179,7 @@ test('a row whose methods change nothing is named: its "idempotency" has no effe
 })
 
 test('a shared port is warned of where the system resets what a gateway has not accepted at its end', (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'migrate-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = join(dir, 'tcp_migrate_req')
   const shared = { reusePort: true }
   assert.match(reusePortWarnings(shared, file).join(), /tcp_migrate_req=1 \(Linux 5\.14\)/)

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
-import { chownSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chownSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { EMPTY_ROOT } from '../audit/seals/hashes.ts'
 import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../audit/seals/seal-key.ts'
 import { checkpointFile, logDirectory } from '../audit/seals/tiles.ts'
 import type { AuditSettings } from '../config/settings.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { prepareSeals, sealKeyFaults } from './seal-trail.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 
@@ -14,8 +14,7 @@ const WITH_SECOND = { secondSealKey: 'ml-dsa-44' } as const
 
 /** A data directory whose log has a checkpoint of an Ed25519 key alone. */
 function sealedDirectory(t: TestContext) {
-  const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
-  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const dataDir = temporaryDirectory(t)
   const auditFile = join(dataDir, 'audit.ndjson')
   const key = join(dataDir, 'audit-seal-key.pem')
   makeSealKey(key)

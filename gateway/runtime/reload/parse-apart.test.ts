@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { type ClientTable, parseClients } from '../../config/clients/clients-file.ts'
@@ -8,6 +7,7 @@ import { describeFault, type Fault } from '../../config/faults.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { parseApart, rereadApart } from './parse-apart.ts'
 
 function table(count: number): string {
@@ -65,8 +65,7 @@ test('a large table of clients comes with its secrets', async () => {
 })
 
 test('a pattern that is too large is a fault in the other thread too', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'parse-apart-'))
-  t.after(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryDirectory(t)
   const file = join(folder, 'api.json')
   const schema = { pattern: 'ā?'.repeat(20_000) }
   const post = { requestBody: { content: { 'application/json': { schema } } }, responses: {} }

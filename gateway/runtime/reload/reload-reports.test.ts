@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { statSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { labelOf, writerOf } from './reload-reports.ts'
 
 test('a file is named by its last part in metrics, unless another has the same', () => {
@@ -14,8 +14,7 @@ test('a file is named by its last part in metrics, unless another has the same',
 })
 
 test('the writer of a file is its owner, by number and name if known, with the time of the last edit', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'writer-'))
-  t.after(() => rmSync(directory, { recursive: true }))
+  const directory = temporaryDirectory(t)
   const [file, accounts] = [join(directory, 'limits.json'), join(directory, 'passwd')]
   writeFileSync(file, '[]')
   const { uid } = statSync(file)

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -10,6 +9,7 @@ import { Deliveries } from '../../auth/deliveries.ts'
 import { ReplayMemory } from '../../auth/replay.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import type { LimitRow } from '../../limits/table/limit-table.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
 import { makeGatewayState, restoreState, takeState, whyNotHandedOver } from '../gateway-state.ts'
 import { readConfiguration } from '../startup/read-configuration.ts'
@@ -23,8 +23,7 @@ const memory = () => new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
 
 /** A process that can be handed over, with sessions that can end in it. */
 function handedOver(t: TestContext, log = pino({ level: 'silent' }), clock = Date.now) {
-  const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
-  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const dataDir = temporaryDirectory(t)
   const revocations = new Revocations({ dataDir, clock, onFault: assert.fail })
   const memories = {
     ...{ acceptedWebhooks: memory(), acceptedSignatures: memory(), proofs: memory() },
@@ -208,8 +207,7 @@ test('a process that takes over refuses accepted messages by its own clock, an h
 
 /** Makes a gateway's state in a directory of its own. */
 function stateMaker(t: TestContext) {
-  const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
-  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const dataDir = temporaryDirectory(t)
   const limitsFile = join(dataDir, 'limits.json')
   const row = { path: '/pay', limit: 2, window: '1h', purpose: 'Payments.' }
   writeFileSync(limitsFile, JSON.stringify({ limits: [row] }))

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import { readAgain, readConfiguration, type StartupConfiguration } from './read-configuration.ts'
 
@@ -15,8 +15,7 @@ const limitsOf = (limit: number) =>
 
 /** A gateway's files, as they were read. */
 function written(t: TestContext) {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  const dir = temporaryDirectory(t)
   const env: Record<string, string> = {}
   const write = (variable: string, name: string, text: string) => {
     const file = join(dir, name)

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { notifyServiceManager, startWatchdog } from './service-manager.ts'
 
 const skip =
@@ -32,8 +31,7 @@ function setSocket(t: TestContext, path: string | undefined): void {
 }
 
 test('systemd is told the state and the main process', { skip }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  const dir = temporaryDirectory(t)
   const path = join(dir, 'notify')
   const receiver = spawn('python3', ['-c', RECEIVER, path], { stdio: ['ignore', 'pipe', 'inherit'] })
   let text = ''

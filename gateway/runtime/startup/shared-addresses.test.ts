@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { sharedAddresses, sharedSecret } from './shared-addresses.ts'
 
 describe('gateway and backend of npm start', () => {
@@ -38,8 +38,7 @@ describe('gateway and backend of npm start', () => {
   })
 
   it('leave what gateway.json says in force', (t) => {
-    const dir = mkdtempSync(join(tmpdir(), 'addresses-'))
-    t.after(() => rmSync(dir, { recursive: true }))
+    const dir = temporaryDirectory(t)
     const GATEWAY_CONFIG = join(dir, 'gateway.json')
     const env = { GATEWAY_CONFIG, GATEWAY_PORT: '18080', BACKEND_PORT: '23000' }
     writeFileSync(GATEWAY_CONFIG, '{"issuer": "https://id.example.com", "upstream": "http://10.0.0.1"}')
@@ -50,8 +49,7 @@ describe('gateway and backend of npm start', () => {
 })
 
 test('the secret of npm start is made once, for its owner only, and gateway and backend share it', (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'secret-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const env = { GATEWAY_DATA_DIR: join(dir, 'data') }
   const first = sharedSecret(env)
   const file = join(dir, 'data', 'upstream-secret')
