@@ -59,7 +59,6 @@ export class Deliveries {
     }
   }
 
-  /** Lets copies of what the old process has not ended pass again. */
   release(): void {
     for (const key of this.#inherited) this.#inProgress.delete(key)
     this.#inherited.clear()

@@ -43,7 +43,6 @@ interface Known {
 }
 
 const CACHE_SIZE = 10_000
-/** For active tokens that do not say when they expire. */
 const CACHE_WITHOUT_EXP_MS = 5_000
 /** A shorter token may occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
