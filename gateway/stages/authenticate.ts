@@ -23,20 +23,22 @@ const TOKEN_IN_QUERY = refusal('token_in_query', {
   }),
   cause: 'an access token in the query',
 })
-const MISSING_TOKEN = refusal('missing_token', {
-  headers: challenges(),
-  cause: 'no bearer or DPoP token in Authorization',
-})
-const MISSING_WEBHOOK = refusal('missing_credentials', {
-  detail: 'A signed webhook is needed.',
-  headers: ['WWW-Authenticate', 'Webhook realm="api"'],
-  cause: 'no X-API-Key, or no signature of the client that the row names',
-})
-const MISSING_CERTIFICATE = refusal('missing_credentials', {
-  detail: 'A client certificate is needed.',
-  headers: ['WWW-Authenticate', 'Certificate realm="api"'],
-  cause: 'the connection has no client certificate',
-})
+const MISSING = {
+  bearer: refusal('missing_token', {
+    headers: challenges(),
+    cause: 'no bearer or DPoP token in Authorization',
+  }),
+  hmac: refusal('missing_credentials', {
+    detail: 'A signed webhook is needed.',
+    headers: ['WWW-Authenticate', 'Webhook realm="api"'],
+    cause: 'no X-API-Key, or no signature of the client that the row names',
+  }),
+  mtls: refusal('missing_credentials', {
+    detail: 'A client certificate is needed.',
+    headers: ['WWW-Authenticate', 'Certificate realm="api"'],
+    cause: 'the connection has no client certificate',
+  }),
+}
 
 /**
  * A presented credential must be valid, even where `none` is accepted. A credential in the request takes precedence
@@ -95,5 +97,3 @@ function presentedToken(
   if (reading !== 'too long') PRESENTED.set(socket, { value, reading })
   return reading
 }
-
-const MISSING = { bearer: MISSING_TOKEN, hmac: MISSING_WEBHOOK, mtls: MISSING_CERTIFICATE }
