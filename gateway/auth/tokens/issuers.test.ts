@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { RFC9068, tokenDialect } from '../../config/issuers/token-dialects.ts'
 import type { IntrospectionSettings, IssuerSettings } from '../../config/settings.ts'
 import { checkedField } from '../../edge/syntax/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
-import { type TrustOptions, trustedIssuers, usesKeys } from './issuers.ts'
+import { type TrustedIssuer, type TrustOptions, trustedIssuers, usesKeys } from './issuers.ts'
 
 const OWN: IssuerSettings & {
   readonly scopes: readonly string[]
@@ -17,6 +20,16 @@ const OWN: IssuerSettings & {
   profile: undefined,
   tokens: RFC9068,
   clockToleranceMs: 10_000,
+}
+const ASKED: IntrospectionSettings = {
+  url: 'http://127.0.0.1:9/introspect',
+  clientId: 'countersign',
+  clientSecretFile: 'secret',
+  for: 'opaque',
+  signed: false,
+  cacheMs: 0,
+  negativeCacheMs: 0,
+  timeoutMs: 2000,
 }
 
 function options(
@@ -99,17 +112,9 @@ test('the keys of each are loaded from where it publishes them, and faults say w
 })
 
 test('an issuer that is asked about all its tokens needs keys only for signed answers', () => {
-  const introspection = {
-    url: 'http://127.0.0.1:9/introspect',
-    clientId: 'countersign',
-    clientSecretFile: 'secret',
-    cacheMs: 0,
-    negativeCacheMs: 0,
-    timeoutMs: 2000,
-  }
   const needing = (asked: Pick<IntrospectionSettings, 'for' | 'signed'> | undefined) =>
     trustedIssuers(
-      { ...OWN, ...(asked && { introspection: { ...introspection, ...asked } }), issuers: [] },
+      { ...OWN, ...(asked && { introspection: { ...ASKED, ...asked } }), issuers: [] },
       options(),
     ).map(usesKeys)
   assert.deepEqual(needing(undefined), [true])
@@ -232,4 +237,18 @@ test('a target of an upstream group gets the proof too, and only others of its g
   t.after(() => own?.keys.stop())
   assert.equal(await own?.keys.refresh(), 'refreshed')
   assert.deepEqual(asked, ['down secret', 'up secret'])
+})
+
+test('an issuer that an edit replaced is not kept in memory', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as NodeJS.GCFunction
+  const after = (before: readonly TrustedIssuer[], timeoutMs: number) =>
+    trustedIssuers({ ...OWN, introspection: { ...ASKED, timeoutMs }, issuers: [] }, options(), before)
+  let trusted = after([], 1000)
+  const first = new WeakRef(trusted[0]?.introspector ?? assert.fail())
+  for (const timeoutMs of [2000, 3000]) trusted = after(trusted, timeoutMs)
+  await setImmediate()
+  collect()
+  assert.equal(first.deref(), undefined)
+  assert.notEqual(trusted[0]?.introspector, undefined)
 })

@@ -54,15 +54,7 @@ export function trustedIssuers(
       ...terms,
     }
     if (known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made))) return known
-    const introspector =
-      introspection &&
-      new Introspector(made, {
-        settings: introspection,
-        clock: options.clock,
-        count: (outcome) => options.countIntrospection?.(issuer, outcome),
-        onFault: (cause) => options.onFault(introspection.url, cause),
-      })
-    return { ...made, introspector }
+    return { ...made, introspector: introspection && introspectorOf(made, introspection, options) }
   }
   return [
     trust(settings, { own: true, others, scopes: undefined }),
@@ -112,4 +104,18 @@ async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources):
 /** Undefined for a Unix socket and HTTP/2, over which keys are never fetched. */
 function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
+}
+
+/** Outside of `trustedIssuers`, whose closures keep the issuers before an edit in memory. */
+function introspectorOf(
+  issuer: AskedIssuer,
+  settings: IntrospectionSettings,
+  { clock, countIntrospection, onFault }: TrustOptions,
+): Introspector {
+  return new Introspector(issuer, {
+    settings,
+    clock,
+    count: (outcome) => countIntrospection?.(issuer.issuer, outcome),
+    onFault: (cause) => onFault(settings.url, cause),
+  })
 }
