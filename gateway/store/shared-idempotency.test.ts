@@ -285,6 +285,14 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await one.outcome('b'), 'unavailable')
   })
 
+  it('are refused when the store answers as no script does', async () => {
+    for (const reply of [[], ['sent'], ['constructor']]) {
+      const gateway = open()
+      gateway.send = ({ done }) => done(reply)
+      assert.equal(await gateway.outcome('a'), 'unavailable')
+    }
+  })
+
   it('are found under an older secret, and answered with 503 when that secret is gone', async () => {
     const [old] = SECRETS
     const [changed] = secretsOf(['another secret of 32 characters.'])

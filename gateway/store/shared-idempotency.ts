@@ -117,7 +117,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
         else if (outcome === 'foreign') {
           onFault('another gateway has another "idempotencyKeyFile"')
           run({ outcome: 'unavailable' })
-        } else run(this.#begun(held, outcome as Begun['outcome'], rest))
+        } else run(this.#begun(held, outcome, rest))
       },
     })
   }
@@ -128,7 +128,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     else table.begin(request, run)
   }
 
-  #begun(held: SharedKey, outcome: Begun['outcome'], rest: string): Begun<SharedKey> {
+  #begun(held: SharedKey, outcome: string | undefined, rest: string): Begun<SharedKey> {
     switch (outcome) {
       case 'begun':
         this.#keep(held)
@@ -141,8 +141,13 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       }
       case 'unknown':
         return { outcome, requestId: unsealed(held, rest)?.requestId }
-      default:
+      case 'in_progress':
+      case 'reused':
+      case 'too_many':
         return { outcome }
+      default:
+        // No script says so, and a request without its key must not go on.
+        return { outcome: 'unavailable' }
     }
   }
 
