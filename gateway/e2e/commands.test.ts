@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
+import { after, before, describe, it, mock } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
 import { freePort } from '../../backend/testing/free-port.ts'
@@ -68,6 +68,8 @@ describe('the command line', () => {
   let gateway: TestGateway
 
   before(async () => {
+    // Otherwise midnight could come between the records and the report of today.
+    mock.timers.enable({ apis: ['Date'], now: Date.now() })
     cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
@@ -96,6 +98,7 @@ describe('the command line', () => {
     })
   })
   after(async () => {
+    mock.timers.reset()
     process.chdir(cwd)
     await gateway.end('SIGKILL')
     rmSync(dir, { recursive: true, force: true })
