@@ -86,7 +86,7 @@ const ROUTE = keys({
   ),
   auth: list(
     AUTH,
-    'The accepted credentials: `bearer` is an access token of an issuer; `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json. With `none`, alone or in the list, a request without a credential passes. A credential that is sent must always be valid.',
+    'The accepted credentials: `bearer` is an access token of an issuer; `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json. With `none`, alone or in the list, a request without a credential passes. If it has one, the first that it presents must be valid: a token, a webhook, a signature, then a certificate.',
     {
       required: true,
       minItems: 1,
