@@ -36,7 +36,7 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open the breaker; 0: any number. A failure is a response with one of `statuses`, a failed connection, or an incomplete response. A response that `timeoutMs` or `totalMs` cut off is no failure.',
+    'Failures in a row that open the breaker; 0: none do. A failure is a response with one of `statuses`, a failed connection, or an incomplete response. A response that `timeoutMs` or `totalMs` cut off is no failure.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('The percentage of failures in the window that opens the breaker.', {
