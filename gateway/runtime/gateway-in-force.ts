@@ -301,7 +301,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   }
 }
 
-/** Nobody can guess it without the secret. */
+/** Name of this process in CDN-Loop (RFC 8586). Nobody can guess it without the secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }

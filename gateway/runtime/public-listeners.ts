@@ -244,7 +244,7 @@ function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exc
   })
 }
 
-/** `interrupt` may use another `Gateway` than `begin`, because it uses only parts that no edit replaces. */
+/** After an edit, `interrupt` has another `Gateway` than `begin` had: its refusal follows the edited settings. */
 function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
     begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),

@@ -23,6 +23,7 @@ interface SharedReplaysOptions {
 
 /** Refused messages beyond this number stay taken until they expire. */
 const MAX_UNSURE = 10_000
+/** More commands at once than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
 /** How often a message is taken back, once a second. A command of a lost connection may run late. */
 export const TAKEN_BACK_TIMES = 3
