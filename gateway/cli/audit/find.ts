@@ -32,7 +32,7 @@ export const command: Command = {
     },
     ...PERIOD_FLAGS,
     everywhere: {
-      about: 'reads the whole trail, not only around the time in the id, because clients may use an id again',
+      about: 'reads the whole trail, not only near the time in an id of the gateway: clients may reuse it',
     },
     format: {
       value: 'FORMAT',
