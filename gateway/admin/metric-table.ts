@@ -144,7 +144,7 @@ const METRICS = {
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often the shared store lacked a script, as after its restart, and was sent it.',
+    'How often the gateway sent a script that the shared store lacked, as after restarts.',
   ),
   gateway_store_takes_total: counter(
     'Decisions on limits asked of the shared store; undecided: it was away or late, and onStoreFailure decided.',
@@ -160,7 +160,7 @@ const METRICS = {
     'store',
   ),
   gateway_tls_certificate_expiry_timestamp_seconds: gauge(
-    'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
+    'Unix time at which the certificate of the HTTPS listener expires.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
     'Unix time of the earliest expiry of a client authority (authorities) or its revocation list (lists); from then on its clients are refused.',
