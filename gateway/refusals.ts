@@ -36,7 +36,7 @@ export const REFUSALS = {
     missing_credentials: { status: 401, detail: 'A credential is needed.' },
     invalid_certificate: { status: 401, detail: 'The client certificate is not accepted.' },
     missing_signature: { status: 401, detail: 'The request must be signed.' },
-    invalid_signature: { status: 401, detail: 'The signature is missing or not valid.' },
+    invalid_signature: { status: 401, detail: 'The signature is not valid.' },
     digest_mismatch: { status: 401, detail: 'Content-Digest is not that of the request body.' },
     idempotency_key_missing: { status: 400, detail: 'An idempotency key is needed.' },
     idempotency_key_invalid: { status: 400, detail: 'The idempotency key is not well-formed.' },
@@ -101,7 +101,7 @@ export const REFUSALS = {
     sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
     draining: { status: 503, detail: 'The gateway is stopping.', closes: true },
     overloaded: { status: 503, detail: 'The gateway has too many requests in flight.', closes: true },
-    maintenance: { status: 503, detail: 'This is closed for maintenance.' },
+    maintenance: { status: 503, detail: 'This path is closed for maintenance.' },
     loop_detected: {
       status: 508,
       detail: 'The request has looped: the service behind the gateway leads back to it.',
