@@ -214,7 +214,7 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** Index behind the members that the request also has. */
+/** Index at which `grpcStatus`, `decisionId` or `replayOf` begins, whichever is first; else `whole`. */
 function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
   const decisionId = line.lastIndexOf(DECISION_ID_KEY)

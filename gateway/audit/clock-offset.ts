@@ -26,7 +26,7 @@ const TIMEOUT_MS = 500
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/** Asks the programs on PATH, all at once. Starting a missing one would cost 3 ms of CPU. Never rejects. */
+/** Asks the programs on PATH, all at once. The start of a missing program would cost 3 ms of CPU. Never rejects. */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,
@@ -50,7 +50,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The start keeps this thread busy, so a single timer could fire while an answer is still unread.
+    // The start of the gateway keeps this thread busy, so a single timer could fire while an answer is still unread.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()

@@ -11,8 +11,8 @@ import { Sealer } from './seals/sealer.ts'
 import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-support.ts'
 
 /**
- * A trail with a sealer, on a disk whose power can be cut. At each look, the clock of the sealer is a second later;
- * `pass` moves it further.
+ * A trail with a sealer, on a disk whose power can be cut. Each time the sealer reads its clock, the clock moves by a
+ * second; `pass` moves it further.
  */
 export function sealedDisk(t: TestContext, onFault: (message: string) => void = assert.fail) {
   const home = temporaryDirectory(t)

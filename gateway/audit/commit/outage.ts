@@ -220,7 +220,7 @@ export class Outage {
   }
 
   end(): { readonly left: number; readonly error: Error | undefined } {
-    // Behind the AUDIT_STOP of `suspend` only its seal may stand.
+    // Only the seal that covers the AUDIT_STOP of `suspend` may follow it.
     const isLate =
       this.#suspended && this.#pending.length > 0 && this.#pending.every((one) => typeof one === 'string')
     const error = isLate ? this.fault : this.#writeLast()

@@ -1,7 +1,7 @@
 import { linkSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** What was written to a file, or cut off it. */
+/** A write to a file, or a cut of its end. */
 export type Change =
   | { readonly kind: 'write'; readonly at: number; readonly bytes: Buffer }
   | { readonly kind: 'cut'; readonly length: number }
@@ -27,7 +27,7 @@ export interface Moment {
   readonly seen: number
 }
 
-/** Decides which unsynced changes survive. Gives an integer from 0 to below the bound. */
+/** Decides which unsynced changes survive. Gives an integer of at least 0, below the bound. */
 export type Chance = (bound: number) => number
 
 const SECTOR_BYTES = 512

@@ -4,7 +4,7 @@ import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
 
-/** Pause before the time of change is noted: longer than a tick of the kernel's clock. */
+/** Pause before the modification time is noted: longer than a tick of the kernel's clock. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
@@ -47,7 +47,7 @@ export class TrailFile {
   #first: string[] = []
   /** Another process may have left a line without its end. */
   #isEndForeign = false
-  /** Time of change as last noted; undefined once the gateway has written. */
+  /** Modification time as last noted; undefined once the gateway has written. */
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
@@ -76,8 +76,8 @@ export class TrailFile {
   }
 
   /**
-   * Checks the size and, after a pause, the time of change. After a foreign write the trail continues in a new file, or
-   * in a new line if `onForeign` began no file.
+   * Checks the size and, after a pause, the modification time. After a foreign write the trail continues in a new file,
+   * or in a new line if `onForeign` began no file.
    */
   check(): Error | undefined {
     let stats: Stats | undefined
@@ -113,14 +113,14 @@ export class TrailFile {
   }
 
   #isChanged(mtimeMs: number): boolean {
-    // A backup program may set times back, and round them.
+    // A backup program may set the time back, or round it.
     if (this.#changedAtMs === undefined || mtimeMs <= this.#changedAtMs + ROUNDING_MS) return false
     if ((this.#seals?.mends() ?? 0) === this.#mendsSeen) return true
     this.#changedAtMs = undefined
     return false
   }
 
-  /** Notes the time of change, by which `check` notices foreign bytes of the same length. */
+  /** Notes the modification time, by which `check` notices a foreign write that keeps the size. */
   note(): void {
     const mends = this.#seals?.mends() ?? 0
     if (!this.sink.isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return

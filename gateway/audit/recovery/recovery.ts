@@ -99,7 +99,7 @@ function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign
   })
 }
 
-/** After a failed write or a rotation, lines may follow AUDIT_STOP. */
+/** False for the AUDIT_STOP of a failed write, a rotation or a removed file, because the trail goes on after it. */
 export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }

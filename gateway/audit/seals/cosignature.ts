@@ -18,7 +18,7 @@ const ML_DSA_44_KEY_BYTES = 1312
 const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')
 const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
 
-/** A cosignature says that the tree continues all that the witness saw. @throws NoteFault for another type of key */
+/** A cosignature says that the tree continues those that the witness saw. @throws NoteFault for another type of key */
 export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type === COSIGNATURE_ED25519 && publicKey.length === ED25519_KEY_BYTES) {
     const key = ed25519PublicKey(publicKey)

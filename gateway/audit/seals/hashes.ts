@@ -4,7 +4,7 @@ import { SEAL_HEAD } from '../seal-records.ts'
 /** SHA-256, as in RFC 6962 section 2.1. */
 export const HASH_BYTES = 32
 
-/** Prefixes, by which a leaf can never be taken for a node. */
+/** Different prefixes keep a leaf from being taken for a node. */
 export const LEAF_PREFIX = 0
 export const NODE_PREFIX = 1
 

@@ -11,7 +11,7 @@ type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBy
 /** Holds an unfinished line (at most `LEAF_MAX_BYTES`) and the next bytes. */
 const BUFFER_BYTES = 256 * 1024
 
-/** Makes leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix, to hash both at once. */
+/** Makes leaf hashes in bounded memory. The prefix replaces the `\n` before a line, so one call hashes both. */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
   readonly #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES)

@@ -49,7 +49,7 @@ export async function checkSeal(
   }
   return {
     checkpoint,
-    // A crash may have damaged some.
+    // A getter, because a crash may have damaged some of these lines.
     get rest() {
       return lines.slice(checkpoint.size).map((line) => JSON.parse(line.toString()))
     },
@@ -58,7 +58,7 @@ export async function checkSeal(
 
 const PIECE_BYTES = 100_003
 
-/** What tells a sealer in this thread all that a trail writes. @param now steady, milliseconds */
+/** Seals that tell a sealer in this thread what a trail writes. @param now steady, milliseconds */
 export function sealsFor(
   sealer: Pick<Sealer, 'hear'>,
   trail: Pick<Trail, 'told'>,

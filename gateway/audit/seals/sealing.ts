@@ -153,7 +153,7 @@ export class Sealing implements TrailSeals {
     this.#lastLines = lines
     if (!(await this.#thread.finish('finish', finishMs)))
       onFault('the last records of the audit trail could not be sealed in time: the next start seals them')
-    // The last of several seals suffices. Behind AUDIT_STOP only the seal over it may stand.
+    // The last of several seals suffices. Only the seal that covers AUDIT_STOP may follow it.
     return lines.filter(
       (line, i) => !/^AUDIT_(?:SEAL|READ_BACK)$/.test(typeOf(line)) || i === lines.length - 1,
     )

@@ -12,7 +12,7 @@ export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
   /** One byte for the prefix, then the hashes. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
-  /** Views of `#stack`, one a place: a prefix byte and two hashes. */
+  /** Views of `#stack`, one for each place: a byte for the prefix and two hashes. */
   readonly #nodes: Buffer[] = []
   readonly #heights: number[] = []
   size = 0

@@ -19,7 +19,7 @@ const LEVEL = 6
 
 /**
  * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call
- * can be repeated. A copy of another program is never removed.
+ * can be repeated. A copy that another program made is never removed.
  * @throws Error that names the file; the segment or a copy of the segment is then still there
  */
 export async function compressSegment(path: string): Promise<void> {
@@ -32,7 +32,7 @@ export async function compressSegment(path: string): Promise<void> {
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
       throw new Error('its compressed copy has other bytes')
     }
-    // The copy of another program may not be synced yet.
+    // A copy that another program made may not be synced yet.
     if (isFound) {
       withFile(copy, 'r', fsyncSync)
       syncDirectoryOf(copy)

@@ -117,7 +117,7 @@ async function recordOf(
 async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): Promise<number> {
   const tree = SealedTree.of(auditFile)
   if (tree === undefined || oldestLeaf === undefined) return 0
-  // Between ours may lie segments that other programs closed. The tiles of such segments must stay.
+  // Other programs may have closed segments between ours. The tiles of such segments must stay.
   const paths = new Set(closedSegments(auditFile).map(({ path }) => path))
   const all = (await segmentsOfTrail(auditFile)).slice(0, -1)
   return all.every(({ path }) => paths.has(path)) ? pruneTiles(tree.directory, oldestLeaf) : 0
@@ -126,8 +126,8 @@ async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): P
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). A witness whose last tree is smaller
- * than both `firstLeaf` and the tree of the quorum gets no proof.
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). A witness gets no proof if the
+ * last tree that it cosigned is smaller than both `firstLeaf` and the tree that the quorum cosigned.
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)

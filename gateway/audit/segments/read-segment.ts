@@ -11,7 +11,7 @@ const USUAL_RATIO = 10
 export const NEWLINE = 10
 /** A longer line is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** A trail becomes 10 to 50 times smaller. A much higher ratio would only keep a reader busy. */
+/** Compression makes a trail 10 to 50 times smaller. A file with a much higher ratio would only keep a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Above this ratio lines are counted, because each line of a trail takes some compressed bytes. */

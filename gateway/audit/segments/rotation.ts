@@ -28,7 +28,7 @@ const TAIL_BYTES = 128 * 1024
 
 /**
  * Begins a new segment when the file is large or old enough, or the clock was set back. So within a segment the clock
- * never goes back by a minute or more, except before its last lines.
+ * goes back by a minute or more only before its last lines, which came before `maintain` noticed.
  */
 export class Rotation {
   readonly #options: RotationOptions
@@ -100,7 +100,7 @@ export class Rotation {
   }
 }
 
-/** Near the end responses do not count, because they have the time of their request. */
+/** Reads the first and the latest time. Near the end responses do not count: they have the time of their request. */
 function timesIn(file: string): {
   readonly firstMs?: number | undefined
   readonly latestMs?: number | undefined

@@ -53,7 +53,7 @@ export function stampOf(auditFile: string, name: string): number | undefined {
   if (digits === undefined || plain !== `${basename(auditFile)}.${digits}`) return undefined
   const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
   const ms = Date.parse(iso)
-  // The next segment might need a five-digit year.
+  // After a name in the year 9999, the next name might need a year of five digits.
   return ms < LAST_YEAR_MS ? ms : undefined
 }
 

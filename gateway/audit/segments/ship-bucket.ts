@@ -205,7 +205,7 @@ function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Clien
     // Objects are sent with their SHA-256. Servers other than Amazon's may not know the SDK's own checksum.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // As keys expire at once, the SDK has the file read for each request. Without a file it looks for keys itself.
+    // The keys expire at once, so the SDK has them read for each request. Without a file the SDK looks for keys itself.
     ...(credentialsFile === undefined
       ? {}
       : { credentials: async () => ({ ...credentialsIn(credentialsFile), expiration: new Date() }) }),

@@ -77,7 +77,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory. It never makes the directory, since on an unmounted disk that would fill the mount point. */
+/** Copies to a directory. Never makes it: if its disk is not mounted, copies would fill the disk of the mount point. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

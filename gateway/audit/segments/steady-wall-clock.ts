@@ -35,7 +35,7 @@ export class SteadyWallClock {
     return Math.min(this.#wall(), this.knownMs + MAX_AHEAD_MS)
   }
 
-  /** A time that is past for certain. */
+  /** A time that has certainly passed. */
   get knownMs(): number {
     const [wallMs, steadyMs] = [this.#wall(), this.#steady()]
     this.#follow(wallMs - steadyMs, steadyMs)

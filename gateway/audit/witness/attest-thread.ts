@@ -47,7 +47,7 @@ parentPort?.on('message', async (ms: number) => {
   process.exit()
 })
 
-/** A new checkpoint replaces the file. */
+/** Looks for a new checkpoint, which replaces the file of the previous one. */
 function look(): void {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
-/** An authority that openssl makes and speaks for: a root, and a certificate for time stamps that it has issued. */
+/** A time-stamping authority run by openssl: a root, and a certificate for time stamps that the root has issued. */
 export interface StampAuthority {
   /** PEM of the root. */
   readonly caFile: string
@@ -73,7 +73,7 @@ export async function serveStamps(
     if (request.method !== 'POST' || request.url !== '/' || !isQuery) response.writeHead(404).end()
     else {
       const reply = await authority.respond(Buffer.concat(pieces)).catch(() => undefined)
-      // A gateway may ask to the end of a test, which removes the authority's files.
+      // A gateway may still ask when the end of a test has removed the authority's files.
       if (reply === undefined) request.destroy()
       else response.writeHead(200, { 'content-type': 'application/timestamp-reply' }).end(reply)
     }
