@@ -15,7 +15,7 @@ class BufferPool {
   /** Number of spare buffers that were not needed since the last {@link trim}. */
   #unused = 0
 
-  /** @param kept most spare buffers, and most lent ones @param most how many may exist */
+  /** @param kept how many spare buffers, and how many lent ones, are kept @param most how many buffers may exist */
   constructor({ bytes, kept, most }: { bytes: number; kept: number; most: number }) {
     this.#bytes = bytes
     this.#kept = kept

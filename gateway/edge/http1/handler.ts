@@ -42,7 +42,7 @@ export interface OutgoingResponse {
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
   /** Takes no further requests over this connection. */
   retireConnection(): void
-  /** Breaks off, so that no client takes a part for the whole. @param isLate the client was late; HTTP/2 says so */
+  /** Breaks off, so that no client takes a part for the whole. @param isLate the client was late (HTTP/2: another code) */
   breakOff(isLate?: boolean): void
 }
 

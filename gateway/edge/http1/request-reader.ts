@@ -22,7 +22,7 @@ const LF = 0x0a
 /** `framing`: the head is complete, and `expectBody` is next. */
 type Phase = 'head' | 'framing' | 'body' | 'trailers' | 'whole' | 'faulty'
 
-/** Reads the requests of one connection, in pieces of any size (RFC 9112). Keeps the client's deadline meanwhile. */
+/** Reads the requests of one connection, in pieces of any size (RFC 9112). Sets the client's deadline meanwhile. */
 export class RequestReader {
   readonly deadline: ConnectionDeadline
   fault: RequestFault | undefined = undefined

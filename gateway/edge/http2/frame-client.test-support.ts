@@ -132,7 +132,7 @@ export class FrameClient {
     })
   }
 
-  /** Statuses in the order in which streams were responded to. */
+  /** Waits for the first head on a stream. @returns its first line: `:status: 200` */
   async status(id: number): Promise<string | undefined> {
     await until(() => this.heads(id).length > 0 || this.wire.destroyed, 'a response')
     return this.heads(id)[0]?.[0]

@@ -42,7 +42,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait, because a piece keeps its whole read in memory. A whole body need not wait. */
+  /** Copies a piece that must wait, because it would keep its read buffer in memory. A whole body need not wait. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first

@@ -3,7 +3,7 @@ import { isProtectedName, ruleOf } from './field-rules.ts'
 import { type ForwardedPolicy, isForOneCache } from './policy/response-policy.ts'
 import { RESPONSE_PARTS } from './response-headers.ts'
 
-/** Never in trailers: they say how to read the body, or who sends it (RFC 9110 section 6.5.1). */
+/** Not allowed in trailers, because they say how to read the body or who sends it (RFC 9110 section 6.5.1). */
 const OF_HEADS: ReadonlySet<string> = new Set([
   'age',
   'alt-svc',
@@ -23,7 +23,7 @@ const OF_HEADS: ReadonlySet<string> = new Set([
   'www-authenticate',
 ])
 
-/** Drops request trailers that the gateway reads or withholds in a head. @param removed by the row */
+/** Drops request trailers that the gateway reads or withholds in a head. @param removed names that the route removes */
 export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
   return fields.filter(
     ({ lower }) =>

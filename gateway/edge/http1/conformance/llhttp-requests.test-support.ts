@@ -87,7 +87,7 @@ export const TAKEN_AS_IT_STANDS: readonly (readonly [what: string, text: string]
   ['host:port and basic auth', 'GET http://a%12:b!&*$@hypnotoad.org:1234/toto HTTP/1.1\r\n\r\n'],
 ]
 
-/** Other outcomes: each request as it is told, its body without chunks. */
+/** Requests with other outcomes. `told`: each request as the handler gets it, its body without chunks. */
 export const TAKEN: readonly (readonly [what: string, text: string, ...told: string[]])[] = [
   [
     'PRI request HTTP2',

@@ -24,7 +24,7 @@ interface Said {
   readonly refusal: Refused | undefined
 }
 
-/** The one place that knows how a request is kept. */
+/** Copies the facts of a request, so that tests do not depend on `IncomingRequest`. */
 export function said(req: IncomingRequest): Said {
   const { method, target, version, fields } = req
   const { fault } = req.headers
@@ -45,11 +45,11 @@ export interface Seen extends Said {
   /** Why the body, or its rest, will not come. */
   fault: string | undefined
   cause: string
-  /** How often the end of the request was told. */
+  /** How often the listener of `onClose` was called. */
   closes: number
 }
 
-/** What is done about a request. By default its body is read first. A refused request gets its response at once. */
+/** What a test does with a request. Default: `begun` responds after the body, `refused` at once. */
 export interface Acts {
   begun?(seen: Seen): void
   refused?(seen: Seen): void
@@ -58,7 +58,7 @@ export interface Acts {
 interface Scribe extends Handler<Seen> {
   /** All requests, in the order in which they were begun. */
   readonly seen: Seen[]
-  /** What was told of requests that were never begun. */
+  /** Numbers of requests that were never begun, as reported to `abandoned`. */
   readonly left: number[]
 }
 

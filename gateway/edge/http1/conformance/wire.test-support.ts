@@ -2,8 +2,8 @@ import { Duplex } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 
 /**
- * A connection without a network. The client's bytes come in exactly the pieces in which it sends them, and between two
- * pieces only that happens which the test asks for. Has what a server uses of a socket.
+ * A connection without a network, with the parts of a socket that a server uses. The client's bytes come in exactly the
+ * pieces in which it sends them. Between two pieces nothing happens that the test does not ask for.
  */
 export class Wire extends Duplex {
   readonly remoteAddress: string | undefined
@@ -52,7 +52,7 @@ export class Wire extends Duplex {
     if (!this.destroyed && !this.readableEnded) this.push(null)
   }
 
-  /** The client stops, or goes on, to take what it is sent. */
+  /** The client stops or resumes taking what it is sent. */
   stall(stalled: boolean): void {
     this.#stalled = stalled
     const taken = this.#taken

@@ -70,7 +70,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives `reader` what comes. @returns a function that ends this, pauses, and puts unread bytes back or returns them */
+/** Gives `reader` what comes. @returns a function that stops this, pauses, and puts unread bytes back or returns them */
 export function readClient(
   socket: Socket,
   reader: ClientReader,

@@ -3,7 +3,7 @@ import { Field } from '../../syntax/field.ts'
 import { decodeHuffman } from './huffman.ts'
 import { STATIC_TABLE } from './static-table.ts'
 
-/** What a field takes of the table beside its characters (RFC 7541 section 4.1). */
+/** Size of an entry of the table, besides its name and value (RFC 7541 section 4.1). */
 const ENTRY_BYTES = 32
 const COLON = 0x3a
 const NOTHING = Buffer.alloc(0)

@@ -1,4 +1,4 @@
-/** RFC 7541 appendix A, from index 1, five in a row: `name` or `name: value`. */
+/** RFC 7541 appendix A, from index 1, five entries a line: `name` or `name: value`. */
 export const STATIC_TABLE: readonly string[] = `
 :authority | :method: GET | :method: POST | :path: / | :path: /index.html
 :scheme: http | :scheme: https | :status: 200 | :status: 204 | :status: 206
