@@ -34,7 +34,7 @@ export class RememberedKeys {
   #lifetimeMs: number
   /** Oldest first. */
   readonly #keys = new Map<string, number>()
-  /** Tells the other process of a restart, old or new, of each key that is added here. */
+  /** Called with each key that is added here, to pass it to the other process of a restart, old or new. */
   otherProcess: ((key: string) => void) | undefined
   /** Expired by `clock`, but not by the wall clock. */
   readonly #held = new Map<string, number>()

@@ -154,7 +154,7 @@ export class KeyFiles {
 
   /** After a lifetime, all keys of the old file have expired. */
   #rotateWhenDue(nowMs: number): void {
-    // After a restart the files are another process's.
+    // During a restart the other process may have replaced the files.
     if (nowMs - this.#fileSinceMs < this.lifetimeMs || this.#areFilesGone()) return
     this.#attempt('start a new file', () => {
       renameSync(this.#file, this.#oldFile)

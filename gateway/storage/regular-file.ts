@@ -38,7 +38,7 @@ export function readIfThere(path: string, maxBytes?: number): Buffer | undefined
   }
 }
 
-/** Gives fewer bytes at the end of the file. */
+/** Reads `count` bytes, or fewer at the end of the file. */
 export function readAt(fd: number, at: number, count: number): Buffer {
   const bytes = Buffer.allocUnsafe(count)
   return bytes.subarray(0, readSync(fd, bytes, 0, count, at))

@@ -46,7 +46,7 @@ function cut(file: string, length: number): boolean {
   }
 }
 
-/** @returns false when that cannot be done (`chattr +a`) */
+/** Cuts the last bytes off a file. @returns false when the file cannot be cut (`chattr +a`) */
 export function cutOff(fd: number, bytes: number): boolean {
   if (bytes === 0) return true
   try {

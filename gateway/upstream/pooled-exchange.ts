@@ -329,7 +329,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** Called at a 101, with which a retry has succeeded. */
+  /** Called at a 101. If the request was sent again, the retry has then succeeded. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')

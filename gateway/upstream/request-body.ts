@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** A service that accepts a request with one of these has read the body. */
+/** Methods with which a service that accepts a request has read the body. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {

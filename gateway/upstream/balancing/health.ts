@@ -44,7 +44,7 @@ export class Health {
     return this.#healthy && this.passesChecks
   }
 
-  /** Leaves the failures in a row, because checks say nothing of how requests are served. */
+  /** Does not change the count of failures in a row, because checks do not show how requests are served. */
   checked(passes: boolean, cause = ''): void {
     if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)

@@ -62,7 +62,7 @@ export function isRepeatable({ method, body, upgrade }: UpstreamRequest): boolea
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 
-/** True for a fault after the connection was made. */
+/** True for a fault of the upstream. Ask only when there is a connection. */
 export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
   return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

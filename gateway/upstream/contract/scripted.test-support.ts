@@ -31,7 +31,7 @@ export interface ScriptedUpstream {
   /** Open connections, or with HTTP/2 open streams, because a connection outlives them. */
   inUse(): number
   readonly requests: WireRequest[]
-  /** Every byte received, over all connections; of HTTP/2 as HTTP/1.1 would have it. */
+  /** Every byte received, over all connections. Requests of HTTP/2 are written as in HTTP/1.1. */
   received: string
   close(): Promise<void>
 }
@@ -49,7 +49,7 @@ export interface ScriptedOptions {
 /** How tests speak to upstreams by default. tls.test.ts and http2.test.ts set this. */
 export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
-/** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has such tests in frames. */
+/** A test whose upstream needs the bytes of HTTP/1.1. The tests in upstream/http2/ send frames instead. */
 export function itInBytes(title: string, run: (t: TestContext) => Promise<void>): void {
   if (!transport.http2) it(title, run)
 }
@@ -132,7 +132,7 @@ export function reset(socket: Socket): void {
   rawSockets.get(socket.remotePort)?.resetAndDestroy()
 }
 
-/** Bytes of the first whole request in `text`, if there is one. */
+/** Length of the first whole request in `text`, if there is one. */
 function requestLength(text: string): number | undefined {
   const headEnd = text.indexOf('\r\n\r\n')
   if (headEnd < 0) return undefined
@@ -281,7 +281,7 @@ export function bodyOf(received: Received): string {
   return Buffer.concat(received.chunks).toString('latin1')
 }
 
-/** Resolves when `condition` holds; looks again each turn of the event loop. */
+/** Resolves when `condition` holds; checks it every millisecond. */
 export async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1))
 }
@@ -290,7 +290,7 @@ export function flatOf(fields: readonly Field[]): string[] {
   return fields.flatMap(({ name, value }) => [name, value])
 }
 
-/** A scripted upstream, and what asks it; both end with the test. */
+/** A scripted upstream and a client of it; both end with the test. */
 export async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
   const scripted = await scriptedUpstream(script)
   const upstream = upstreamsTo([scripted.url], options)

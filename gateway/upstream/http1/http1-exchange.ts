@@ -67,7 +67,7 @@ export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPoo
   }
 }
 
-/** Chunked when its length is not known. */
+/** Sends a body, in chunks when its length is not known. */
 class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
   override start(): void {
     const { source } = this

@@ -8,7 +8,7 @@ const ZERO = 0x30
 const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
-/** One response can end 900 sessions of a user with a field each. */
+/** A response that ends the sessions of a user may have 900 `X-Revoke-Session` fields. */
 const MAX_FIELDS = 1024
 
 /** Each method may call `stop` of the parser. */
@@ -24,7 +24,7 @@ export interface PendingRequest {
   readonly upgrade: string | undefined
 }
 
-/** `whole`: nothing beyond the response was read. `switched`: further bytes are not HTTP. `stopped`: wants no byte. */
+/** `whole`: nothing beyond the response was read. `switched`: further bytes are not HTTP. `stopped`: reads no byte. */
 export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'switched' | 'faulty' | 'stopped'
 
 /** Takes pieces of any size (RFC 9112). */
@@ -75,7 +75,7 @@ export class ResponseParser {
     return this.#head.fields
   }
 
-  /** @returns where it stopped: before `to` when held, or in one of the last four phases */
+  /** @returns where it stopped: before `to` when held, or when `whole`, `switched`, `faulty` or `stopped` */
   read(bytes: Buffer, from: number, to: number): number {
     this.began = true
     let at = from

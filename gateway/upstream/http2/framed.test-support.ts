@@ -51,7 +51,7 @@ export function data(id: number, text: string, flags = 0): Buffer {
 /** Called for the head of each request. */
 export type Script = (connection: FramedConnection, id: number) => void
 
-/** An upstream that sends frames, and what asks it; both end with the test. */
+/** An upstream that sends frames, and a client of it; both end with the test. */
 export async function pair(
   t: TestContext,
   script: Script,

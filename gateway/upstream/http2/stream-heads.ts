@@ -9,7 +9,7 @@ import type { UpstreamRequest } from '../upstream-client.ts'
 const REFUSED: ReadonlySet<string> = new Set([...CONNECTION_FIELDS, 'http2-settings', 'te'])
 
 /**
- * The head without its scheme, names and values in turn (RFC 9113 section 8.3.1).
+ * Makes the head without `:scheme`, as a flat list of names and values (RFC 9113 section 8.3.1).
  * @throws TypeError when the request cannot be sent
  */
 export function requestHead(request: UpstreamRequest, upstream: string): string[] {

@@ -111,7 +111,7 @@ export class UpstreamSession implements Timed {
     if (nowMs >= this.#idleUntilMs) this.retire()
   }
 
-  /** Asks whether the upstream is still there. */
+  /** Sends a PING, and closes the connection if no answer comes within `connectMs`. */
   probe(): void {
     const session = this.#session
     if (session === undefined || this.#pingTimer !== undefined || session.destroyed) return
