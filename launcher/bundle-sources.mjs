@@ -9,7 +9,7 @@ const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
 /** Packages of hundreds of files that few tests load. Others are bundled, because a file costs a process 0.3 ms. */
 const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
-/** The database and the page of the API read files beside their modules. */
+/** The database and Swagger UI read files beside their modules. */
 const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']
 const TEST_PACKAGES = [
   ...['@grpc/*', 'axe-core', 'esbuild', 'playwright-core', 'typescript'],

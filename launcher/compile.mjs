@@ -6,7 +6,7 @@ import { launch } from './launch.mjs'
 const PAGES = ['gateway/admin/console/page', 'backend/resources/reference/page']
 const pathOf = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
-/** Copies the pages, then compiles gateway and backend in place of this process. */
+/** Copies the pages, then compiles gateway and backend. This process ends with the compiler. */
 export function compile(into, options = []) {
   for (const page of PAGES) {
     cpSync(pathOf(page), join(into, page), {

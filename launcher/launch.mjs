@@ -19,8 +19,8 @@ const NOT_LOADED = 127
 const PARENT_CHECK_MS = 250
 
 /**
- * Runs the right Node in place of this process. That Node gets our signals, we end with its exit code or signal, and
- * neither outlives the other. Any Node from 18 on can run this file.
+ * Runs a program by the right Node, as a child process. The child gets our signals, and we end with its exit code or
+ * signal. Neither outlives the other. Any Node from 18 on can run this file.
  */
 export function launch(args) {
   let child
@@ -60,7 +60,7 @@ function forProfile(args) {
 
 function environment(node, args) {
   const env = { ...(args[0] === SMALL[0] && SMALL_ENV), ...process.env }
-  // Scripts then find the same `node` on the path.
+  // Lets scripts find the same `node` on the path.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // The cache spares stripping types again, but makes coverage of cached functions inexact.
   if (!args.includes('--experimental-test-coverage')) env.NODE_COMPILE_CACHE ??= COMPILED
@@ -74,7 +74,8 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGTERM would make the program wait for a load balancer. But npx got a SIGTERM that its shell did not pass on.
+    // SIGINT, because SIGTERM would make the program wait for a load balancer. Under npx SIGTERM, because npx got one
+    // that its shell did not pass on.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }

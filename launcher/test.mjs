@@ -16,8 +16,8 @@ import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
- * Groups of test files or folders that share one process, because a process costs 0.2 to 0.6 s of CPU, and with an
- * embedded database a second more. Their tests leave nothing running, change nothing of the process, and have no hooks
+ * Groups of test files or folders that share one process, because a process costs 0.2 to 0.6 s of CPU, and 1 s
+ * more with an embedded database. Their tests leave nothing running, change nothing of the process, and have no hooks
  * outside a suite, which would run for other files too. A group takes at most 15 s of CPU. Groups begin in this order,
  * roughly the longest first, to keep all cores busy.
  */
@@ -282,8 +282,8 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/bench/**',
 ]
 /**
- * Only `npm run test:coverage`, and so .ci/run, runs these: browsers need 60 s of CPU, npm in packages 20 s, Schemathesis and
- * promtool 10 s each, and measurements of memory 10 s.
+ * Only `npm run test:coverage`, and so .ci/run, runs these: browsers need 60 s of CPU, packaging by npm 20 s,
+ * Schemathesis and promtool 10 s each, and measurements of memory 10 s.
  */
 const COVERAGE_ONLY = [
   'gateway/bench/memory-gateway.test.ts',
@@ -360,7 +360,8 @@ const SOAK_FROM = 5
 const MIN_MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
- * `npm test`: every test but those of COVERAGE_ONLY, or only the named files. `npm run test:coverage`: every test; fails below 93 % of lines.
+ * `npm test`: every test but those of COVERAGE_ONLY, or only the named files. `npm run test:coverage`: every test; fails
+ * below MIN_LINES_PERCENT.
  * `npm run test:long`: TEST_LONG times (default 20) as many runs of the random tests.
  */
 const [mode, ...rest] = process.argv.slice(2)
@@ -376,7 +377,7 @@ process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
 const isBundled = named.length === 0 && !withCoverage && !isLong
 if (isBundled) process.env.TEST_LEFT_OUT = COVERAGE_ONLY.join(', ')
-// Go programs then seldom collect garbage.
+// Makes Go programs collect garbage less often.
 process.env.GOGC ??= '800'
 // Shared code is compiled once, which saves 9 % of CPU. But coverage of functions compiled before is inexact.
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
@@ -391,7 +392,7 @@ launch([
   // Test processes live for seconds. In these spaces they seldom collect garbage, which saves 6 % of CPU.
   ...['--min-semi-space-size=16', '--max-semi-space-size=32', '--initial-old-space-size=512'],
   // tsx loads sources, but not with coverage. It moves lines, so coverage of programs would not fit coverage of tests.
-  // The half of tsx for CommonJS is left out, because it looks at every such file, for 0.02 to 0.1 s of CPU.
+  // The half of tsx for CommonJS is left out. It reads each CommonJS file, which costs a process 0.02 to 0.1 s of CPU.
   ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
@@ -399,7 +400,7 @@ launch([
   ...(bundled || files),
 ])
 
-/** A folder in memory costs less CPU. Returns the usual one where memory is short or may not hold programs. */
+/** Returns /dev/shm, which costs less CPU than a disk; os.tmpdir() if it is read-only, noexec or short of memory. */
 function memoryFolder() {
   const folder = '/dev/shm'
   try {

@@ -42,7 +42,7 @@ export function createAdminServer(guard: AdminGuard, routes: readonly AdminRoute
 }
 
 /**
- * Keeps room for probes: closes the connection that is idle for longest, or, when few are idle, the oldest. Serves one
+ * Keeps room for probes: closes the connection that has been idle longest, or, when few are idle, the oldest. Serves one
  * request per connection in a turn of the loop.
  */
 class Places {

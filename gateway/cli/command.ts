@@ -102,7 +102,7 @@ export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }
 
-/** In text output it prints each check immediately. */
+/** Checks and their results, for JSON. In text output, each is printed immediately. */
 export class Checks {
   readonly checks: object[] = []
   readonly #isQuiet: boolean

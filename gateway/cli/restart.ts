@@ -20,7 +20,7 @@ export const command: Command = {
   },
 }
 
-/** Prefers the variable: systemd's `ExecReload=` cannot read the gateway's `LoadCredential=` secrets. */
+/** Prefers the variable: systemd's `ExecReload=` cannot read settings that name `LoadCredential=` secrets. */
 function dataDirOf(env: Environment): string {
   if (env.GATEWAY_DATA_DIR) return env.GATEWAY_DATA_DIR
   const { value: settings, faults } = loadSettings(env)

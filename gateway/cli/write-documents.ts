@@ -26,7 +26,7 @@ const rows = refusals.map(
 )
 write(REFUSALS_PAGE, `${introduction}${rows.join('')}`)
 
-// The demo API's description names codes of both programs.
+// The demo API's OpenAPI document names the gateway's codes too.
 const byStatus = Map.groupBy(refusals, ([, { status }]) => status)
 const codes = [...byStatus].map(([status, kinds]) => [status, kinds.map(([code]) => code)])
 write('backend/gateway-problems.json', `${JSON.stringify(Object.fromEntries(codes), null, 2)}\n`)

@@ -51,7 +51,7 @@ export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/** Finds faults in a key of each route. Each is at the row of `openapi.rows` that sets it, or at the operation. */
+/** Finds faults in a key of each route. Each is at the row (of `routes` or `openapi.rows`) or operation that has the key. */
 export function keyFaults<
   R extends {
     readonly laidAt?: Readonly<Record<string, number>> | undefined

@@ -15,7 +15,7 @@ import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { AttestationSettings } from './witness-settings.ts'
 
-/** A credential that a route accepts. `none` admits anyone, also beside other credentials. */
+/** A credential that a route accepts. `none`: a request without a credential passes too. */
 export type RouteAuth = WrittenRoute['auth'][number]
 
 /** Rules of a route before authentication. */
@@ -149,7 +149,7 @@ export interface OpenApiSettings {
 
 export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
-/** An issuer besides our own. */
+/** An issuer of `issuers`. */
 export interface FurtherIssuer
   extends Omit<
     WrittenGateway['issuers'][number],

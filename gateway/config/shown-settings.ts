@@ -30,7 +30,7 @@ const SHOWN: Readonly<
   responseLines: true,
 }
 
-/** Makes plain data of the settings, which shows only whether a secret is set. */
+/** Makes plain data of the settings, without secrets. Keys such as `hasPassword` say whether one is set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret, openapi } = settings
   const { sealKeyFile: _file, sealKey: _key, ...audit } = settings.audit

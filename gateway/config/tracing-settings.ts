@@ -20,7 +20,7 @@ export interface ReceiverSettings {
 }
 
 export interface Sampling {
-  /** Sampled share of the requests that no parent span decides, 0 to 1. */
+  /** Share of requests to sample when no parent span decides, 0 to 1. */
   readonly ratio: number
   /** The parent spans whose sampling decision is followed. */
   readonly parents: 'all' | 'trusted' | 'none'

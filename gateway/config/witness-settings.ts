@@ -100,7 +100,7 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** Any of them may lack its end. */
+/** Finds the certificates of a PEM text, also one that lacks its end line. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }

@@ -2,8 +2,8 @@ import { GRPC_STATUSES } from '../edge/rules/grpc.ts'
 import type { Attempt, Trace } from './trace.ts'
 
 /*
- * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids in hexadecimal, 64 bit numbers as text,
- * enumerations as numbers. Attributes follow the HTTP and RPC conventions 1.44, without query, credential, body.
+ * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids in hexadecimal, 64-bit numbers as text,
+ * enumerations as numbers. Attributes follow the HTTP and RPC conventions 1.44. They hold no query, credential or body.
  */
 
 export interface TracedExchange {
@@ -38,7 +38,7 @@ const CLIENT = 3
 const ERROR = 2
 const CLIENT_GONE = 499
 const CLIENT_GONE_ERROR = 'client_disconnected'
-/** Statuses of gRPC that are the server's errors. For the client, all except OK are errors. */
+/** Statuses of gRPC that are errors in a server span. In a client span, all except OK are errors. */
 const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNKNOWN',
   'DEADLINE_EXCEEDED',
@@ -47,7 +47,7 @@ const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNAVAILABLE',
   'DATA_LOSS',
 ])
-/** Bits of `Span.flags`: the second says whether the parent is of another process, the first that this is known. */
+/** Bits of `Span.flags`. `IS_REMOTE`: the parent is of another process. `HAS_IS_REMOTE`: `IS_REMOTE` is known. */
 const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024

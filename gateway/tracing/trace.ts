@@ -9,7 +9,7 @@ export const SAMPLED = 1
 /** Trace Context level 2: an id's maker sets this flag when the id's low 56 bits are random, and others pass it on. */
 const RANDOM = 2
 
-/** One try to send the request upstream, in steady time. */
+/** One attempt to send the request upstream. Its times are of the steady clock. */
 export interface Attempt {
   readonly spanId: string
   readonly upstream: string

@@ -55,7 +55,7 @@ export interface ConsoleState {
     readonly healthy: boolean
     readonly breaker: 'closed' | 'half open' | 'open' | undefined
     readonly perSecond: number
-    /** Attempts with 5xx or without a whole response. */
+    /** Share of attempts with 5xx or without a whole response. */
     readonly errorShare: number
     readonly p95Ms: number | null
   }[]

@@ -28,7 +28,7 @@ export const command: Command = {
     if (trail === undefined || trails.length > 1) throw new UsageFault('exports one trail: name it')
     const progress = new Progress('exporting')
     const directory = flags.log ?? logDirectory(trail.auditFile)
-    // A gateway may have rotated meanwhile.
+    // A gateway may have rotated the trail meanwhile.
     const listAgain = () => segmentsOfTrail(trail.auditFile)
     const { checkpoint, bundles } = await ableTo(() =>
       exportLog(trail.isWhole ? listAgain : trail.segments, directory, to, progress.show),

@@ -91,7 +91,7 @@ async function verify(
   const since = async (all: readonly Segment[]) =>
     sinceMs === undefined ? all : await segmentsSince(all, sinceMs)
   const segments = await ableTo(() => since(trail.segments))
-  // A gateway may have rotated meanwhile.
+  // A gateway may have rotated the trail meanwhile.
   const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
   const directory = flags.log ?? logDirectory(trail.auditFile)
   // The audit file stands for the whole trail, so --part does not count for it.

@@ -188,7 +188,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** Places stay, because they show no line of this file. */
+/** Hides secrets in `path` and `reason`. `at` has no line of the file, because the file is read as `secret`. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,

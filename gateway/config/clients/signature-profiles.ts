@@ -84,7 +84,7 @@ interface PartFault {
   readonly reason: string
 }
 
-/** The faulty part of a `signature` whose keys are each valid. */
+/** The faulty part of a `signature` that the schema allows. */
 export function profileFault({ profile, iss, tan }: WrittenSignature): PartFault | undefined {
   if (profile === 'uk-jws')
     return iss === undefined ? { part: '.iss', reason: 'is missing: uk-jws needs it' } : undefined

@@ -132,7 +132,7 @@ export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
   }
 }
 
-/** The faulty key of a described scheme whose keys are each valid, and the reason. */
+/** The faulty key of a described scheme that the schema allows, and the reason. */
 export function schemeFault(
   written: Described,
 ): { readonly key: string; readonly reason: string } | undefined {

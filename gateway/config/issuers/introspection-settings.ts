@@ -35,7 +35,7 @@ interface Trust {
   readonly readFile: ReadFile | undefined
 }
 
-/** @param issuers our own first */
+/** @param issuers the top-level issuer first */
 export function introspectionConflicts({ configFile, issuers, routes, readFile }: Trust): Fault[] {
   const asked = issuers.filter(({ introspection }) => introspection !== undefined)
   const faults = issuers.flatMap(({ introspection }, index) =>

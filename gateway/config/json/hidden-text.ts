@@ -12,7 +12,7 @@ const SECRETS: readonly RegExp[] = [
   /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")[^"\\]*(?:\\.[^"\\]*)*/gi,
 ]
 const HEADERS = /"headers"\s*:\s*(?=[{[])/g
-/** A text (its end may be missing) with the colon after a key; or a bracket; or a word without quotes. */
+/** A quoted text (its end may be missing), with its colon if it is a key; or a bracket; or a word without quotes. */
 const PARTS = /"((?:[^"\\\r\n]|\\.)*)"?(\s*:)?|([{[])|([}\]])|[^\s"{}[\],:]+/y
 const BETWEEN = /[\s,:]*/y
 
@@ -40,7 +40,7 @@ function* valuesFrom(text: string, begin: number): Iterable<readonly [number, nu
   }
 }
 
-/** A part of a text with asterisks for what may be a secret. @param offset where it begins in the text of the spans */
+/** A part of a text with asterisks for what may be a secret. @param offset of the part in the text of `headerValues` */
 export function hidden(part: string, offset: number, spans: Spans): string {
   const stars = (found: string) => '*'.repeat(found.length)
   const shown = SECRETS.reduce((text, secret) => text.replaceAll(secret, stars), part)

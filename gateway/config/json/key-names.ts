@@ -19,7 +19,7 @@ const KEYS = keysBelow('', schema)
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
   KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
 )
-/** Settings of which an edit waits for a restart: paths such as `audit.file`, and names that gateway.json does not have. */
+/** Settings whose edits wait for a restart: paths such as `audit.file`, and names that gateway.json does not have. */
 export const NEED_RESTART: ReadonlySet<string> = new Set([
   ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
   ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile', 'audit.sealKey'],

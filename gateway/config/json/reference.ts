@@ -14,7 +14,7 @@ and the environment variable that overrides the key (a list is separated by comm
 otherwise. A row is an entry of \`routes\`; "top-level" means directly in gateway.json. Durations look like "30s", "5m", "24h" or "7d".
 `
 const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
-/** Examples of which the introduction says the form, and single words. */
+/** Examples that the reference omits: durations, single words and lists of methods. */
 const PLAIN = /^`(?:"(?:\d+[smhd]|[a-z][a-z0-9_-]*)"|\["[A-Z",]+"\])`$/
 const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
 
@@ -72,7 +72,7 @@ function join(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`
 }
 
-/** @param explained keys that were listed, with the object that they were listed for first */
+/** @param explained lines already written, with the object that each was first written for */
 function listOf(
   path: string,
   { properties = {}, required = [] }: Declaration,

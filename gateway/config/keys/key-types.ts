@@ -9,7 +9,7 @@ interface KeyOptions {
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** For editors and the reference; not needed where the default, the choices, or a flag's other value show enough. */
+  /** For editors and the reference; not needed for a choice, a flag with a default, or if the default shows enough. */
   readonly examples?: readonly unknown[]
   readonly minLength?: number
   readonly maxLength?: number

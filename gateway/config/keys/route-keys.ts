@@ -236,7 +236,7 @@ const ROUTE = keys({
 
 const { auth: _auth, scopes: _scopes, ...OF_OPERATIONS } = ROUTE.properties
 
-/** A row laid over operations of a description has the keys of a row except `auth` and `scopes`, without defaults. */
+/** A row of `openapi.rows`: the keys of `routes` except `auth` and `scopes`, without defaults. */
 const OPERATION_ROW = Type.Unsafe<
   Pick<Static<typeof ROUTE>, 'path'> & Partial<Omit<Static<typeof ROUTE>, 'auth' | 'scopes'>>
 >(

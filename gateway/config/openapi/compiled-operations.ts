@@ -118,7 +118,7 @@ function keyOf({ path, pointer }: OperationPlace): string {
   return `${pointer} ${path}`
 }
 
-/** Validates schemas themselves. All documents share it, because compiling it takes as long as compiling one. */
+/** Validates schemas themselves. All documents share it, because compiling it takes as long as compiling a document. */
 let ofSchemas: Ajv2020 | undefined
 
 class Compiler {
@@ -173,7 +173,7 @@ class Compiler {
       const type = bareMediaType(name)
       const found = this.#followed({ value: media, pointer: childPointer(`${body.pointer}/content`, name) })
       const schema = `${found.pointer}/schema`
-      // Under a media range a text is often a file of any type, not JSON.
+      // Under a media range, `type: string` often describes a file of any type, not JSON.
       const isStructure = () => !this.#typesOf(schema).isDisjointFrom(STRUCTURES)
       const isJson = JSON_TYPE.test(type) || (type.endsWith('/*') && isStructure())
       const isChecked = isJson && Object(found.value).schema !== undefined
@@ -246,7 +246,7 @@ class Compiler {
     ]
   }
 
-  /** The schema at a pointer, what it refers to, and their alternatives, which all are about one value. */
+  /** The schemas of one value: that at a pointer, the one it refers to, and their `allOf`, `anyOf` and `oneOf` branches. */
   #schemasOf(pointer: string, seen = new Set<string>()): Located[] {
     if (seen.has(pointer) || at(this.#document, pointer) === undefined) return []
     seen.add(pointer)

@@ -108,7 +108,7 @@ function requestOf({ path, method }: Operation): string {
   return `${method} ${foldedPattern(path)}`
 }
 
-/** True for operations that are one row: they differ only behind "#", and the same callers may call them. */
+/** True for operations that are one row: they differ only after "#", and the same callers may call them. */
 function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
   const callersOf = ({ auth, scopes }: ApiOperation) => JSON.stringify([auth, scopes])
   return (

@@ -19,7 +19,7 @@ export interface ApiOperation {
   /** With the base path; may be a template. */
   readonly path: string
   readonly method: string
-  /** The end of its path behind "#". No request has it, so one request may fit several operations. */
+  /** The end of its path after "#". No request has it, so one request may fit several operations. */
   readonly fragment: string | undefined
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]
@@ -49,7 +49,7 @@ interface Written {
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
 }
 
-/** Reads a document without checking what it says. The name of the file tells YAML from JSON. */
+/** Reads a document without checking what it says. A file named .yaml or .yml is YAML, unless it begins with `{`. */
 export function openApiFile(file: string, text: string): JsonFile<Written> {
   const isYaml = /\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})

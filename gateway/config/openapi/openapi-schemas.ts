@@ -2,7 +2,7 @@ import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { followed } from './references.ts'
 
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
-/** An `$id` in an example would be taken for the name of a schema, and slips in the others for its fault. */
+/** Left out: an `$id` in an example would name a schema, and a mistake in the others would make a schema invalid. */
 const LEFT_OUT: ReadonlySet<string> = new Set(
   'example examples title description deprecated writeOnly $comment $schema'.split(' '),
 )

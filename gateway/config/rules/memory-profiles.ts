@@ -1,4 +1,4 @@
-/** `small` takes less memory and some more CPU, for a gateway beside each of many services. */
+/** `small` takes less memory and somewhat more CPU, for a gateway beside each of many services. */
 export type MemoryProfile = (typeof MEMORY_PROFILES)[number]
 
 export const MEMORY_PROFILES = ['fast', 'small'] as const

@@ -18,7 +18,7 @@ export interface StoreSettings {
   readonly user: string | undefined
   /** Never logged. */
   readonly password: string | undefined
-  /** Stands before every key, with a colon behind it. */
+  /** Stands before every key, followed by a colon. */
   readonly prefix: string
   /** HMAC key for caller hashes in the store. Undefined: the first gateway puts a random key there. Never logged. */
   readonly hashKey: string | undefined

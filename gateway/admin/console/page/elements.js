@@ -8,7 +8,7 @@ export function byId(id, kind) {
 }
 
 /** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number' | 'number warn' | 'number bad', hover?: string }} Value */
-/** @typedef {Value | { near: number, of: number }} Cell A value, or how near it is to a limit. */
+/** @typedef {Value | { near: number, of: number }} Cell A value, or a count and its limit. */
 
 /** @param {string} text @returns {Value} */
 export function number(text) {

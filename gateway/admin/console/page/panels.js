@@ -221,7 +221,7 @@ function waitOf(seconds, muchSeconds) {
 }
 
 /**
- * A few records wait at any moment; under `synced`, as many as come during one write.
+ * A few records always wait; under `synced`, all that arrive during one write.
  * @param {ConsoleState['audit']} audit
  * @returns {string | { text: string, is: 'bad' | 'warn' }}
  */

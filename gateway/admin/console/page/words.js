@@ -36,7 +36,7 @@ export function duration(seconds) {
 
 /**
  * A time in the browser's zone; UTC under the pointer.
- * @param {number} epochMs @param {(time: string) => string} [sentence] around it
+ * @param {number} epochMs @param {(time: string) => string} [sentence] puts the time into a sentence
  */
 export function time(epochMs, sentence = (one) => one) {
   const date = new Date(epochMs)
