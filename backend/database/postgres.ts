@@ -26,7 +26,7 @@ const IDLE_MS = 10_000
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Make the server end a dead backend's sessions, because these hold locks. Milliseconds, but keepalives in seconds. */
+/** Settings to end the sessions of a dead backend, because these hold locks. Times in ms, of keepalives in s. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,

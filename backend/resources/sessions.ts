@@ -121,7 +121,7 @@ function registerLogout(app: App, { database, clock }: Services): void {
     if (isId(id)) await revokeSession(database, { id, userId }, clock())
     // A transaction starts again when it meets a refresh that locks the grant's rows in another order.
     else await database.transaction((transaction) => revokeGrant(transaction, { id, userId }))
-    // Sent again, a logout whose first response was lost still ends the session at the gateway.
+    // Names the session even if it ended before, because the response to an earlier logout may have been lost.
     return reply.code(204).header(REVOKE_SESSION, id).send(null)
   })
 }

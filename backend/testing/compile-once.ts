@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 
 /**
  * Makes V8 compile WebAssembly only once, so that PGlite starts with two thirds of the CPU. The options are set late
- * and taken back, because V8 uses compiled code only with the options it was compiled with.
+ * and taken back at exit, because V8 rejects cached code that was compiled with other options.
  */
 const OPTIONS = ['wasm-tier-up', 'wasm-dynamic-tiering']
 const { WebAssembly: own } = globalThis as unknown as {

@@ -1,6 +1,6 @@
 /* ICAO Doc 9303 part 3 section 6 (transliteration), part 4 section 4.2.3 (truncation). */
 
-/** Spellings by section 6, table A, of letters without a base letter, or with more spellings than it. */
+/** Spellings (section 6, table A) of letters that have no base letter, or more spellings than the base letter alone. */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
   Å: ['AA', 'A'],
@@ -100,7 +100,7 @@ function spells(word: Word, printed: string, isCut: boolean): boolean {
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // At the end of the printed name nothing is left, so this holds too.
+        // At the end of the printed name the rest is empty, and each spelling begins with the empty text.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

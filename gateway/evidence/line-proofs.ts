@@ -113,7 +113,7 @@ function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
   })
 }
 
-/** Says why the key alone does not prove the line. */
+/** Says why no checkpoint that the key has signed proves the line. Witnesses do not count. */
 export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
   try {
     return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]

@@ -87,7 +87,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #keys = new KeyIndex()
   #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
-  /** Keys begun by the process before, which sends their outcomes. */
+  /** Keys begun by the old process, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
   #isSuspended = false
   /** Gets outcomes when another process has the files. */
@@ -370,7 +370,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
   }
 
-  /** Marks keys as in progress at the process before, until `apply` or `release`. */
+  /** Marks keys as in progress at the old process, until `apply` or `release`. */
   inherit(ids: readonly string[]): void {
     for (const id of ids) {
       const entry = this.#keys.get(id)

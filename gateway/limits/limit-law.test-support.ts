@@ -18,7 +18,7 @@ const PLACES = [
 const PLAN_OF: Readonly<Record<string, string>> = { app: 'gold', bot: 'tin' }
 const PLANNED_KINDS = ['caller', 'client', 'client+user']
 
-/** What the edit of a row leaves as it is. */
+/** The part of a row that no edit changes. */
 interface Kind {
   readonly place: number
   readonly per: LimitRow['per']

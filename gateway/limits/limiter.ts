@@ -130,7 +130,7 @@ export class Limiter {
     return isRefused ? take : UNRECORDED
   }
 
-  /** @param answer of the rows or the store; undefined: nothing is counted yet */
+  /** @param answer decision of the rows or the store; undefined: decides, and counts nothing */
   #takeRows(row: LimitRow, key: string, asked: Asked, answer?: Take): Take {
     const { caller, shared } = asked
     const isCounted = answer !== undefined && (row.mode === 'enforce' || isAllowed(answer))

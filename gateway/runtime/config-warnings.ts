@@ -162,7 +162,10 @@ export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
-/** @param file `1`: connections that a closing socket has not accepted go to another socket on its port (Linux 5.14) */
+/**
+ * @param file holds `1` if Linux gives connections that a closing socket has not accepted to another socket on its port
+ * (Linux 5.14)
+ */
 export function reusePortWarnings(
   { reusePort }: Pick<Settings, 'reusePort'>,
   file = '/proc/sys/net/ipv4/tcp_migrate_req',

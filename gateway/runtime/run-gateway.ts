@@ -97,7 +97,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
-  // The process before may have put edits in force that came after our reading.
+  // The old process may have put edits in force that were made after this process had read the files.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
     const { what, ...why } = startFailure(error)

@@ -114,7 +114,7 @@ export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly s
   return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
-/** Why a gateway of this user would refuse the place of its trail or key. Empty for root, who may check for another user. */
+/** Reasons why a gateway of this user would refuse its trail or key. None for root, who may check for another user. */
 export function ownerWarnings({
   file,
   sealKeyFile: key,

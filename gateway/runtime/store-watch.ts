@@ -77,7 +77,7 @@ export class StoreWatch {
     metrics.gateway_idempotency_bytes.read(() => table.bytes)
   }
 
-  /** Logged once, until the shared store is observed to be writable. */
+  /** Reports that the shared store is away. The log has this once, until the store is observed to be writable. */
   away(cause: string): void {
     this.#options.metrics.gateway_store_write_errors_total.count('shared')
     this.#because('shared', cause)

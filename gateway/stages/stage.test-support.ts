@@ -21,7 +21,7 @@ interface HandMadeRequest {
   readonly method?: string
   readonly target?: string
   readonly version?: '1.0' | '1.1' | '2'
-  /** Beside `Host: api.example`, unless `host` is given. */
+  /** Beside `Host: api.example`, unless `Host` is given. */
   readonly headers?: Readonly<Record<string, string>>
   readonly upgrade?: 'websocket'
   /** True when the whole request has come. */

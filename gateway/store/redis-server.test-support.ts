@@ -240,7 +240,7 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
   }
 }
 
-/** Only duplicated, see `PARENT` of store-link.ts. */
+/** All clients are duplicates of this one: see `PARENT` of store-link.ts. */
 const PARENT = createClient({ RESP: 2 })
 
 async function commandOn(port: number, words: readonly string[]): Promise<unknown> {

@@ -146,7 +146,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       case 'too_many':
         return { outcome }
       default:
-        // No script says so, and a request without its key must not go on.
+        // The script gives no other outcome. A request whose key was not begun must not go on.
         return { outcome: 'unavailable' }
     }
   }

@@ -16,7 +16,8 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  *   counts is the difference to the first entry, which is the last expired slice, or `0:0`.
  *
  * KEYS of further windows of a row end in `:<milliseconds>`. They have the same newest hit as the key of the longest
- * window. A key that an edit or a gateway with another table left behind becomes a copy of that longest window's key.
+ * window. If a key has another newest hit, because of an edit or of a gateway with another table, it becomes a copy of
+ * the key of the longest window.
  *
  * Time never goes back behind the newest hit of a key. A key outlives that hit's window by a second, because the server
  * expires keys by a coarser clock that is read earlier.

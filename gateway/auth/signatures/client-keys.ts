@@ -63,7 +63,10 @@ export class ClientKeys {
     return undefined
   }
 
-  /** Fetches keys of the 8 clients asked longest ago, at most once in 10 s: names may be invented. Never rejects. */
+  /**
+   * Fetches the keys of the 8 clients whose keys were fetched longest ago, at most once in 10 s, because anybody can
+   * invent a key name. Never rejects.
+   */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()
     if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)

@@ -12,7 +12,7 @@ import { SIGNATURE_FORMS } from './signature-forms.ts'
 export interface SignedBy {
   readonly key: KeyObject
   readonly algorithm: Algorithm
-  /** The value of `@signature-params`, as written. */
+  /** The parameters in `@signature-params`, as written, each with its semicolon. */
   readonly params: string
   readonly label?: string
 }
@@ -76,7 +76,7 @@ interface Judgement {
   readonly fault?: string | undefined
 }
 
-/** Kept from the last request, because thousands of requests of the same clients follow each other. */
+/** The keys of the last request, because thousands of requests of the same clients follow each other. */
 let last: { readonly clients: readonly TestClient[]; readonly nowMs: number; readonly keys: ClientKeys }
 
 function keysOf(clients: readonly TestClient[], nowMs: number): ClientKeys {

@@ -83,7 +83,10 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** Sends the upstream secret if `uri` is of an upstream's target. If that fails, asks the others. @throws its fault */
+/**
+ * Fetches keys. If `uri` is of a target of an upstream, sends the upstream secret, and after a fault asks its
+ * other targets. @throws the fault of the first fetch
+ */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
@@ -106,7 +109,7 @@ function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
-/** Outside of `trustedIssuers`, whose closures keep the issuers before an edit in memory. */
+/** Is not in `trustedIssuers`, because a closure there would keep the issuers of before an edit in memory. */
 function introspectorOf(
   issuer: AskedIssuer,
   settings: IntrospectionSettings,

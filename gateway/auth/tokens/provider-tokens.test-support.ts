@@ -268,7 +268,7 @@ const USER = {
   auth_time: NOW_SECONDS - 70,
 }
 
-/** The most dangerous ID tokens of each provider: their audience is the API, which is one client with the app. */
+/** The most dangerous ID tokens of each provider: API and app are one client there, so the audience is the API. */
 export const ID_TOKENS: readonly ProviderToken[] = [
   {
     what: 'Entra v2',
@@ -351,7 +351,7 @@ export const ID_TOKENS: readonly ProviderToken[] = [
     },
   },
   {
-    what: 'Cognito with a claim of the audience that somebody added',
+    what: 'Cognito with an audience claim that somebody added',
     preset: 'cognito',
     typ: null,
     claims: { ...COGNITO, ...USER, aud: AUDIENCE, client_id: AUDIENCE, scope: 'a', token_use: 'id' },

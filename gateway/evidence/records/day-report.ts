@@ -225,7 +225,7 @@ class DayCount {
     return isOfDay ? Math.max(longestMs ?? 0, untilMs - sinceMs) : longestMs
   }
 
-  /** @param before degradation in STORE_RESTORED, for when STORE_DEGRADED was not read */
+  /** @param before the degradation that STORE_RESTORED tells of, used if STORE_DEGRADED was not read */
   #restore(store: string, at: string, before?: Span): void {
     const span = this.#degraded.get(store) ?? (this.#restored.has(store) ? undefined : before)
     this.#degraded.delete(store)

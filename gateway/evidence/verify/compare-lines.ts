@@ -31,7 +31,7 @@ export class LineComparison {
   /** True when the lines end early and are proven. */
   isPart = false
   #broken: number | undefined
-  /** Lines from `#broken` on, at least one of which differs. Above 1 where tiles over them were changed too. */
+  /** Number of lines from `#broken` on that may differ; at least one does. Above 1 if their tiles were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */

@@ -142,7 +142,7 @@ export class Window {
     else this.#counts[last] = left
   }
 
-  /** Counts for readers, and drops nothing. */
+  /** The number of hits that count now. Leaves the window as it is. */
   countAt(nowMs: number, rule: WindowRule): number {
     if (this.isIdle(nowMs, rule)) return 0
     let hits = this.#hits

@@ -26,7 +26,7 @@ export class ConnectionHandOver {
   #parked: ParkedConnection[] = []
   /** Sockets on their way to the other process, and idle ones with TLS. What is left at the end is closed. */
   readonly #waiting = new Set<Socket>()
-  /** Their bytes are relayed to the other process, which ends the relay. */
+  /** Sockets whose bytes are relayed to the other process, which ends the relay. */
   readonly #relayed = new Set<Socket>()
   #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
 

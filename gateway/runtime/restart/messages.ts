@@ -44,14 +44,14 @@ export type ToSuccessor =
   | { readonly type: 'revoked'; readonly sid: string }
   /** A message that was accepted after the files were given up. */
   | { readonly type: 'accepted'; readonly memory: MemoryName; readonly digest: string }
-  /** A webhook has ended that was in progress when the files were given up. */
+  /** A webhook that was in progress when the files were given up has ended. */
   | { readonly type: 'delivered'; readonly delivery: Delivery; readonly isTaken: boolean }
 
 /** A socket comes with `listener`. */
 export type ToPredecessor =
   | { readonly type: 'faulty'; readonly faults: readonly string[] }
   | { readonly type: 'prepared'; readonly places: Places }
-  /** A copy of the socket, with which the process before can listen again. */
+  /** A copy of the socket, with which the old process can listen again. */
   | { readonly type: 'listener'; readonly name: ListenerName }
   /** The new process serves: there is no way back. */
   | { readonly type: 'serving' }

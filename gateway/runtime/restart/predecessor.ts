@@ -13,7 +13,7 @@ export interface Inheritance {
   readonly predecessor: Predecessor
 }
 
-/** What requests in flight at the process before still need. */
+/** Parts of this process that requests in flight at the old process still need. */
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
@@ -57,7 +57,7 @@ export class Predecessor {
     return this.#send({ type: 'faulty', faults })
   }
 
-  /** This process serves from now on, also for requests in flight at the process before. */
+  /** This process serves from now on, also for requests in flight at the old process. */
   serve(followed: Followed): void {
     this.#followed = followed
     followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })
@@ -65,7 +65,7 @@ export class Predecessor {
     if (!process.connected) this.#disconnected()
   }
 
-  /** Resolves when the process before has ended: it must send its records first. */
+  /** Resolves when the old process has ended, which sends its records first. */
   async over(hurry: Promise<void>): Promise<void> {
     void hurry.then(() => this.#send({ type: 'hurry' }))
     await this.#gone.promise
@@ -94,7 +94,7 @@ export class Predecessor {
       followed.memories[message.memory].apply(message.digest, followed.clock(), false)
     else if (message.type === 'delivered')
       followed.memories.guards.deliveries.end(message.delivery, message.isTaken)
-    // Publishes the session too, because the previous process may end while the shared store is away.
+    // Publishes the session too, because the old process may end while the shared store is away.
     else followed.revocations.revoke(message.sid)
   }
 
@@ -109,7 +109,7 @@ export class Predecessor {
     else commit.whenDone((error) => (error === undefined ? reply(error) : trail.whenPendingWritten(reply)))
   }
 
-  /** This process goes on alone, if the files have been given up. */
+  /** Lets this process go on alone if the old one has given up the files. Otherwise ends this process. */
   #disconnected(): void {
     if (!this.#isFree) process.exit(1)
     if (this.#followed === undefined) return

@@ -5,8 +5,8 @@ const LONGEST_MS = 5000
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
- * Tells systemd (sd_notify), if it has started the gateway. Node cannot send datagrams to a Unix socket, so `systemd-notify`
- * does it, and the unit needs `NotifyAccess=all`.
+ * Sends states to systemd (sd_notify), if systemd has started the gateway. Node cannot send datagrams to a Unix socket,
+ * so `systemd-notify` sends them, and the unit needs `NotifyAccess=all`.
  */
 export function notifyServiceManager(
   states: readonly string[],

@@ -8,7 +8,7 @@ import { hostOf } from '../../upstream/upstream-address.ts'
 interface RequestToService {
   readonly target: string
   readonly common: CommonFields
-  /** The signature is added to this list itself, because a retry changes the trace in it. */
+  /** The signature is added to this list, not to a copy, because each retry changes the trace in this list. */
   readonly fields: Field[]
   readonly hasBody: boolean
   readonly signedTarget: string

@@ -275,7 +275,7 @@ function addCertificate(
   return false
 }
 
-/** Headers whose removal was logged, by route. There are few, because invented names count as their family. */
+/** Headers whose removal was logged, by route. There are few, because a family such as `x-auth-*` counts as one. */
 const TOLD = new WeakMap<object, Set<string>>()
 
 function tellRemoved(

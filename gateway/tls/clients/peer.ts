@@ -77,7 +77,7 @@ export function mayPassAnew(socket: TLSSocket, trust: ClientTrust | undefined): 
   return false
 }
 
-/** The names of authorities, which clients choose a certificate by. */
+/** Identifies the authorities, by whose names clients choose a certificate. */
 function namesOf({ authorities }: ClientTrust): string {
   return authorities.map(({ fingerprint256 }) => fingerprint256).join()
 }

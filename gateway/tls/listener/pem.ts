@@ -9,7 +9,10 @@ export interface PemBlock {
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$/
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 
-/** A text says what is wrong with the file (RFC 7468). An encrypted key of the old kind gets an empty `der`. */
+/**
+ * Reads the blocks of a PEM file (RFC 7468). A text says what is wrong with the file. An encrypted key with PEM headers
+ * (RFC 1421) gets an empty `der`.
+ */
 export function readPem(file: string): readonly PemBlock[] | string {
   const lines = file.replaceAll('\r\n', '\n').split('\n')
   const blocks: PemBlock[] = []

@@ -85,7 +85,7 @@ export class OcspAuthority {
     return this.#answer(`-issuer ca.pem ${more} -cert ${wish.name ?? 'server'}.pem -no_nonce`, wish)
   }
 
-  /** Its response to a request. */
+  /** The response of `openssl ocsp` to a request, in DER. */
   respondTo(request: Buffer, wish: Wish = {}): Buffer {
     writeFileSync(join(this.#folder, 'request.der'), request)
     return this.#answer('-reqin request.der', wish)
