@@ -9,7 +9,7 @@ const HANDSHAKE_MS = 1000
 
 /** The system's queue counts as empty after more turns of the loop than this without a new connection. */
 const QUIET_TURNS = 3
-/** Longest time to empty the queue; a busy machine gets `LEAST_TURNS` turns all the same. */
+/** Longest time to empty the queue; `LEAST_TURNS` turns may take longer on a busy machine. */
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 

@@ -62,7 +62,7 @@ export function makeStampAuthority(folder: string, kind = P_256, days = 2): Stam
   }
 }
 
-/** Serves stamps over HTTP as RFC 3161 section 3.4 says. Requests must come one after the other. @returns its URL */
+/** Serves stamps over HTTP as RFC 3161 section 3.4 says. Requests must come one after the other. */
 export async function serveStamps(
   authority: StampAuthority,
 ): Promise<{ readonly url: string; readonly server: Server }> {
