@@ -32,11 +32,11 @@ export interface KeyRecord {
 export const NEWLINE = 0x0a
 /** Hex of each byte, because V8 takes ten times as long to format 32 bits at once. */
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** Begins a line of sealed responses. No name begins so. */
+/** First character of a line of sealed responses. No name of a key begins with it. */
 const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
-/** Where a response is: bytes back to the sealed line, its bytes, then start and end in its opened text. */
+/** Place of a response: bytes back to the sealed line, length of that line, start and end in the text when opened. */
 const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
 export const LINE_MAX_BYTES = 300
 /** Responses are sealed together up to this size, because to read one, all must be opened. */
@@ -56,8 +56,8 @@ interface Lines {
 
 /**
  * Makes lines: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. Only
- * `done` has a span, and seals the request id with the response. The rest needs no sealing, because callers are hashes,
- * and the audit trail has request ids in clear. Sealing several responses together halves the cost.
+ * `done` has a span, and its request id is sealed with the response. The rest needs no sealing, because callers are
+ * hashes, and the audit trail has request ids in clear. Sealing several responses together halves the cost.
  */
 export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []

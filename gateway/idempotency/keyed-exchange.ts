@@ -34,7 +34,7 @@ export class KeyedExchange {
     this.#mayRetry = mayRetry
   }
 
-  /** True while the body is short enough to be kept. The service need not wait for a slow client then. */
+  /** True while the body is short enough to be kept. While it is, the service need not wait for a slow client. */
   get isKeeping(): boolean {
     return this.#bytes <= this.#maxBytes
   }

@@ -100,7 +100,7 @@ const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
 /** An upstream in two groups has the worse state of both, and the sum of their attempts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
-  /** Keeps those of a group that a reload removed, because a counter must not fall while its upstream stays. */
+  /** Includes attempts of groups that a reload removed, because a counter must not fall while its upstream stays. */
   let attempts: ReadonlyMap<string, ReadonlySet<GroupTarget['health']['attempts']>> = new Map()
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()

@@ -8,7 +8,7 @@ import { createClient } from '@redis/client'
 import { freePort } from '../../backend/testing/free-port.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 
-/** Why a test is skipped where no server is installed; false where one is. */
+/** The reason to skip a test where redis-server is not installed; false where it is. */
 export const NO_REDIS =
   spawnSync('redis-server', ['--version']).status === 0
     ? false

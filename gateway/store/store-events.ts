@@ -8,7 +8,7 @@ import type { StoreKeys } from './store-keys.ts'
 export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
-  /** Used for nothing else, because its commands block. */
+  /** A connection for the events alone, because its commands block. */
   readonly connection: Pick<StoreConnection, 'isReady' | 'send' | 'onReady' | 'reset' | 'close'>
   readonly keys: StoreKeys
   readonly id: string

@@ -27,7 +27,7 @@ export interface Evidence {
   readonly endsEarly?: boolean | undefined
   readonly directory: string
   readonly key: TrustedKey
-  /** Kept outside the log, or attested by others. */
+  /** Checkpoints that were kept outside the log, or that others have attested. */
   readonly kept?: readonly KeptCheckpoint[]
   readonly isUnsealedAllowed?: boolean | undefined
   readonly now?: () => number

@@ -32,7 +32,7 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 
 /**
  * Finds the old row whose counts each new row continues: the one with its path and methods, else a free one with its
- * name. Of several old windows it is the shortest that is at least as long as the new one, else the longest.
+ * name. If that row had several windows, takes the shortest of those at least as long as the new one, else the longest.
  *
  * @param rows each of one window
  */

@@ -9,7 +9,7 @@ import type { NamedSocket, PassedSocket } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
 const RETRY_MS = 1000
-/** A new process that has not heard the last message by then counts as hanging. */
+/** A new process that has not heard the last message after this time counts as hanging. */
 const HEARD_MS = 5000
 const LAST_MESSAGE_MS = 2000
 

@@ -101,7 +101,7 @@ function keyFault({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: Ke
   return `must be on the curve P-256, P-384 or P-521, but is on ${details?.namedCurve}`
 }
 
-/** A key that does not fit is a fault, everything else a warning. */
+/** A key that is not the key of the certificate is a fault, everything else a warning. */
 export function checkServerCertificate(
   chain: readonly [X509Certificate, ...X509Certificate[]],
   check: {
