@@ -108,7 +108,7 @@ const METRICS = {
   ),
   gateway_idempotency_keys: gauge('Idempotency keys in the data directory, at most 1,000,000.'),
   gateway_idempotency_bytes: gauge(
-    'Bytes of idempotency keys and responses in the data directory; above 1 GiB no more bodies are kept.',
+    'Bytes of idempotency keys and responses in the data directory; above 1 GiB only statuses are kept of further responses.',
   ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by the outcome of their key.',
@@ -163,7 +163,7 @@ const METRICS = {
     'Unix time at which the certificate of the HTTPS listener expires.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
-    'Unix time of the earliest expiry of a client authority (authorities) or its revocation list (lists); from then on its clients are refused.',
+    'Unix time of the earliest expiry of a client authority (authorities) or its newest revocation list (lists); from then on its clients are refused.',
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
