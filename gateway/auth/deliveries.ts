@@ -16,7 +16,7 @@ export class Deliveries {
   readonly #inProgress = new Set<string>()
   /** Keys in progress at the old process of a restart. That process tells how they end. */
   readonly #inherited = new Set<string>()
-  /** Tells each delivery that ends here to the process that has the files. */
+  /** Reports each delivery that ends here to the process that has the files. */
   otherProcess: ((delivery: Delivery, isTaken: boolean) => void) | undefined
 
   constructor(guard: DeliveryGuard) {

@@ -26,7 +26,7 @@ export function socketsFromSystemd(
       throw new Error(
         `systemd passes the socket ${name}, and GATEWAY_REUSE_PORT has the gateway open it: stop the socket unit, or unset the variable and set ReusePort=yes in the unit`,
       )
-    // Otherwise its clients would wait for ever.
+    // Without a listener, clients of the socket would wait for ever.
     if (name === 'https' && !hasTls)
       throw new Error(
         'systemd passes the socket https, and the gateway has no HTTPS listener: set "tls" of gateway.json, or stop the socket unit',

@@ -1,6 +1,6 @@
 import { Decoder } from '@redis/client/dist/lib/RESP/decoder.js'
 
-/** A page of sessions or events has a quarter of a MB. */
+/** A page of sessions or events takes a quarter of a MB. */
 const MAX_REPLY_BYTES = 4 * 1024 * 1024
 /** The client makes room for all values that a list announces. */
 const MAX_REPLY_VALUES = 100_000
