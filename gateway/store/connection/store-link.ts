@@ -36,7 +36,7 @@ const CLIENT_OPTIONS = {
   maintNotifications: 'disabled',
 } as const
 
-/** Each client outside a cluster is a duplicate of this one. `createClient` would make a class of 500 methods (33 ms) for each address. */
+/** Outside clusters each client duplicates this one: `createClient` would make a class of 500 methods (33 ms) for each address. */
 const PARENT = createClient(CLIENT_OPTIONS)
 
 export type Send = StoreLink['send']
