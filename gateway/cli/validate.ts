@@ -71,7 +71,7 @@ export const command: Command = {
   about: [
     'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines. While gateway.json has a fault, some files that it names are not checked.',
     'When FILE is a gateway.json, it warns of missing keys that may come from the environment.',
-    'A warning, such as of a limit that no route reaches, does not change the exit code. A certificate or revocation list that has expired, or is not valid yet, is a fault here, although a gateway starts with it.',
+    'A warning, for example of a limit that no route reaches, does not change the exit code. A certificate or revocation list that has expired, or is not valid yet, is a fault here, although a gateway starts with it.',
   ],
   examples: [
     ['countersign validate', 'the configuration here'],

@@ -228,7 +228,7 @@ function describeAttention(): void {
     await page.locator('#routes td.warn').filter({ hasText: / ms$/ }).waitFor()
     await firstLineIs(
       'CountersignUpstreamHangs',
-      /^Upstream http\S+ hangs.*100 % of its clients left without a response in the last minute/,
+      /^Upstream http\S+ hangs.*100 % of its clients gave up waiting for a response in the last minute/,
     )
   })
 

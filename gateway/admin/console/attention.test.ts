@@ -266,7 +266,7 @@ test('an upstream that does not respond hangs, and one that takes a second for t
       [
         'CountersignUpstreamHangs',
         'Upstream a hangs',
-        '100 % of its clients left without a response in the last minute',
+        '100 % of its clients gave up waiting for a response in the last minute',
       ],
       ['CountersignUpstreamSlow', 'Upstream c is slow', 'its p95 was 5.8 s in the last minute'],
     ],

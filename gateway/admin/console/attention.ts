@@ -49,7 +49,7 @@ export const SHARES: readonly Share[] = [
     isCounted: () => true,
     above: { share: 0.2, perSecond: 0.1 },
     says: 'Upstream % hangs',
-    what: 'its clients left without a response',
+    what: 'its clients gave up waiting for a response',
   },
   {
     alert: 'AuthenticationFailures',

@@ -159,7 +159,10 @@ describe('a fault in clients.json', () => {
       [{ ...good, scopes: 'x' }, /^\$\.clients\[0\]\.scopes: must be an array, but is "x"/],
       [{ ...good, scopes: ['a b'] }, /^\$\.clients\[0\]\.scopes\[0\]: must be 1 to 128 visible/],
       [{ ...good, scopes: ['a', 'a'] }, /^\$\.clients\[0\]\.scopes: must not hold "a" twice/],
-      [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls", "hmac" or "signature", which prove who calls, or/],
+      [
+        { id: 'a' },
+        /^\$\.clients\[0\]: must have "mtls", "hmac" or "signature", which prove who calls; or only/,
+      ],
       [{ id: 'a', plan: 'b', scopes: ['c'] }, /^\$\.clients\[0\]\.scopes: must not .* its token/],
       [certificate('a', 'x'), /^\$\.clients\[0\]\.mtls: must be an object, but is "x"/],
       [
@@ -315,7 +318,7 @@ describe('two clients', () => {
     const shared = parse([hmac('a', 'k', { env: 'FIRST' }), hmac('b', 'l', { env: 'SECOND' })], sources)
     assert.match(
       shared.faults?.[0]?.reason ?? '',
-      /^holds the secret of \$\.clients\[0\]\.hmac\.secrets\[0\] once more/,
+      /^holds the same secret as \$\.clients\[0\]\.hmac\.secrets\[0\]/,
     )
   })
 

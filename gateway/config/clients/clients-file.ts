@@ -136,7 +136,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   if (!json.sound(at)) return
   if ((row.mtls ?? row.hmac ?? row.signature) === undefined) {
     const reason =
-      'must have "mtls", "hmac" or "signature", which prove who calls, or the "plan" of the app of a token'
+      'must have "mtls", "hmac" or "signature", which prove who calls; or only "plan", for an app that uses tokens'
     if (row.plan === undefined) json.refuse({ path: at, reason })
     else if (row.scopes.length > 0)
       json.refuse({
@@ -284,8 +284,7 @@ function claim({ json, owners }: Draft, path: string, kind: string, value: strin
   const owner = owners.get(key)
   owners.set(key, owner ?? path)
   if (owner === undefined) return
-  const reason =
-    kind === 'secret' ? `holds the secret of ${owner} once more` : `is the same ${kind} as ${owner}`
+  const reason = kind === 'secret' ? `holds the same secret as ${owner}` : `is the same ${kind} as ${owner}`
   json.refuse({ path, reason })
 }
 

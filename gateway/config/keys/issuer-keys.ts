@@ -131,7 +131,7 @@ const AUTH_THROTTLE = keys({
     default: 20,
     examples: [20, 0],
   }),
-  window: span('smh', 'In s, m or h, at most 24h. It slides.', { default: '1m' }),
+  window: span('smh', 'A sliding window, in s, m or h, at most 24h.', { default: '1m' }),
 })
 
 export const ISSUER_KEYS = {

@@ -14,7 +14,7 @@ const BOUND = {
     required: true,
     examples: [5, 60, 1000],
   }),
-  window: span('smhd', 'A whole number with s, m, h or d, at most 366d. It slides.', {
+  window: span('smhd', 'A sliding window: a whole number with s, m, h or d, at most 366d.', {
     required: true,
     examples: ['1m', '1h', '1d'],
   }),

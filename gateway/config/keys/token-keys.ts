@@ -56,7 +56,7 @@ const DIALECT = keys({
   ),
   machine: key(
     TERMS,
-    "Claims that mark a machine's token, each with a value or a list of values: such a token has no user. Neither has a token whose user and app are the same.",
+    "Claims that mark a machine's token, each with a value or a list of values: such a token has no user. A token whose user and app are the same has no user either.",
     { maxProperties: 16, examples: [{ idtyp: 'app' }] },
   ),
   maxLifetime: span(

@@ -36,7 +36,7 @@ const ADDRESS_RATE = keys({
     required: true,
     examples: [1000],
   }),
-  window: span('smh', 'In s, m or h, at most 24h. It slides.', { required: true, examples: ['10s'] }),
+  window: span('smh', 'A sliding window, in s, m or h, at most 24h.', { required: true, examples: ['10s'] }),
 })
 
 const LIMITS = keys({

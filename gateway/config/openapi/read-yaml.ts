@@ -103,7 +103,7 @@ function jsonScalar(node: Node, value: unknown): unknown {
 /** Keys of JSON are texts: `200` is `"200"`. */
 function keyOf(node: Node, source: unknown): string {
   if (source === '<<')
-    throw new Unreadable(node, 'must not be "<<", which is not of YAML 1.2: write the keys out')
+    throw new Unreadable(node, 'must not be "<<", which YAML 1.2 does not have: write the keys out')
   if (typeof source === 'object' || source === undefined)
     throw new Unreadable(node, 'must have texts as keys')
   return String(source)

@@ -20,7 +20,7 @@ test('a rewrite fits the kind of its row, has only parameters of the row, and a 
   refuses({ rewrite: { path: '/x' } }, /^rewrite: must have "prefix".*"\/api\/\*"/)
   refuses({ rewrite: { prefix: '/a', path: '/b' } }, /not both/)
   refuses({ path: '/api/{id}', rewrite: { prefix: '/x' } }, /must have "path"/)
-  refuses({ path: '/api/{id}', rewrite: { path: '/x/{other}' } }, /which has \{id\}, but has \{other\}/)
+  refuses({ path: '/api/{id}', rewrite: { path: '/x/{other}' } }, /which has \{id\}, but uses \{other\}/)
   for (const prefix of [
     'v2',
     '/v2/',

@@ -88,18 +88,18 @@ function rewriteFault({ prefix, path }: NonNullable<Written['rewrite']>, own: st
     if (isTemplate(prefix)) return 'must not have "{" in "prefix": a row that ends in "/*" has no parameters'
     if (prefix !== '/' && prefix.endsWith('/')) return 'must have a "prefix" without a closing slash'
     const reason = prefix.endsWith('/*') ? 'must not hold "*"' : routePathFault(prefix)
-    return reason && `must have a good "prefix", which ${reason}`
+    return reason && `has a "prefix" that ${reason}`
   }
   if (path === undefined) return undefined
   if (isPrefix)
     return `must have "prefix": "path" is for a row without a closing "/*", and this is ${JSON.stringify(own)}`
   const reason = path.endsWith('/*') ? 'must not hold "*"' : routePathFault(path)
-  if (reason !== undefined) return `must have a good "path", which ${reason}`
+  if (reason !== undefined) return `has a "path" that ${reason}`
   const known = parametersOf(own).map(({ name }) => name)
   const strange = parametersOf(path).find(({ name }) => !known.includes(name))?.name
   if (strange === undefined) return undefined
   const there = known.length === 0 ? 'which has none' : `which has {${known.join('}, {')}}`
-  return `must have parameters of the path of its row only, ${there}, but has {${strange}}`
+  return `may use only parameters of the row's path, ${there}, but uses {${strange}}`
 }
 
 function hostFault(host: string): string | undefined {
