@@ -163,7 +163,7 @@ export class Trail {
     const { file, onFault } = this.#options
     try {
       if (this.#trailFile.sink.isRemoved) {
-        onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
+        onFault(new Error(`audit file ${file} was removed while the gateway writes it: a new file is begun`))
         this.reopen()
       }
       this.#lock = this.#lock?.renewed()

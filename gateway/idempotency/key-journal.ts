@@ -291,7 +291,7 @@ export class KeyJournal {
   #doubtAll(): void {
     const { directory, onRemoved } = this.#options
     for (const segment of this.#segments) segment.isDoubtful = true
-    onRemoved(`${directory}: removed under the gateway, and begun anew`)
+    onRemoved(`${directory}: was removed while the gateway runs, and is written again`)
   }
 
   /** Writes and removes nothing until `resume`. */

@@ -168,7 +168,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     if (this.headReceived && this.awaitsSender)
       return {
         kind: 'unsent',
-        cause: `neither more of the request body nor of the response within ${idleMs} ms`,
+        cause: `nothing more of the request body or of the response came within ${idleMs} ms`,
       }
     if (this.headReceived) return { kind: 'timeout', cause: `no piece of the body within ${idleMs} ms` }
     const cause = this.isSending

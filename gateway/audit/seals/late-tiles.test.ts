@@ -84,7 +84,7 @@ test('tiles whose lines are gone or changed are named, and the tree goes on', as
   await seal()
   assert.deepEqual(badTiles(log, 601), [1])
   assert.deepEqual(faults, [
-    'the disk has not kept tile/0/001, and the trail cannot replace them: their lines are not there',
+    'the disk has not kept tile/0/001, and the trail cannot replace them: their lines are missing',
   ])
 })
 
@@ -254,7 +254,7 @@ test('a lost tile is made again also where the tiles before it are gone with the
   await next.seal()
   assert.deepEqual(badTiles(log, 1024), [0])
   assert.deepEqual(faults, [
-    'the disk has not kept tile/0/000, and the trail cannot replace them: their lines are not there',
+    'the disk has not kept tile/0/000, and the trail cannot replace them: their lines are missing',
   ])
 })
 

@@ -95,7 +95,7 @@ export class LateTiles {
 
   async #makeAgain(tree: TileReader, trail: string, lost: Set<number>): Promise<string | undefined> {
     if (lost.size === 0) return undefined
-    let cause = 'their lines are not there'
+    let cause = 'their lines are missing'
     const tiles = tilesOfTrail(tree, trail, [...lost])
     for (;;) {
       const next = await tiles.next().catch((error: Error) => {

@@ -121,7 +121,7 @@ function tellDoubt(): void {
       aheadSeconds: Math.round(doubtfulMs / 1000),
     }
     const message =
-      'the clock of this machine went forward: audit.retention follows it when it has stayed so for a day'
+      'the clock of this machine went forward: audit.retention follows it after a day without another jump'
     reports.warn(fields, message)
   }
   isDoubtTold = doubtfulMs > 0

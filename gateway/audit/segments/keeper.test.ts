@@ -322,13 +322,13 @@ test('what is not sealed as it stands is not removed, nor anything after it', as
   fs.writeFileSync(first, text.replace('"GET"', '"PUT"'))
   assert.match(
     await attempt(keepDays(30)),
-    /20260102T000000000Z is to be removed, but it is not sealed as it stands/,
+    /20260102T000000000Z is to be removed, but what it holds now is not sealed/,
   )
   fs.writeFileSync(first, text)
   sealTrail(file, [first, second])
   assert.match(
     await attempt(keepDays(30)),
-    /^prune,prune failed: .*20260103T000000000Z is to be removed, but it is not sealed/,
+    /^prune,prune failed: .*20260103T000000000Z is to be removed, but what it holds now is not sealed/,
   )
   assert.deepEqual(await namesOf(file), ['.20260103T000000000Z', '.20260104T000000000Z', ''])
 })

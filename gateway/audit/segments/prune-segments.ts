@@ -89,7 +89,7 @@ async function mayGo(
   const range = await tree?.rangeOf(segment, 'beginning', before && before.last + 1)
   // The sealer needs the last leaf, so its segment stays.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
-    return 'it is not sealed as it stands'
+    return 'what it holds now is not sealed'
   // Anybody can rename a file, so the order of names proves nothing. Tiles of kept lines must stay.
   if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))
     return `its lines come after those of ${basename(next.path)}, in the log`

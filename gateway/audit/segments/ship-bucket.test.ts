@@ -198,7 +198,7 @@ test('a server that does not put the parts together, or says so falsely, has no 
   const cases: [string, string, boolean, RegExp][] = [
     ['<CompleteMultipartUploadResult/>', created, false, /does not have the checksum that was sent$/],
     ['<Error><Code>InternalError</Code></Error>', created, true, /^PUT .*: \d+ InternalError$/],
-    ['', '<html>', false, /^PUT .*: 200, but what it says cannot be read$/],
+    ['', '<html>', false, /^PUT .*: 200, but the response cannot be read$/],
   ]
   for (const [completed, begun, isGivenUp, reason] of cases) {
     const asked: string[] = []

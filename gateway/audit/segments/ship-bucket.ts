@@ -246,7 +246,7 @@ function statusOf(error: unknown): number | undefined {
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name
-  if (status < 300) return `${status}, but what it says cannot be read`
+  if (status < 300) return `${status}, but the response cannot be read`
   const isName = /^[a-z]{1,64}$/i.test(error.name) && !/^(Unknown|UnknownError|Error)$/.test(error.name)
   return `${status} ${isName ? error.name : STATUS_CODES[status]}`
 }

@@ -249,7 +249,7 @@ describe('a circuit breaker', () => {
     time.nowMs += 2000
     assert.deepEqual((await over).fault, {
       kind: 'unsent',
-      cause: 'neither more of the request body nor of the response within 2000 ms',
+      cause: 'nothing more of the request body or of the response came within 2000 ms',
     })
     assert.deepEqual([events, upstream.targets[0]?.health.avoided()], [[], false])
   })

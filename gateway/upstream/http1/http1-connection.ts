@@ -169,7 +169,7 @@ export class Http1Connection implements Timed, ResponseReader {
     try {
       at = this.#parser.read(bytes, 0, length)
     } catch (mistake) {
-      this.#fail('broken', `a mistake of the receiver: ${mistake}`)
+      this.#fail('broken', `an error in the receiver: ${mistake}`)
       return
     }
     const { phase } = this.#parser

@@ -215,7 +215,7 @@ describe('a response over HTTP/2', () => {
       throw new Error('a slip')
     })
     const { fault } = await sent.over
-    assert.deepEqual([fault?.kind, fault?.cause], ['broken', 'a mistake of the receiver: Error: a slip'])
+    assert.deepEqual([fault?.kind, fault?.cause], ['broken', 'an error in the receiver: Error: a slip'])
     assert.equal(bodyOf(await send(upstream).over), 'x')
   })
 

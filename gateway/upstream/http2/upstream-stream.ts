@@ -91,7 +91,7 @@ export class UpstreamStream {
     try {
       tell()
     } catch (mistake) {
-      this.#fail('broken', `a mistake of the receiver: ${mistake}`)
+      this.#fail('broken', `an error in the receiver: ${mistake}`)
     }
   }
 

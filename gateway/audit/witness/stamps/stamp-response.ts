@@ -67,7 +67,7 @@ function checkInfo(info: Der, { hash, nonce, policy }: ExpectedStamp): Stamp {
   const [, foundPolicy, imprint, serial, time, ...rest] = membersIn(info, TAG.sequence)
   const [algorithm, digest] = membersIn(imprint, TAG.sequence)
   const [algorithmName] = membersIn(algorithm, TAG.sequence)
-  if (oidOf(algorithmName) !== SHA_256) throw new Error('the time stamp is not for a SHA-256')
+  if (oidOf(algorithmName) !== SHA_256) throw new Error('the time stamp is not for a SHA-256 hash')
   if (!expectTag(digest, TAG.octets).content.equals(hash))
     throw new Error('the time stamp is for another hash')
   const found = { policy: oidOf(foundPolicy), serial: expectTag(serial, TAG.integer).content.toString('hex') }
