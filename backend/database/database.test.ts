@@ -108,7 +108,7 @@ onEachDatabase('a database', (database) => {
   })
 })
 
-onPostgres('a server', (database) => {
+onPostgres('a database on a server', (database) => {
   it('repeats a transaction when another one has written what it read', async () => {
     await database().query('CREATE TABLE counters (id int PRIMARY KEY, value int)')
     await database().query('INSERT INTO counters VALUES (1, 0)')
@@ -181,7 +181,7 @@ onPostgres('a server', (database) => {
     }
   })
 
-  it('is given a new connection after one broke inside a transaction', async () => {
+  it('opens a new connection after one broke inside a transaction', async () => {
     const broken = database().transaction(async (transaction) => {
       await transaction.query('SELECT pg_terminate_backend(pg_backend_pid())')
     })

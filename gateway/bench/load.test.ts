@@ -54,7 +54,7 @@ it('goes on with the token after the last one of the same contender', ONLY_LINUX
   for (const { seen } of contenders) assert.deepEqual(seen, names.slice(1, seen.length + 1))
 })
 
-it('signs each request again by fapi-2 if the job says so', ONLY_LINUX, async (t) => {
+it('signs each request for itself by the profile fapi-2 if the job says so', ONLY_LINUX, async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })

@@ -18,7 +18,7 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** The load's time between restarts; a random time up to as long is added. */
+/** The least time between restarts. A random time from 0 to LOAD_MS is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:restart -- [options]
   --restarts n  default 20, of each kind

@@ -10,7 +10,7 @@ import { headerOf, openWire, statuses } from './wire.ts'
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
 /** Longer than any test takes, even on a busy machine. */
 const LONG_GRACE_MS = '600000'
-/** Waits for what takes a tenth of a second on an idle machine. */
+/** Bound for what takes 100 ms on an idle machine. */
 const SOON_MS = 30_000
 
 describe('the end of a gateway under load', () => {

@@ -22,7 +22,7 @@ const COUNTERSIGN = fileURLToPath(new URL('../cli/countersign.ts', import.meta.u
 const CHECKPOINTS = 3
 /** Requests before each checkpoint. Each makes two lines, and all together fill more than two tiles of 256 lines. */
 const REQUESTS = 100
-/** So many bits of the exported log are changed, one after the other. */
+/** Bits of the exported log that are changed, one after the other. */
 const CHANGES = 4 * LONGER
 /** Workers of fsck, which does not end at a wrong file if it has fewer workers than files. */
 const WORKERS = 64

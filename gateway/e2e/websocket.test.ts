@@ -249,7 +249,7 @@ describe('a WebSocket', () => {
     ['without a token', handshake('/private'), 401, 'missing_token'],
     ['at an unknown path', handshake('/nowhere'), 404, 'not_found'],
     ['with an edge rule broken', handshake('/open/a;b'), 400, 'invalid_target'],
-    ['with another protocol than it asked for', handshake('/open/other'), 502, 'upstream_malformed'],
+    ['when the upstream switches to another protocol', handshake('/open/other'), 502, 'upstream_malformed'],
     ['by the upstream', handshake('/open/refuse'), 403],
   ]
   for (const [what, bytes, status, code] of refused) {
@@ -275,7 +275,7 @@ describe('a WebSocket', () => {
   const ordinary: [string, string][] = [
     ['without Connection: Upgrade', handshake('/open/a').replace('keep-alive, Upgrade', 'close')],
     ['in HTTP/1.0', handshake('/open/a').replace('HTTP/1.1', 'HTTP/1.0')],
-    ['of no version', handshake('/open/a').replace(/Sec-WebSocket-Version.*\r\n/, '')],
+    ['without a version', handshake('/open/a').replace(/Sec-WebSocket-Version.*\r\n/, '')],
     ['without a key', handshake('/open/a').replace(/Sec-WebSocket-Key.*\r\n/, '')],
     ['by POST', handshake('/open/a').replace('GET', 'POST')],
     ['with a body', handshake('/open/a', 'Content-Length: 5\r\n').concat('hello')],

@@ -190,7 +190,7 @@ describe('the files of keys', () => {
     assert.throws(() => openTable(directory), /newer version/)
   })
 
-  it('keep a key unknown whose record is damaged', (t) => {
+  it('keep a key as unknown when its record is damaged', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory)
     first.finish(first.held('a'), RESPONSE, none)
@@ -250,7 +250,7 @@ describe('the files of keys', () => {
     assert.equal(openTable(directory).outcome('a'), 'done')
   })
 
-  it('are read at the right places behind what a full disk did not take at the beginning of a file', (t) => {
+  it('are read at the right places when a full disk did not take the beginning of a file', (t) => {
     const disk = { isFull: false }
     const write: Write = (fd, bytes) => (disk.isFull ? fullDisk() : realWrite(fd, bytes))
     const { table, finish, time, begin, held } = openTable(temporaryDirectory(t), { write })
@@ -412,7 +412,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('new'), 'done')
   })
 
-  it('are expired for the next process too when the old secret goes, however long nothing was written before', (t) => {
+  it('are expired for the next process too when the old secret goes, even if nothing was written in between', (t) => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
@@ -424,7 +424,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('old'), 'begun')
   })
 
-  it('keep the old secret while the time cannot be written', (t) => {
+  it('keep the old secret while the current time cannot be written', (t) => {
     let isFull = false
     const write: Write = (fd, bytes) => {
       if (isFull) throw new Error('ENOSPC')
@@ -643,7 +643,7 @@ describe('keys with durability synced', () => {
     assert.deepEqual([isDurable, begin('a').outcome], [true, 'done'])
   })
 
-  it('wait for `maintain`, and not for each request, to try a file again that could not be made', (t) => {
+  it('retry a file that could not be made only at `maintain`, not at each request', (t) => {
     const { directory, table, syncs, faults } = slowDisk(t)
     const { openSync } = fs
     t.mock.method(fs, 'openSync', (path: string, flags: string, mode: number) => {
@@ -726,7 +726,7 @@ describe('a table that another process takes over', () => {
     return { directory, old, held, begun, next }
   }
 
-  it('is told what is in progress, and gets the outcomes', (t) => {
+  it('tells the new process what is in progress, and later the outcomes', (t) => {
     const { directory, old, held, next } = handedOver(t, ['done', 'long', 'free', 'unknown', 'early'])
     const told: string[] = []
     const finish = (key: string, finish: Finish) =>
@@ -754,7 +754,7 @@ describe('a table that another process takes over', () => {
     assert.equal(next.outcome('free'), 'begun')
   })
 
-  it('does not know the outcomes of the remaining keys when the process before has ended', (t) => {
+  it('leaves the remaining keys unknown when the old process has ended', (t) => {
     const { old, held, next } = handedOver(t, ['a', 'b'])
     old.table.leaveTo((key, run) => next.table.apply(key, run))
     old.table.finish(held.a as HeldKey, RESPONSE, none)

@@ -18,9 +18,9 @@ import { SharedStore } from './shared-store.ts'
 import { type SharedRow, sharedRowOf } from './shared-takes.ts'
 
 const SEEDS = 5 * LONGER
-/** Pause of a client between its takes. Long runs have none, so that takes meet in other ways too. */
+/** Pause of a client between its takes. Long runs have none, so that takes interleave in other ways too. */
 const PAUSE_MS = LONGER === 1 ? 4 : 0
-/** The wait of gateways by default. */
+/** Time that a gateway waits for the store by default. */
 const DEADLINE_MS = 25
 
 describe('shared takes', { skip: NO_REDIS }, () => {
@@ -302,7 +302,7 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     for (let tries = 0; waitedMs >= 200; tries++) {
       assert.ok(tries < 50, `${waitedMs}`)
       server.signal('SIGCONT')
-      // An earlier command would be late before the take.
+      // An earlier command that is still pending would reach its deadline before the take.
       await until(() => !store.breaker.isOpen && store.breaker.pending === 0, 'the store')
       server.signal('SIGSTOP')
       const beganMs = performance.now()
@@ -342,7 +342,7 @@ function assertNeverOver(
   hits: readonly [sentMs: number, doneMs: number][],
   { limit, windowMs }: { readonly limit: number; readonly windowMs: number },
 ): void {
-  // All hits that were sent at once begin one window.
+  // Hits that were sent at the same time begin the same window.
   for (const from of new Set(hits.map(([sentMs]) => sentMs))) {
     const inside = hits.filter(([sentMs, doneMs]) => sentMs >= from && doneMs < from + windowMs)
     assert.ok(inside.length <= limit, `${inside.length} of ${limit}`)

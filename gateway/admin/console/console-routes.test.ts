@@ -98,7 +98,7 @@ describe('the paths of the console', () => {
     )
   })
 
-  it('nobody gets events without the token, and who has it gets them at once', async () => {
+  it('events need the token, and with the token the first event comes at once', async () => {
     assert.equal((await fetch(`${url}/events`)).status, 401)
     const stop = new AbortController()
     const events = await fetch(`${url}/events`, { ...AUTHORIZED, signal: stop.signal })

@@ -122,7 +122,7 @@ class SealedTrail {
     this.progress = sealProgress()
   }
 
-  /** Only its thread dies; the next one goes on. */
+  /** The thread of the sealer dies, and the process goes on with another sealer. */
   sealerDies(): void {
     this.#diedAtMs = this.nowMs
     this.#sealer?.close()

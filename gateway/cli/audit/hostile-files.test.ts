@@ -92,7 +92,7 @@ describe('files that somebody made to keep an auditor busy', () => {
     }
   })
 
-  it('a small compressed file of empty lines is named at once', async () => {
+  it('a small compressed file of many empty lines is refused at once, by name', async () => {
     const file = join(home, 'lines.ndjson')
     fs.writeFileSync(file, '')
     fs.writeFileSync(`${file}.1.zst`, zstdCompressSync(Buffer.alloc(90_000_000, '\n')))

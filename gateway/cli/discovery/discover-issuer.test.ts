@@ -82,7 +82,7 @@ test('a provider of opaque tokens without keys is configured by its introspectio
   assert.equal(parseGatewayFile('gateway.json', JSON.stringify(file)).faults, undefined)
 })
 
-test('the introspection endpoint is told beside the keys, and one that cannot be asked is refused', async (t) => {
+test('a note names the introspection endpoint of a provider with keys, and an endpoint that cannot be used is refused', async (t) => {
   const documentWith = async (endpoint: string) => {
     const origin = await provider(t, (self) => ({
       [OIDC]: {
@@ -132,7 +132,7 @@ test('a document of another issuer, or without usable keys, is refused', async (
   }
 })
 
-test('without a document that can be read, the keys are those of the usual form, and a note says so', async (t) => {
+test('without a readable discovery document, jwksUri is the usual one of the provider, and a note says so', async (t) => {
   for (const [answers, cause] of [
     [{}, /the response has status 404, not 200/],
     [{ [OIDC]: '<html>' }, /the response is not JSON/],

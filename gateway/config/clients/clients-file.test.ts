@@ -52,7 +52,7 @@ const hmac = (id: string, keyId: string, ...secrets: unknown[]) => ({ id, hmac: 
 
 const SCHEME = { header: 'X-Sig', algorithm: 'sha256', encoding: 'hex', signed: '{body}' }
 
-it('an mtls object without a key or with more than three is a fault for editors too', () => {
+it('an mtls object that is empty or has more than three keys breaks the JSON schema too', () => {
   const file = new URL('../../../config/schemas/clients.schema.json', import.meta.url)
   const ajv = new Ajv2020({ strict: false })
   const validate = ajv.compile(JSON.parse(readFileSync(file, 'utf8')))
@@ -105,7 +105,7 @@ describe('a client', () => {
     assert.ok(Object.isFrozen(byKeyId.get('key')?.principal))
   })
 
-  it('is known by thumbprint, DNS name, URI or subject of its certificate, each in one spelling', () => {
+  it('is known by thumbprint, DNS name, URI or subject of its certificate, each brought to one spelling', () => {
     const colons = THUMBPRINT.toUpperCase().replace(/..(?!$)/g, '$&:')
     const { byThumbprint, bySanDns, bySanUri, bySubject } = table(
       certificate('a', { thumbprint: colons }),
@@ -119,7 +119,7 @@ describe('a client', () => {
     assert.equal(bySubject.get('CN="bank-d",O="Bank D, Ltd"')?.client, 'd')
   })
 
-  it('may need an issuer of its certificate too, in one spelling', () => {
+  it('may be tied to issuers of its certificate too, each brought to one spelling', () => {
     const colons = THUMBPRINT.toUpperCase().replace(/..(?!$)/g, '$&:')
     const { issuers } = table(
       certificate('a', { sanDns: 'a.example', issuer: 'cn=Bank CA, O=Bank' }),
@@ -141,7 +141,7 @@ describe('a client', () => {
     for (const map of [byKeyId, byThumbprint, bySanDns, bySanUri, bySubject]) assert.equal(map.size, 0)
   })
 
-  it('in the file that comes with the gateway needs nothing of this machine', () => {
+  it('in the file that comes with the gateway needs no environment variable and no secret file', () => {
     const file = new URL('../../../config/clients.json', import.meta.url)
     const sources = { env: {}, readFile: SOURCES.readFile }
     assert.equal(parseClients('clients.json', readFileSync(file, 'utf8'), sources).faults, undefined)
@@ -472,7 +472,7 @@ describe('clients.json under a running gateway', () => {
   })
 })
 
-it('an entry may be the app of a token alone, to give it a plan', () => {
+it('an entry without "mtls", "hmac" and "signature" gives a plan to the app that a token names', () => {
   const { plans, rows } = table(
     { id: 'https://idp.example#app', plan: 'gold' },
     { ...certificate('b', { sanDns: 'b' }) },

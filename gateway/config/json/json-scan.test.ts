@@ -65,7 +65,7 @@ test('a key that is written twice in one object is named with the place of the f
   assert.deepEqual(repeated, [{ path: '$.a', first: 2 }])
 })
 
-test('keys below a key that is written twice are not named too', () => {
+test('of a key that is written twice only the key itself is named, not the keys below it', () => {
   const { repeated } = good(
     '{"a": {"b": 1}, "a": {"b": [{"c": 2}]}, "ab": 1, "a": {"b": [{"c": 2}]}, "ab": 2}',
   )

@@ -115,7 +115,7 @@ test('an operation with rewrite of one row and rawPath of another is a fault', (
   assert.deepEqual(parse([raw, { ...rewritten, rawPath: false }]).faults, undefined)
 })
 
-test('an operation that one row deprecates and another ends before that is a fault', () => {
+test('an operation is a fault when its sunset of one row comes before its deprecation of another', () => {
   const rows = [
     { path: '/v1/*', deprecated: '2027-06-01' },
     { path: '/v1/users/{id}', sunset: '2027-01-01' },

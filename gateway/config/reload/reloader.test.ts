@@ -108,7 +108,7 @@ test('a half-written file that is whole at the next look is one change and no fa
   assert.deepEqual(inForce, [6])
 })
 
-test('a file that was bad for one look only is doubted anew when it is bad again', async (t) => {
+test('a file that is bad after a good look needs two bad looks again before it is a failure', async (t) => {
   const { file, told, look } = reloaderOf(t, 5)
   for (const text of ['{', table(6), '{']) {
     writeFileSync(file, text)

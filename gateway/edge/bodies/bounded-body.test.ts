@@ -106,7 +106,7 @@ describe('a bounded body', () => {
     assert.ok(held <= 50_000 + 16_384, `${held} bytes`)
   })
 
-  it('says at once that more has come than a bound that is set late', () => {
+  it('says at once that a bound set late is exceeded already', () => {
     const body = new Body()
     body.receive('1234567890')
     assert.equal(

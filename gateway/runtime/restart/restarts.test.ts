@@ -90,7 +90,7 @@ async function takesConnections(port: number): Promise<boolean> {
 
 describe('a restart that fails leaves no copy of a listening socket behind', () => {
   const failures = [
-    { when: 'when the other process ends before it has all', copies: 1, why: /exit code 1/ },
+    { when: 'when the other process ends before it has all sockets', copies: 1, why: /exit code 1/ },
     { when: 'when requests cannot be held up', copies: 2, why: /cannot be held up/ },
   ]
   for (const { when, copies, why } of failures) {
@@ -101,7 +101,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
         connections: {
           sockets: () => [['http', socketOf(publicServer)]],
           suspend: () => Promise.reject(new Error('cannot be held up')),
-          // Ends as if it listened no more. The admin listener's copy is not its own.
+          // Closes only the copy of the public listener, as if the gateway listened no more.
           goOn: ([own]: readonly PassedSocket[]) => own?.close(),
         },
         trail: { goOn: () => {} },
@@ -125,14 +125,18 @@ const COPIES = `process.on('message', (message, handle) => {
 const MOMENTS = [
   { when: 'before it is prepared', script: HANGS, reached: 'started' },
   { when: 'before it has taken the sockets', script: `${HANGS}; ${PREPARED}`, reached: 'giving' },
-  { when: 'with the files in its hands', script: `${HANGS}; ${PREPARED}; ${COPIES}`, reached: 'suspended' },
+  {
+    when: 'after the files were suspended',
+    script: `${HANGS}; ${PREPARED}; ${COPIES}`,
+    reached: 'suspended',
+  },
 ]
 
 describe('a restart whose new process hangs', () => {
   for (const { when, script, reached } of MOMENTS) {
     it(`${when} is given up and logged, and another restart can follow`, async (t) => {
       t.mock.timers.enable({ apis: ['setTimeout'] })
-      // After two turns of the loop it waits for nothing but the other process.
+      // After two turns of the event loop the restart waits only for the other process.
       const reach = (moment: string) => {
         if (moment === reached) setImmediate(() => setImmediate(() => t.mock.timers.tick(BOUND_MS)))
       }

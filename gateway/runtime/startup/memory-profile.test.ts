@@ -4,7 +4,7 @@ import { forProfile } from './memory-profile.ts'
 
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
-test('without a profile, with the fast one or an unknown one Node is started as given', () => {
+test('without a profile, and with the profile fast or an unknown one, Node is started as given', () => {
   for (const GATEWAY_PROFILE of [undefined, 'fast', 'tiny']) {
     const given = { options: [...YOUNG, '--import=x'], env: { GATEWAY_PROFILE, A: '1' } }
     assert.deepEqual(forProfile(given), given)

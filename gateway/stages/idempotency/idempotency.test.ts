@@ -114,7 +114,7 @@ function fieldsOf(headers: Readonly<Record<string, string>>): Field[] {
   return Object.entries(headers).map(([name, value]) => new Field(name, value))
 }
 
-describe('what the first request with a key becomes', () => {
+describe('the first request with a key', () => {
   it('is never begun when the gateway refuses it before it is sent', (t) => {
     const { ask, gateway } = served(t)
     const first = ask()
@@ -156,7 +156,7 @@ describe('what the first request with a key becomes', () => {
     [505],
     [599],
   ] as const)
-    it(`is unknown with another 5xx: ${status} ${JSON.stringify(headers ?? {})}`, (t) => {
+    it(`has an unknown outcome with another 5xx: ${status} ${JSON.stringify(headers ?? {})}`, (t) => {
       const { ask, answered } = served(t)
       assert.equal(answered(status, headers).res.status, status)
       const { refused } = ask({ requestId: 'second' })
@@ -168,7 +168,7 @@ describe('what the first request with a key becomes', () => {
     })
 
   for (const kind of ['broken', 'timeout', 'malformed', 'unread'] satisfies UpstreamFaultKind[])
-    it(`is unknown when its response is not whole: ${kind}`, (t) => {
+    it(`has an unknown outcome when its response is not whole: ${kind}`, (t) => {
       const { ask } = served(t)
       ask().send().fault({ kind, cause: 'a test' })
       assert.equal(ask().refused?.code, 'idempotency_unknown')
@@ -376,7 +376,7 @@ describe('a client that goes away', () => {
     assert.equal(ask().res.body, 'done')
   })
 
-  it('leaves its place among the bodies in memory taken until the response is whole', async (t) => {
+  it('keeps the place of its body in memory until the response is whole', async (t) => {
     const { ask, gateway } = served(t)
     const bodies: WaitingBody[] = []
     Object.assign(gateway.load, {
@@ -555,7 +555,7 @@ describe('an outcome that is waited for', () => {
     assert.deepEqual([exchange.closed, res.status, res.body, known], [true, 201, 'done', [undefined]])
   })
 
-  it('is nothing to a client that has gone', async () => {
+  it('is not replayed to a client that has gone, and frees the key that this client began', async () => {
     const { exchange, res, known, come } = late(done)
     exchange.closed = true
     await come()
@@ -566,7 +566,7 @@ describe('an outcome that is waited for', () => {
     assert.deepEqual([begun.finished, begun.known], [['free'], [undefined]])
   })
 
-  it('fails the request alone when it cannot be given', async () => {
+  it('fails only its own request when it cannot be replayed', async () => {
     const { known, come } = late({ ...done, response: { ...response, fields: undefined as never } })
     await come()
     assert.ok(known[0] instanceof Error)

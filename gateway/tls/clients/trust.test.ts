@@ -42,7 +42,7 @@ test('a namesake of the authority is not the authority: the signature decides', 
   )
 })
 
-test('what the client sends along leads to an authority, and is none itself', async () => {
+test('a certificate that the client sends along can lead to an authority, but is not an authority itself', async () => {
   const root = await makeAuthority({ subject: 'CN=Root' })
   const between = await makeAuthority({ subject: 'CN=Between', issuer: root })
   const leaf = x509(await makeCertificate({ subject: 'CN=c', issuer: between }))
@@ -53,7 +53,7 @@ test('what the client sends along leads to an authority, and is none itself', as
   assert.equal(distrustOf(chain, { authorities: [], lists: [] }, Date.now()), UNKNOWN)
 })
 
-test('of two ways to an authority one that holds is enough', async () => {
+test('one valid path to an authority is enough when another path has expired', async () => {
   const root = await makeAuthority({ subject: 'CN=Root' })
   const old = await makeAuthority({ subject: 'CN=Old', untilDays: 1 })
   const between = await makeAuthority({ subject: 'CN=Between', issuer: root, untilDays: 90 })
@@ -64,7 +64,7 @@ test('of two ways to an authority one that holds is enough', async () => {
   assert.equal(distrustOf(chain, trust, Date.now() + 5 * 86_400_000), undefined)
 })
 
-test('trust is good until the first authority, or the newest list of one, expires', async () => {
+test('trust is good until the first authority expires, or the newest list of any authority', async () => {
   const days = (ms: number) => Math.round((ms - Date.now()) / 86_400_000)
   const [long, short] = await Promise.all([
     makeAuthority({ subject: 'CN=Long', untilDays: 90 }),
@@ -115,7 +115,7 @@ describe('a list whose signature is not checked', () => {
     assert.equal(distrustOf(chain, { authorities, lists: [revoking, foreign] }, Date.now()), 'it was revoked')
   })
 
-  it('counts for the expiry of that authority alone', async () => {
+  it('does not stand in for the expired list of another authority', async () => {
     const [one, other] = await Promise.all([
       makeAuthority({ subject: 'CN=One' }),
       makeAuthority({ subject: 'CN=Other' }),
@@ -133,7 +133,7 @@ describe('a list whose signature is not checked', () => {
   })
 })
 
-describe('of two lists of one authority', () => {
+describe('with two lists of one authority', () => {
   const DAY_MS = 86_400_000
   const held = async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })

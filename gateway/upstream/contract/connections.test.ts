@@ -58,7 +58,7 @@ describe('a connection', () => {
     assert.equal(scripted.connections, 2)
   })
 
-  it('that is open is preferred to a new one, though another was lost after it', async (t) => {
+  it('that is open is preferred to a new one, though one opened later was lost', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) => (head.includes('/break') ? socket.destroy() : socket.write(ok('x'))),
     })
@@ -149,7 +149,7 @@ describe('closing the client', () => {
     await until(() => scripted.open.size === 0)
   })
 
-  it('right after a call lets it finish, and after an abort ends at once', async (t) => {
+  it('right after a call lets the call finish, and right after an abort waits for nothing', async (t) => {
     const first = await pair(t, RESPONSE)
     const sent = send(first.upstream)
     await Promise.all([sent.over, first.upstream.close()])
@@ -209,7 +209,7 @@ describe('https', { skip: skipWithout('openssl') }, () => {
     tls: { cert: read(`${name}.pem`), key: read(`${name}.key`) },
   })
 
-  it('is spoken with a certificate of a trusted authority for that name or address, and kept alive', async (t) => {
+  it('accepts a certificate of a trusted authority for the name or address of the upstream, and is kept alive', async (t) => {
     setDefaultCACertificates([...usual, read('ca.pem').toString()])
     const { scripted, upstream } = await pair(t, secure('right'))
     // The caller's Host does not matter to the connection. Another Host neither breaks nor replaces it.
@@ -284,7 +284,7 @@ describe('https', { skip: skipWithout('openssl') }, () => {
     await upstream.close()
   })
 
-  it('that the caller gives up while connecting says nothing about the upstream', async (t) => {
+  it('aborted by the caller while connecting does not make the upstream unhealthy', async (t) => {
     const silent = createServer().listen(0, '127.0.0.1')
     t.after(() => silent.close())
     await until(() => silent.listening)

@@ -149,7 +149,7 @@ function signedAgain(response: Buffer, key: Buffer, parameters: Buffer): Buffer 
     const kept = members.slice(0, 4).map(({ bytes }) => bytes)
     return der(signerInfo.tag, ...kept, algorithm, der(TAG.octets, signature))
   }
-  // TimeStampResp, ContentInfo, its content, SignedData and the set of signatures.
+  // Descends to the last SignerInfo: TimeStampResp, ContentInfo, its content, SignedData, the set of SignerInfos.
   const within =
     (depth: number) =>
     (one: Der): Buffer =>
