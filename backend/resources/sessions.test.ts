@@ -9,7 +9,7 @@ import { startTestService, type TestService, type TestUser } from '../testing/se
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
-onEachDatabase('sessions', (database) => {
+onEachDatabase('the handling of sessions', (database) => {
   let service: TestService
   let alice: TestUser
   before(async () => {
@@ -37,7 +37,7 @@ onEachDatabase('sessions', (database) => {
     assert.equal((await refresh(body.refreshToken)).status, 200)
   })
 
-  it('are not opened for a password that has just been replaced', async () => {
+  it('opens no session for a password that has just been replaced', async () => {
     const oldHash = cheapHash('old')
     const user = await service.addUser({ passwordHash: cheapHash('new') })
     const proved = { id: user.id, role: 'user', passwordHash: oldHash } as const

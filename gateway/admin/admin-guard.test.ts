@@ -90,7 +90,7 @@ it('lets a person follow a link to a page of the console, but lets no other site
   assert.equal(statusOf(open, { host: 'localhost', ...link }, 'page', 'POST'), 403)
 })
 
-it('asks operators for the token, and accepts any name from who has it', () => {
+it('asks operators for the token, and accepts any host name with it', () => {
   const host = 'localhost'
   const challenge = (headers: Record<string, string>) =>
     guarded.refuse({ method: 'GET', headers: { host, ...headers } }, 'operator')
@@ -107,7 +107,7 @@ it('asks operators for the token, and accepts any name from who has it', () => {
   assert.match(String(challenge({ authorization: 'Bearer x' })?.headers), /error="invalid_token"/)
   assert.equal(statusOf(guarded, { host, ...BEARER }), 200)
   assert.equal(statusOf(guarded, { host, authorization: `bearer  ${TOKEN} ` }), 200)
-  // Prometheus uses whatever name it finds. Made-up names matter only for web pages, and none of these has the token.
+  // Prometheus uses whatever name it finds. A made-up name is a danger only from a foreign page, which lacks the token.
   assert.equal(statusOf(guarded, { host: 'gateway.monitoring.svc:9090', ...BEARER }), 200)
   assert.equal(statusOf(guarded, { host }, 'page'), 200)
 })

@@ -8,7 +8,7 @@ import { temporaryDirectory } from './trail.test-support.ts'
 
 const LONG_MS = 60_000
 
-/** A PATH with programs that print these texts, or with a script of their own. */
+/** A PATH with programs that run these shell scripts. */
 function programs(t: TestContext, scripts: Record<string, string>): NodeJS.ProcessEnv {
   const directory = join(temporaryDirectory(t), 'with space')
   mkdirSync(directory)
@@ -73,7 +73,7 @@ test('only programs that a directory of PATH holds are started', async (t) => {
   assert.equal(started, 1)
 })
 
-test('a program that hangs, also in a child that holds its output, or never stops printing gives no offset', async (t) => {
+test('a program that hangs, leaves a child that holds its output, or never stops printing gives no offset', async (t) => {
   const scripts = ['while :; do :; done', '/bin/sleep 3 & wait', 'while :; do echo flood; done']
   const asked = scripts.map((script) => clockOffset(50, programs(t, { chronyc: script })))
   assert.deepEqual(await Promise.all(asked), [undefined, undefined, undefined])

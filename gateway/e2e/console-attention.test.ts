@@ -150,7 +150,7 @@ function describeAttention(): void {
       )
     })
 
-    it('the only upstream of one group of two that is down', async () => {
+    it('a group whose only upstream is down, beside a group that is up', async () => {
       const port = await freePort()
       await become({
         upstreams: { payments: { targets: [`http://127.0.0.1:${port}`] } },
@@ -232,7 +232,7 @@ function describeAttention(): void {
     )
   })
 
-  it('an issuer that is away since before the start, with the refusals of its requests', async (t) => {
+  it('an issuer that has been away since before the start, with the refusals of its requests', async (t) => {
     const port = await freePort()
     const gateway = await started(t, {
       config: { routes: [{ path: '/*', auth: ['bearer'] }] },
@@ -391,7 +391,7 @@ function describeAttention(): void {
     await pictures(name)
   }
 
-  /** Takes pictures of all four, for people to look at. */
+  /** Takes pictures in all four combinations of width and colours, for people to look at. */
   async function pictures(name: string, { top = 'body', height = 900 } = {}): Promise<void> {
     if (SCREENSHOTS === undefined) return
     mkdirSync(SCREENSHOTS, { recursive: true })

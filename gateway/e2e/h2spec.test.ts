@@ -8,7 +8,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** More than a slow machine needs for a response. */
 const TIMEOUT_SECONDS = 30
-/** Fails, because the gateway takes any other beginning for HTTP/1.1, and responds with 400 in that. */
+/** The test that fails without TLS: to a client that does not begin with the preface the gateway speaks HTTP/1.1. */
 const PLAIN_ONLY = ['2: Sends invalid connection preface']
 
 const SUITE = {

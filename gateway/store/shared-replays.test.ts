@@ -166,7 +166,7 @@ describe('messages that this gateway has accepted', () => {
     void taken
   })
 
-  it('are written back over what a refused attempt left at another gateway, which takes back only its own value', async () => {
+  it('are written back over the value of a refused attempt of another gateway, which takes back only that value', async () => {
     const [one, other] = [guarded('local'), guarded('local')]
     other.local.fault = 'unwritable'
     const refused = other.replays.take('m', 'sender')
@@ -213,7 +213,7 @@ describe('messages that this gateway has accepted', () => {
   })
 })
 
-it('that wait while the store goes away are decided by the configuration of that time', async () => {
+it('messages that wait while the store goes away are decided by the configuration of that time', async () => {
   const { replays, sent } = guarded('deny')
   const first = replays.take('a', 'sender')
   replays.change('local')

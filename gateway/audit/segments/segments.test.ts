@@ -87,7 +87,7 @@ test('a segment with a name of its own is found by its inode, a stranger with a 
   assert.deepEqual(order, ['kept for the auditor', 'audit.ndjson.1', 'audit.ndjson'])
 })
 
-test('a segment with a lock of its own is found by its inode: the link that is the trail leads elsewhere', async (t) => {
+test('a segment with a lock of its own is found by its inode after the link that is the trail was turned to another file', async (t) => {
   const directory = temporaryDirectory(t)
   const monday = join(directory, 'audit-mon.ndjson')
   fs.writeFileSync(monday, start(1))
@@ -154,7 +154,7 @@ test('a segment that was renamed or compressed since it was listed is read, and 
   await assert.rejects(textOf(open), /audit.ndjson cannot be read: it is another file now/)
 })
 
-test('a name of many digits that no rotation gave is recognised at once', () => {
+test('a name of many digits is recognised at once as one that no rotation gave', () => {
   assert.equal(placeOf(`audit.ndjson-${'0'.repeat(200)}x`), undefined)
   assert.equal(placeOf(`audit.ndjson-${'20261122-'.repeat(25)}`), undefined)
   assert.deepEqual(placeOf('audit.ndjson-20261122-15.gz'), { family: 'dated', rank: '20261122-15' })

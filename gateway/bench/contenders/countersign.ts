@@ -55,7 +55,7 @@ const SIGNED_ROW = { path: '/api/signed', auth: ['signature'] }
 
 interface Program {
   readonly root: string
-  /** Below `root`. Default: its sources. */
+  /** Path of the program below `root`. Default: gateway/main.ts. */
   readonly program?: string
   /** Node's own options, such as a profiler's. */
   readonly execArgv?: readonly string[]

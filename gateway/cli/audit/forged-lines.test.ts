@@ -11,7 +11,7 @@ async function said(...words: string[]): Promise<string[]> {
   return `${stdout}\n${stderr}`.split('\n')
 }
 
-test('neither the name of a file nor what a record says writes a line of its own', async (t) => {
+test('neither the name of a file nor a value of a record can add a line to the output', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'forged-lines-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(join(dir, 'one'))

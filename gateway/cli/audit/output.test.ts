@@ -55,7 +55,7 @@ describe('the output of the audit commands', () => {
     fs.closeSync(full)
   })
 
-  it('may lose its reader without a word', () => {
+  it('may lose its reader, which is no fault', () => {
     const command = `'${process.execPath}' '${PROGRAM}' audit find --status 200 '${trail.file}' | head -1`
     const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { encoding: 'utf8' })
     assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
@@ -99,13 +99,13 @@ describe('the output of the audit commands', () => {
     assert.deepEqual(await named('--checkpoint', files[1] ?? ''), [files[1], files[0], files[3]])
   })
 
-  it('that standard error does not take ends with 2, which says nothing against the evidence', () => {
+  it('that standard error does not take makes the exit status 2, which says nothing against the evidence', () => {
     const full = fs.openSync('/dev/full', 'w')
     assert.equal(run(['audit', 'verify', '--key', trail.vkey, join(home, 'none')], 'pipe', full).status, 2)
     fs.closeSync(full)
   })
 
-  it('of an export ends with 0 when it is whole, 1 where trail and log disagree, and 2 where a file cannot be used', async () => {
+  it('of an export has exit status 0 when it is whole, 1 where trail and log disagree, and 2 where a file cannot be used', async () => {
     const [good, log] = [await countersign(exported), trail.directory]
     assert.deepEqual([good.status, good.stderr], [0, ''])
     const help = (await countersign(['audit', 'export', '--help'])).stdout
@@ -147,7 +147,7 @@ describe('the output of the audit commands', () => {
     assert.deepEqual([none.status, /none\/checkpoint/.test(none.stderr)], [2, true], none.stderr)
   })
 
-  it('of a proof or an export names the damaged file of the log, and ends with 1', async () => {
+  it('of a proof or an export names the damaged file of the log, and has exit status 1', async () => {
     for (const [damaged, damage] of [
       ['checkpoint', (file: string) => fs.writeFileSync(file, 'damaged')],
       [join('tile', '1'), (file: string) => fs.rmSync(file, { recursive: true })],

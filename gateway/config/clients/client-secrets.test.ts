@@ -100,7 +100,7 @@ test('random bytes are never taken for weak ones', () => {
   )
 })
 
-test('a secret of a file may have one line end after it, and a symlink before it', (t) => {
+test('a secret in a file may have one line end after it, and the file may be a symlink', (t) => {
   const [file, link] = [join(directory(t), 'secret'), join(directory(t), 'link')]
   symlinkSync(file, link)
   for (const end of ['', '\n', '\r\n']) {

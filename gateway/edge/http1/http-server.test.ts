@@ -122,7 +122,7 @@ describe('one address that opens connections without end', () => {
     await until(() => ground.seen.length === (ROOM * 3) / 4)
   })
 
-  it('makes room for its own newcomers with what it does not use, also behind TLS', async (t) => {
+  it('loses an idle connection to a new one of its own, also behind TLS', async (t) => {
     const ground = await listening(t, true)
     const idle: Socket[] = []
     for (let i = 0; i < ROOM; i++) {
@@ -137,7 +137,7 @@ describe('one address that opens connections without end', () => {
     await until(() => ground.standing(idle) === (ROOM * 3) / 4 - 1)
   })
 
-  it('makes room for its own newcomers with what it does not use', async (t) => {
+  it('loses an idle connection to a new one of its own', async (t) => {
     const ground = await listening(t, false)
     const idle = await openMany(ground, ROOM)
     await until(() => ground.standing(idle) === (ROOM * 3) / 4)

@@ -65,7 +65,7 @@ describe('after the last response to a client that has ended its half', () => {
     await closed
   })
 
-  it('a TLS connection is told its end, so that the client knows that nothing was cut off', async (t) => {
+  it('a TLS connection ends with a close_notify, so that the client knows that nothing was cut off', async (t) => {
     const { near, far } = await halfClosed(t, true)
     near.write('HTTP/1.1 200 OK\r\n\r\n')
     new Lingering(near, true, 0)

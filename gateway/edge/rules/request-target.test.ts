@@ -9,7 +9,7 @@ function pathOf(raw: string): string {
   return (target as { path: string }).path
 }
 
-/** One of the ways to write a character of a path: as itself, or as an octet in either case. */
+/** Writes a character of a path as itself, or percent-encoded with digits in upper or lower case. */
 function spell({ letter, encode, small }: { letter: string; encode: boolean; small: boolean }): string {
   const octet = letter.startsWith('%')
     ? letter

@@ -148,7 +148,7 @@ describe('finding records', () => {
     assert.equal((await find({ filter: { request: reused } })).length, 1)
   })
 
-  it('reads a few megabytes of a large file for a time', {
+  it('reads less than 20 MB of a file of more than 50 MB for a period of one minute', {
     skip: !existsSync('/proc/self/io') && 'needs Linux',
   }, async () => {
     const large = join(dir, 'large', 'audit.ndjson')
@@ -213,7 +213,7 @@ describe('a trail whose clock was a year ahead for a while', () => {
 
 describe('a clock that is set back and forward while files are written', () => {
   interface Written {
-    /** True time, in which the clock jumps. */
+    /** The true time, which does not jump as the clock does. */
     readonly ms: number
     readonly line: string
   }
@@ -291,7 +291,7 @@ describe('a clock that is set back and forward while files are written', () => {
     false,
   ]
 
-  it('hides no record from a period, because a rotation then begins a new file', async () => {
+  it('hides no record from a period, because the rotation begins a new file when the clock is set back', async () => {
     let runs = 0
     const jump = fc.record({ minute: fc.nat(MINUTES), hours: fc.integer({ min: -5, max: 5 }) })
     const jumps = fc.array(jump, { minLength: 1, maxLength: 3 })

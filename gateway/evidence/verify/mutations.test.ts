@@ -93,7 +93,7 @@ const unpack = (path: string) => {
   return (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('latin1')
 }
 
-/** One trail, which is put right after each mutation. */
+/** A trail that is restored after each mutation. */
 class Victim {
   readonly trail: SealedTrail
   readonly segments: Segment[]

@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
 import { relay } from './connection-hand-over.ts'
 
-test('a relay passes on both ways, and only to the process that was given its end', async (t) => {
+test('a relay passes bytes both ways, and only to the process that was given its end', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')
   t.after(() => server.close())
   await once(server, 'listening')

@@ -193,7 +193,7 @@ describe('a revocation list with extensions', { skip: skipWithout('openssl') }, 
   })
 })
 
-/** Extensions of a list, in the words of openssl.cnf(5); a list is signed with those of one section. */
+/** Extensions of a list, in the syntax of openssl.cnf(5). A list is signed with those of one section. */
 const SECTIONS = `
 [plain]
 1.2.3.4=ASN1:NULL

@@ -13,7 +13,7 @@ function responded(health: Health, status: number): void {
 }
 
 describe('the health of an upstream', () => {
-  it('is left alone for 250 ms after a failure, then twice as long each time, up to 10 s', () => {
+  it('leaves the upstream alone for 250 ms after a failure, then twice as long each time, up to 10 s', () => {
     let nowMs = 1000
     const health = healthOf(() => nowMs)
     const waits: number[] = []
@@ -36,7 +36,7 @@ describe('the health of an upstream', () => {
     assert.equal(health.retryAtMs, 250)
   })
 
-  it('lets one call find out after the back-off, and another only a back-off later', () => {
+  it('lets one call try the upstream after the back-off, and another only a back-off later', () => {
     let nowMs = 0
     const health = healthOf(() => nowMs)
     health.connectFailed()
@@ -48,7 +48,7 @@ describe('the health of an upstream', () => {
     assert.equal(health.usable(), true)
   })
 
-  it('is avoided after three failures in a row, for 1 s, then twice as long each time, up to 10 s', () => {
+  it('avoids the upstream after three failures in a row, for 1 s, then twice as long each time, up to 10 s', () => {
     let nowMs = 0
     const health = healthOf(() => nowMs)
     for (const status of [503, 200, 502, 504]) responded(health, status)
