@@ -32,7 +32,7 @@ export async function migrate(database: Database): Promise<string[]> {
     .map(({ name }) => name)
     .filter((name) => MIGRATIONS.every((step) => step.name !== name))
   if (unknown.length > 0)
-    throw new Error(`the database was migrated by a newer version: ${unknown.join(', ')} unknown here`)
+    throw new Error(`the database was migrated by a newer version: ${unknown.join(', ')} is unknown here`)
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {

@@ -284,7 +284,7 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
   found.warnings.push(...warnings.filter((warning) => !known.includes(warning)))
   if (ocspFile !== undefined) checkStaple(found, ocspFile, chain)
   if (ocspFetch && responderOf(chain[0]) === undefined)
-    found.warnings.push(`${certFile}: the certificate names no OCSP responder with a URL of http`)
+    found.warnings.push(`${certFile}: the certificate names no OCSP responder with an http URL`)
   else if (ocspFetch && issuedCertificate(chain) === undefined)
     found.warnings.push(`${certFile}: does not hold the issuer, so that no OCSP response can be checked`)
   return loaded

@@ -691,7 +691,7 @@ describe('the check of the configuration', () => {
     assert.equal(faults[0], `${env.GATEWAY_TLS_CERT}: certificate 1: expired at ${until}`)
     assert.match(
       faults[1] ?? '',
-      /late-crl\.pem: list 1: is out of date since \S+: every client of its authority is refused/,
+      /late-crl\.pem: list 1: has been out of date since \S+: every client of its authority is refused/,
     )
     assert.equal(faults.length, 2)
     // Only a warning, because the file has another, valid authority.

@@ -148,7 +148,7 @@ describe('an OCSP response in a file', { skip: skipWithout('openssl') }, () => {
       responder.close()
       responder.closeAllConnections()
     })
-    await gateway.process.line(({ msg }) => msg === 'the response of OCSP is sent')
+    await gateway.process.line(({ msg }) => msg === 'the OCSP response is sent')
     const sent = await until(() => stapled(gateway))
     await isStapled(gateway, sent)
   })

@@ -35,7 +35,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },
     onCrash: () => {
-      const cause = 'the process before was killed, or its machine lost power: the trail has no AUDIT_STOP'
+      const cause = 'the previous process was killed, or its machine lost power: the trail has no AUDIT_STOP'
       metrics.causes.set('process_start_time_seconds', cause)
       log.warn({ file, cause }, 'started after a crash')
     },

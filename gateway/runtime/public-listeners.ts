@@ -34,7 +34,7 @@ import {
 /** Connections that may wait to be accepted, as far as `net.core.somaxconn` allows. */
 const BACKLOG = 4096
 const WHEN_PUBLIC_TAKEN =
-  'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
+  'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all run as the same user'
 
 export interface Place {
   readonly host: string

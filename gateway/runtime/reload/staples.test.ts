@@ -16,7 +16,7 @@ import { pauseBefore, StapleFetch } from './staples.ts'
 
 const MINUTE_MS = 60_000
 
-describe('a response of OCSP from the responder', { skip: skipWithout('openssl') }, () => {
+describe('an OCSP response from the responder', { skip: skipWithout('openssl') }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
   const authority = new OcspAuthority(folder)
   let url: string
@@ -81,7 +81,7 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     respond = speaking('good')
     const { one, state } = fetching(t)
     await one.ask()
-    assert.deepEqual(state.told, ['the response of OCSP is sent'])
+    assert.deepEqual(state.told, ['the OCSP response is sent'])
     const { staple } = state
     assert.ok(staple)
     respond = speaking('good', 'renewed')
@@ -142,13 +142,13 @@ describe('a response of OCSP from the responder', { skip: skipWithout('openssl')
     state.nowMs += 61 * MINUTE_MS
     await one.check()
     assert.equal(state.staple, undefined)
-    assert.match(state.told.at(-1) ?? '', /has expired at/)
+    assert.match(state.told.at(-1) ?? '', /expired at/)
   })
 
   it('needs a responder of http in the certificate, and its issuer', async (t) => {
     const nobody = fetching(t, chainOf('server'))
     await nobody.one.ask()
-    assert.deepEqual(nobody.state.told, ['the certificate names no responder with a URL of http'])
+    assert.deepEqual(nobody.state.told, ['the certificate names no responder with an http URL'])
     const alone = fetching(t, [chainOf('asked')[0]])
     await alone.one.ask()
     assert.match(alone.state.told[0] ?? '', /does not hold that of its issuer/)

@@ -35,8 +35,8 @@ abstract class ReportedStapler extends Stapler implements Watching {
       },
       onVerdict: (fault) => {
         metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
-        if (fault === undefined) log.info({ source, until }, 'the response of OCSP is sent')
-        else log.error({ source, cause: fault, until }, 'the response of OCSP cannot be sent')
+        if (fault === undefined) log.info({ source, until }, 'the OCSP response is sent')
+        else log.error({ source, cause: fault, until }, 'the OCSP response cannot be sent')
       },
     })
     this.#checking = setInterval(() => super.check(), CHECK_MS).unref()
@@ -108,13 +108,13 @@ export class StapleFetch extends ReportedStapler {
     this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
     // A failed fetch raises no alert while the last good response is valid.
     if (isVerdict || this.staple === undefined) this.offer(answer)
-    else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
+    else this.#reports.log.warn({ cause: judged.fault }, 'no new OCSP response yet')
   }
 
   async #fetch(chain: Chain): Promise<Buffer | string> {
     const certificate = issuedCertificate(chain)
     const url = responderOf(chain[0])
-    if (url === undefined) return 'the certificate names no responder with a URL of http'
+    if (url === undefined) return 'the certificate names no responder with an http URL'
     // The verdict on this empty response says that the issuer is missing.
     if (certificate === undefined) return Buffer.alloc(0)
     try {

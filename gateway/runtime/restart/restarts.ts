@@ -77,7 +77,7 @@ export class Restarts {
     if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
     if (this.#successor !== undefined) throw new CannotRestart('a restart is under way')
     if (predecessorIsHere())
-      throw new CannotRestart('the process before this one still finishes its requests: try again later')
+      throw new CannotRestart('the previous process still finishes its requests: try again later')
     const { handOver } = serving
     if (handOver === undefined) throw new CannotRestart('the gateway has not started yet: try again later')
     // With systemd a launcher may end: the service goes on with the new main process.

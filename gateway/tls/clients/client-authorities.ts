@@ -88,7 +88,7 @@ function checkSigners(lists: readonly RevocationList[], { file, findings, author
 function listTimeFault({ thisUpdateMs, nextUpdateMs }: RevocationList, nowMs: number): string | undefined {
   const refused = 'every client of its authority is refused until'
   if (nextUpdateMs !== undefined && nowMs > nextUpdateMs)
-    return `is out of date since ${new Date(nextUpdateMs).toISOString()}: ${refused} it is renewed`
+    return `has been out of date since ${new Date(nextUpdateMs).toISOString()}: ${refused} it is renewed`
   if (nowMs < thisUpdateMs)
     return `is not valid before ${new Date(thisUpdateMs).toISOString()}: ${refused} then`
   return undefined

@@ -139,7 +139,7 @@ export class ClientOcsp {
   ): Promise<Answer> {
     const untilMs = this.#steadyClock() + REFUSED_MS
     if (issuer === undefined || responder === undefined)
-      return { outcome: 'no_responder', reason: 'it names no responder of OCSP with a URL of http', untilMs }
+      return { outcome: 'no_responder', reason: 'it names no OCSP responder with an http URL', untilMs }
     try {
       const response = await askResponder({ leaf, issuer }, (request) => this.#send(responder, request))
       const nowMs = this.#options.clock()

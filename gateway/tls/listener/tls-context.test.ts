@@ -191,7 +191,7 @@ describe('the files of the HTTPS listener', () => {
     assert.match(late[1] ?? '', /^ca\.pem: certificate 1 expired at 20/)
     assert.match(
       late[2] ?? '',
-      /^crl\.pem: list 1 is out of date since 20.*every client of its authority is refused/,
+      /^crl\.pem: list 1 has been out of date since 20.*every client of its authority is refused/,
     )
     const early = materialOf(texts, Date.now() - 2 * DAY_MS).warnings
     assert.match(early[0] ?? '', /^server\.pem: certificate 1 is not valid before 20/)

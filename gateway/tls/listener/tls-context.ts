@@ -108,7 +108,7 @@ function readServer(files: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check
   checkServerCertificate(chain, { certFile, keyFile, key, nowMs, findings })
   if (ocspFile === undefined && !ocspFetch && mustStaple(leaf)) {
     findings.warn(
-      `${certFile}: the certificate demands a response of OCSP (Must-Staple), and tls has neither ocspFile nor ocspFetch: clients will refuse it`,
+      `${certFile}: the certificate demands an OCSP response (Must-Staple), and tls has neither ocspFile nor ocspFetch: clients will refuse it`,
     )
   }
   return { chain, key }

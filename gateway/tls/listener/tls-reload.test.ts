@@ -351,7 +351,10 @@ describe('a reload of what is out of its time', () => {
     write('ca', fixture.ca.certPem)
     write('crl', await makeRevocationList(fixture.ca, EXPIRED))
     await look(5)
-    assert.match(String(results(told).at(-1)), new RegExp(`^${at('crl')}: list 1: is out of date since `))
+    assert.match(
+      String(results(told).at(-1)),
+      new RegExp(`^${at('crl')}: list 1: has been out of date since `),
+    )
     assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, true)
   })
 

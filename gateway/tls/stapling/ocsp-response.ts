@@ -65,7 +65,7 @@ export function checkOcspResponse(
     nextUpdate === undefined
       ? thisUpdateMs + (lifeMs ?? 0)
       : timeOf(expectTag(nextUpdate.members()[0], TAG.time))
-  if (nowMs >= nextUpdateMs) throw new Error(`it has expired at ${new Date(nextUpdateMs).toISOString()}`)
+  if (nowMs >= nextUpdateMs) throw new Error(`it expired at ${new Date(nextUpdateMs).toISOString()}`)
   if (nowMs < thisUpdateMs - MAX_SKEW_MS)
     throw new Error(`it is not valid before ${new Date(thisUpdateMs).toISOString()}`)
   if (status?.tag !== GOOD) throw new Unknown('the authority does not know the certificate')

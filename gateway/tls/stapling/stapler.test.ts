@@ -47,7 +47,7 @@ describe('what is stapled', { skip: skipWithout('openssl') }, () => {
     one.check()
     assert.equal(state.staple, undefined)
     assert.equal(state.verdicts.length, 2)
-    assert.match(state.verdicts[1] ?? '', /^it has expired at /)
+    assert.match(state.verdicts[1] ?? '', /^it expired at /)
   })
 
   it('stays the last good response while that is valid, and each fault of the next is told once', () => {
@@ -104,7 +104,7 @@ describe('what is stapled', { skip: skipWithout('openssl') }, () => {
     const texts = { cert, key, clientCa: undefined, clientCrl: undefined }
     const warnings = (more: Partial<TlsFiles>) =>
       parseTls({ ...FILES, ...more }, texts, Date.now()).value?.warnings.join() ?? ''
-    assert.match(warnings({}), /demands a response of OCSP \(Must-Staple\), and tls has neither/)
+    assert.match(warnings({}), /demands an OCSP response \(Must-Staple\), and tls has neither/)
     assert.equal(warnings({ ocspFile: 'o' }) + warnings({ ocspFetch: true }), '')
   })
 })

@@ -108,7 +108,7 @@ export function issuedCertificate([leaf, ...others]: Chain): IssuedCertificate |
   return issuer && { leaf, issuer }
 }
 
-/** id-pe-tlsfeature (RFC 7633), whose only use is to demand a response of OCSP. */
+/** id-pe-tlsfeature (RFC 7633), whose only use is to demand an OCSP response. */
 const TLS_FEATURE = Buffer.from('06082b06010505070118', 'hex')
 
 /** True for Must-Staple: clients must refuse the certificate without a response. */
