@@ -32,7 +32,7 @@ const FLOORS: ReadonlyMap<string, number> = new Map(
   ORDER.flatMap((rooms, floor) => rooms.map((room) => [room, floor] as const)),
 )
 
-/** Production files at the root of gateway/, which tell the story. */
+/** Production files at the root of gateway/. */
 const MAX_ROOT_FILES = 9
 /** TypeScript files of a folder, tests included. */
 const MAX_ENTRIES = 30
@@ -149,8 +149,8 @@ describe('the packages', () => {
   }
 })
 
-describe('the house', () => {
-  it('tells its story in few files at the root', () => {
+describe('the source tree', () => {
+  it('has few production files at the root of gateway/', () => {
     const atRoot = files.filter((file) => dirname(file) === 'gateway')
     assert.ok(atRoot.length <= MAX_ROOT_FILES, atRoot.join())
   })
@@ -171,7 +171,7 @@ describe('the house', () => {
     assert.ok(median <= MAX_MEDIAN_LINES, `half of the files are longer than ${median} lines`)
   })
 
-  it('has names that a search finds once', () => {
+  it('has few file names that more than one file has', () => {
     const byName = Map.groupBy(files, (file) => basename(file))
     const repeated = [...byName.values()].filter((same) => same.length > 1)
     assert.ok(repeated.length <= MAX_REPEATED_NAMES, JSON.stringify(repeated))

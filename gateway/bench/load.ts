@@ -8,7 +8,7 @@ import { type Cycle, LoadRun } from './load-run.ts'
 
 const TICK_MS = 0.25
 const HOST = 'api.example.test'
-/** With placeholders for what differs by request. */
+/** Signature parameters, with placeholders for what differs by request. */
 const PARAMS =
   '("@method" "@target-uri" "authorization" "content-digest");created=CREATED---;keyid="ES256";tag="fapi-2-request"'
 const SIGNATURE = 'SIGNATURE'.padEnd(88, '-')

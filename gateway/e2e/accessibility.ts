@@ -10,7 +10,7 @@ const runIn = (
 
 /** axe's findings, a line each. @param part selects what is looked at */
 export async function accessibilityFindings(page: Page, part = 'html'): Promise<string[]> {
-  // axe has half a megabyte, so a page loads it once.
+  // axe is half a megabyte long, so a page loads it once.
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return (await page.evaluate(runIn(part))) as string[]
 }

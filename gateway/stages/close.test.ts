@@ -62,7 +62,7 @@ describe('close', () => {
     assert.deepEqual(res.calls, ['hold', 'release'])
   })
 
-  it('releases the response when a failed commit is made good, and breaks it off otherwise', () => {
+  it('releases the response when the record of a failed commit is written later, and breaks it off otherwise', () => {
     for (const unpaid of [undefined, new Error('still full')]) {
       const { gateway, exchange, res, trail } = underWay()
       const commit = new Commit()

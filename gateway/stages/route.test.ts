@@ -18,7 +18,7 @@ function routed(path: string, request: Parameters<typeof makeExchange>[0] = {}) 
 }
 
 describe('route', () => {
-  it('writes the row of the most specific path and of the method', () => {
+  it('sets the row of the most specific path and of the method', () => {
     assert.equal(routed('/api/x').row, ROUTES[0])
     assert.equal(routed('/api/admin').row, ROUTES[1])
     assert.equal(routed('/api/admin', { method: 'DELETE' }).row, ROUTES[2])

@@ -123,7 +123,7 @@ test('roots and proofs are those of Certificate Transparency', () => {
   assert.deepEqual(hex(consistencyProof(tree, 2, 5)), ['5f083f0a', 'bc1a0643'])
 })
 
-test('the edge of a tree that grows leaf by leaf has the root of the definition, and a copy grows by itself', () => {
+test('the edge of a tree that grows leaf by leaf has the root of the definition, and a copy grows without it', () => {
   const leaves = leavesOf(70)
   const edge = new TreeEdge()
   for (const [i, leaf] of leaves.entries()) {
@@ -275,7 +275,7 @@ test('hashes and proofs come from tiles as from the whole tree, and a damaged ti
   )
 })
 
-test('a writer of many tiles lets requests go first before each fourth tile', async (t) => {
+test('a writer of many tiles lets requests go first before every fourth tile', async (t) => {
   const directory = temporaryDirectory(t)
   mkdirSync(join(directory, 'tile'))
   const names = Array.from({ length: 40 }, (_, i) => `tile/${i}`)

@@ -191,7 +191,7 @@ test('a source of keys that never answers delays the gateway no longer than a se
   await assert.rejects(target.has('x', await emptyDigest()), /^Error: HEAD http:.*\/x: timeout$/)
 })
 
-test('a server that does not put the parts together, or says so falsely, has no copy', async (t) => {
+test('a segment is not shipped when the server does not join its parts, or says falsely that it did', async (t) => {
   const segment = largeSegment(t, CUT.fromBytes)
   const created =
     '<InitiateMultipartUploadResult><UploadId>up&amp;1</UploadId></InitiateMultipartUploadResult>'

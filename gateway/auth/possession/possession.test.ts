@@ -25,7 +25,7 @@ function prove(binding: Binding | undefined, changes: Partial<Presentation> = {}
   return fault
 }
 
-test('FAPI 2.0 section 5.3.4-1: a token without a binding is good as Bearer, a DPoP header beside it is not looked at', () => {
+test('FAPI 2.0 section 5.3.4-1: a token without a binding is good as Bearer, and a DPoP header beside it is ignored', () => {
   assert.equal(prove(undefined), undefined)
   assert.equal(prove(undefined, { proof: 'nonsense', certificate: CERTIFICATE }), undefined)
 })
@@ -74,7 +74,7 @@ test('RFC 8705 section 3: a token bound to a certificate is good over its connec
   }
 })
 
-test('a token bound to a certificate that is not accepted is refused with the reason, and is no guess', () => {
+test('a token bound to a certificate that is not accepted is refused with the reason, and does not count as a guess', () => {
   const certificate = { ...CERTIFICATE, authorized: false, reason: 'it was revoked' }
   const fault = prove(TO_CERTIFICATE, { certificate })
   assert.deepEqual([fault?.error, fault?.ofRefusedCertificate], ['invalid_token', true])

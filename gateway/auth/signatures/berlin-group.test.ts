@@ -183,7 +183,7 @@ test('a client that publishes the key of another gets nothing of what the other 
   assert.match(faultOf({}, [TPP, thief]), /publish the same key/)
 })
 
-test('a request is good for five minutes, by a date that no reader can take for another, and known by its id', () => {
+test('a request is good for five minutes after its Date, which must be unambiguous, and is known by its id', () => {
   for (const seconds of [-300, 0, 10])
     assert.equal(faultOf({ fields: { Date: dateOf(seconds) } }), 'accepted')
   for (const seconds of [-301, 11]) assert.match(faultOf({ fields: { Date: dateOf(seconds) } }), /^stale/)

@@ -38,7 +38,7 @@ test('patterns that a backtracking engine takes seconds or centuries for are mat
   }
 })
 
-test('a pattern that has too many states is counted by its size, and a text that takes too long is refused', () => {
+test('the steps of a pattern with too many states are counted by its size, and a text of too many steps is refused', () => {
   const text = 'aababbab'.repeat(1500)
   assert.equal(fits('^[ab]*a[ab]{20}$', text), true)
   assert.throws(() => fits('[ab]*a[ab]{999}c', text), TooComplex)
@@ -361,7 +361,7 @@ test('a pattern that is invalid with the flag u works for texts and for names of
   assert.equal(members({ 'p-1': 'a' }), '/p-1 is not among the known members')
 })
 
-test('an operation that skips patterns checks all else; the pattern is a fault in another with that schema', () => {
+test('an operation that skips patterns checks all else; the pattern is a fault in another operation with that schema', () => {
   const Name = { type: 'string', maxLength: 9, allOf: [{ pattern: '^(a+)\\1$' }, { pattern: '^[a-z]+$' }] }
   const post = {
     requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Name' } } } },
@@ -398,7 +398,7 @@ test('each letter of a text costs the steps of its pattern, and too many steps a
   assert.match(open([text]) ?? '', /must match pattern/)
 })
 
-test('repetitions inside one another are matched in bounded time, and many texts in one body', () => {
+test('nested repetitions, and many texts in one body, are matched in bounded time', () => {
   const texts = (text: string, count: number) => Array.from({ length: count }, () => text)
   for (const pattern of [
     '^(\\w{1,30}\\s?){1,20}$',

@@ -94,7 +94,7 @@ async function textOf(t: TestContext, begun: (seen: Seen) => void): Promise<stri
   return (await client.over()).text
 }
 
-/** Answers that the test gives itself. */
+/** Sends requests to which the test itself responds. */
 async function asking(
   t: TestContext,
   text: string,
@@ -210,7 +210,7 @@ describe('the switch to another protocol', () => {
 
   for (const [what, interim] of [
     ['waits while it is held, and what the new protocol says goes behind it', ''],
-    ['behind the interim response before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
+    ['goes out after the interim response before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
   ] as const) {
     it(what, async (t) => {
       const { client, first, serving } = await asking(t, UPGRADE)
@@ -251,7 +251,7 @@ describe('the switch to another protocol', () => {
     socket.destroy()
   })
 
-  it('is not offered to a request that came ahead of its turn', async (t) => {
+  it('is not offered to a pipelined request', async (t) => {
     const { first, serving } = await asking(t, GET + UPGRADE)
     respond(first.res)
     await until(() => serving.seen.length === 2)

@@ -50,7 +50,7 @@ describe('downstreamOf', () => {
     assert.equal(downstreamOf('10.0.0.1', {}, proxies).address, '10.0.0.1')
   })
 
-  it('is the client that Forwarded names where it came alone', () => {
+  it('is the client that Forwarded names when there is no X-Forwarded-For', () => {
     const named = (forwarded: string, peer = '10.0.0.1') => downstreamOf(peer, { forwarded }, proxies).address
     for (const [value, address] of [
       ['for=203.0.113.9', '203.0.113.9'],

@@ -152,7 +152,7 @@ describe('a process that leaves', () => {
   })
 })
 
-test('a process gives its files away once all requests that it took over HTTP/2 have begun', async (t) => {
+test('a process gives its files away once all requests that it received by HTTP/2 have begun', async (t) => {
   const context = await serving(t, false, 1)
   const client = await context.open()
   const requests = Array.from({ length: 30 }, (_, at) =>
@@ -181,7 +181,7 @@ describe('a process whose time to leave is over', () => {
     })
   }
 
-  it('closes a connection whose TLS handshake ends only then', async (t) => {
+  it('closes a connection whose TLS handshake ends after that time', async (t) => {
     const context = await serving(t, true, 1)
     const idle = await context.open()
     idle.write(GET)

@@ -141,7 +141,7 @@ describe('requests with the same received fields', () => {
     }
   }
 
-  it('share what goes upstream with all of them, and have the rest for themselves', () => {
+  it('share the fields that are the same for all of them, and have the other fields for themselves', () => {
     const { gateway } = makeGateway()
     const next = exchanges({ 'X-Custom': 'a' })
     const principal = makePrincipal({})
@@ -243,7 +243,7 @@ describe('upstreamFields of a row', () => {
   )
   const received = fc.dictionary(names, fc.constantFrom('1', 'a b', '\xe9'))
 
-  it('are the same lines whether or not something is left of the request before', () => {
+  it('are the same lines whether or not they are shared with the request before', () => {
     const value = fc.option(fc.constantFrom('1', '22', 'idempotency-key'), { nil: undefined })
     const names = fc.constantFrom(
       ...['Content-Length', 'Idempotency-Key', 'X-Request-ID', 'Connection', 'X-A'],

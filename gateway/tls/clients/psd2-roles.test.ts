@@ -46,7 +46,7 @@ describe('the PSD2 statement of a certificate', () => {
     }
   })
 
-  it('reads as those that are shown in a report of both encodings (apple/eidas#24)', () => {
+  it('is read from the examples of both encodings in apple/eidas#24', () => {
     const nested =
       '306e3013060604008e4601063009060704008e4601060330570606040081982702304d302630110607040081982701020c065053505f504930110607040081982701030c065053505f41490c1b46696e616e6369616c20436f6e6475637420417574686f726974790c0647422d464341'
     const flat =
@@ -57,7 +57,7 @@ describe('the PSD2 statement of a certificate', () => {
     assert.deepEqual(found, roles)
   })
 
-  it('gives no role of others, nor the unspecified one, nor one twice', () => {
+  it('gives no unknown role, not the unspecified role, and no role twice', () => {
     const pairs = [
       [0, 'Unspecified'],
       [3, 'PSP_AI'],
@@ -103,7 +103,7 @@ describe('the PSD2 statement of a certificate', () => {
     }
   })
 
-  it('never gives more roles when its bytes change, go or are added, and fails only with a reason', () => {
+  it('never gives more roles when its bytes are changed, removed or added, and fails only with a reason', () => {
     const change = fc.record({
       at: fc.nat(),
       remove: fc.integer({ min: 0, max: 8 }),

@@ -218,7 +218,7 @@ describe('an abort', () => {
   })
 })
 
-/** Handshakes are a hundred times slower than exchanges. */
+/** Exchanges at once. They are fewer with TLS, because handshakes are a hundred times slower. */
 const MANY = transport.tls === undefined ? 1000 : 60
 const THIRD = MANY / 10
 
@@ -259,8 +259,8 @@ describe('many exchanges at once', () => {
   })
 })
 
-describe('a request sent from a callback of another', () => {
-  it('is carried out, whatever its connection holds', async (t) => {
+describe('a callback of one request', () => {
+  it('may send another request, whatever the connection of that request holds', async (t) => {
     const { upstream } = await pair(t, {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x') + (head.includes('/surplus') ? ok('surplus') : '')),
@@ -285,7 +285,7 @@ describe('a request sent from a callback of another', () => {
     for (const each of await Promise.all(inner.map((sent) => sent.over))) assert.equal(bodyOf(each), 'x')
   })
 
-  it('may be resumed from there', async (t) => {
+  it('may resume another request', async (t) => {
     const big = 'y'.repeat(300_000)
     const { upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok(big)) })
     const held = send(upstream, {}, () => false)

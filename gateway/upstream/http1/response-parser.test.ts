@@ -15,7 +15,7 @@ type Expected = Partial<Omit<Parsed, 'outcome'>> & { readonly request?: Partial<
 const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: string }]>> = {
   'a body by its length': [`${OK}Content-Length: 5\r\n\r\nhello`, { body: 'hello', keeps: true, rest: 0 }],
   'no body by its length': [`${OK}${EMPTY}`, { body: '', keeps: true }],
-  'names and values as they came, white space around values off': [
+  'names and values as they came, without the white space around values': [
     `${OK}A:b\r\na: c \r\nX-empty:\t \r\nJ: \xf6 \t o\t\r\n${EMPTY}`,
     { headers: ['A', 'b', 'a', 'c', 'X-empty', '', 'J', '\xf6 \t o', 'Content-Length', '0'] },
   ],
@@ -23,7 +23,7 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     `${OK}!#$%&'*+-.^_\`|~09azAZ: x\r\n${EMPTY}`,
     { headers: ["!#$%&'*+-.^_`|~09azAZ", 'x', 'Content-Length', '0'] },
   ],
-  'no reason, an empty one, one above ASCII': [`HTTP/1.1 299\r\n${EMPTY}`, { status: 299 }],
+  'no reason': [`HTTP/1.1 299\r\n${EMPTY}`, { status: 299 }],
   'an empty reason': [`HTTP/1.1 200 \r\n${EMPTY}`, { status: 200 }],
   'a reason above ASCII': [`HTTP/1.1 500 Ori\xebntatie  x\r\n${EMPTY}`, { status: 500 }],
   'chunks with extensions and trailers': [
@@ -74,11 +74,11 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     `HTTP/1.1 100 C\r\nContent-Length: 2\r\n\r\nHTTP/1.1 103 H\r\nTransfer-Encoding: chunked\r\n\r\n${OK}${EMPTY}`,
     { status: 200, body: '', keeps: false },
   ],
-  'a framing that is not that of an interim response': [
+  'an interim response with Connection: close, which has no effect': [
     `HTTP/1.1 103 C\r\nConnection: close\r\n\r\n${OK}Content-Length: 1\r\n\r\nx`,
     { body: 'x', keeps: true },
   ],
-  'a switch that was request for, and its first bytes': [
+  'a switch that was requested, and its first bytes': [
     'HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\nbytes',
     { request: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
   ],
@@ -161,7 +161,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
     /more than one Transfer-Encoding/,
   ],
   'no coding': [`${OK}Transfer-Encoding:\r\n\r\n`, /other than chunked/],
-  'both on a response to HEAD': [
+  'length and chunks on a response to HEAD': [
     `${OK}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n`,
     /both/,
     { method: 'HEAD' },
