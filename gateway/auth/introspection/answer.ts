@@ -4,11 +4,11 @@ import { APPLICATION_JSON, bareMediaType } from '../../edge/syntax/media-type.ts
 import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
-import { withDetailsAsText } from '../tokens/authorization-details.ts'
 import type { ClaimRules } from '../tokens/claims.ts'
 import { faultOfKind, saysAccess } from '../tokens/dialect.ts'
 import { isJsonObject, type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
+import { withDetailsAsText } from '../tokens/token.ts'
 import { isSessionId } from '../visible-id.ts'
 
 /** Media type (RFC 9701 section 5), without `application/`. */

@@ -1,8 +1,8 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
+import { memberIn } from '../../edge/bodies/exact-json.ts'
 import { ownText } from '../../edge/syntax/characters.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { MAX_KID_CHARS } from '../keys/verification-key.ts'
-import { withDetailsAsText } from './authorization-details.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { invalid, type OrFault, tokenFault } from './verification.ts'
@@ -61,4 +61,14 @@ export function issuerNamed(text: string): unknown {
   if (payload === undefined || signature === undefined) return undefined
   const claims = decodeObject(payload)
   return typeof claims === 'string' ? undefined : claims.iss
+}
+
+/**
+ * Replaces `authorization_details` (RFC 9396) by its JSON text, which keeps numbers as the issuer wrote them.
+ * @param json accepted by `parseCheckedJson`; its member `within` has the claims
+ */
+export function withDetailsAsText(claims: JsonObject, json: () => Buffer, within?: string): JsonObject {
+  if (claims.authorization_details === undefined) return claims
+  const steps = [...(within === undefined ? [] : [within]), 'authorization_details']
+  return { ...claims, authorization_details: memberIn(json().toString('utf8'), steps).source }
 }
