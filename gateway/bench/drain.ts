@@ -15,7 +15,7 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** The load's time before SIGTERM; a random time up to as long is added. */
+/** The least time before SIGTERM. A random time from 0 to LOAD_MS is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:drain -- [options]
   --stops n     default 50, of each tree

@@ -48,7 +48,7 @@ describe('optional members of the audit records', () => {
     rmSync(programs, { recursive: true })
   })
 
-  /** The request's two records, and what client and service got. */
+  /** Sends a request. @returns what the client and the service got, and the record of the response */
   async function ask(path: string, headers: Record<string, string>) {
     const requestId = crypto.randomUUID()
     const response = await call(gateway.url + path, { headers: { 'x-request-id': requestId, ...headers } })
@@ -138,7 +138,7 @@ describe('optional members of the audit records', () => {
     assert.deepEqual([start?.clockOffsetMs, start?.clockSource], [-1.5, 'chronyc'])
   })
 
-  it('all records of a session have one name, which openssl makes of its id and the key too', {
+  it('all records of a session have one name, and openssl makes the same name of its id and the key', {
     skip: skipWithout('openssl'),
   }, async () => {
     const one = String(await sessionOf('session-a'))

@@ -7,7 +7,7 @@ import { call, type ReceivedResponse } from './client.ts'
 import { authorize, discover, REDIRECTS, tokensFor } from './oauth-client.ts'
 import { commonService, type TestService } from './running-service.ts'
 
-/** Every step goes through the gateway, by a client library of others. */
+/** Every step goes through the gateway, with a client library of others. */
 describe('OAuth 2.0 through the gateway', () => {
   let service: TestService
   let mobile: client.Configuration

@@ -44,9 +44,9 @@ export interface TestGateway {
    * @throws when the metric is not documented
    */
   metric(sample: string): Promise<number>
-  /** Puts these files in force, cheaper than a start. @throws when one has a fault or needs a restart */
+  /** Puts these files in force, which is cheaper than a start. @throws when one has a fault or needs a restart */
   become(files: Partial<Files>): Promise<void>
-  /** Replaces the process by a new one, once none of an earlier restart is left. */
+  /** Replaces the process by a new one, once no process of an earlier restart is left. */
   restart(): Promise<RestartReport>
   /** @throws when a stage has failed, or the exit code after SIGTERM is not 0 */
   end(signal?: NodeJS.Signals): Promise<number | string>

@@ -178,7 +178,7 @@ test('a row whose methods change nothing is named: its "idempotency" has no effe
   ])
 })
 
-test('a shared port is warned of where the system resets what a gateway has not accepted at its end', (t) => {
+test('a shared port is warned of where the system resets connections that a gateway has not accepted when it ends', (t) => {
   const dir = temporaryDirectory(t)
   const file = join(dir, 'tcp_migrate_req')
   const shared = { reusePort: true }
@@ -243,7 +243,7 @@ test('a client whose webhooks are always refused is warned of: it has no keyId, 
   assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: 'a' }], rows), [])
 })
 
-test('a row that shows whole what a row beside it masks is warned of, with both', () => {
+test('a row that does not mask what another row masks is warned of, with both rows', () => {
   const told = (...routes: object[]) => {
     const { value, faults } = parseGatewayFile(
       'g',

@@ -81,7 +81,7 @@ describe('decide', () => {
     assert.deepEqual(JSON.parse(questions[0] ?? '').context.body, {})
   })
 
-  it('refuses without asking what the service may read otherwise than the decider', () => {
+  it('refuses what the service may read otherwise than the decider, and does not ask the decider', () => {
     for (const [asked, code] of [
       [{ body: '{"amount":1,"amount":2}' }, 'schema_violation'],
       [{ body: '{"Amount":1000}' }, 'schema_violation'],

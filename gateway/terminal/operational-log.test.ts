@@ -59,7 +59,7 @@ describe('a log line in the form of a standard', () => {
     attributes: readonly { readonly key: string; readonly value: { readonly stringValue?: string } }[],
   ) => Object.fromEntries(attributes.map(({ key, value }) => [key, value]))
 
-  it('of Elastic begins with the fields that loggers must write, and has ours by its names', () => {
+  it('of Elastic begins with the fields that loggers must write, and has our fields under the names of Elastic', () => {
     const { '@timestamp': at, ...line } = lineOf('ecs', (log) => log.warn(refused, 'refused'))
     assert.equal(new Date(at).toISOString(), at)
     assert.deepEqual(line, {

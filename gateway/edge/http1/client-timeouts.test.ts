@@ -262,13 +262,13 @@ async function writesSettle(socket: Socket): Promise<void> {
 
 const HEAD = { status: 200, lines: '', contentLength: undefined, dated: true }
 
-describe('after a response that came early, or before the last', () => {
+describe('after a response that came early, or that is the last of its connection', () => {
   const early = { begun: ({ res }: Seen) => respond(res, { status: 413 }) }
   const TOO_MUCH =
     'HTTP/1.1 413 Payload Too Large\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
   const LARGE = `POST / HTTP/1.1\r\nContent-Length: ${100 * MIB}\r\n\r\n`
 
-  it('a client may send on what it has, and gets the response whole', async (t) => {
+  it('a client may go on sending, and gets the whole response', async (t) => {
     const { seen, connect } = await serving(t, early)
     const client = await connect()
     client.send(LARGE)
@@ -291,7 +291,7 @@ describe('after a response that came early, or before the last', () => {
     assert.equal(seen.length, 1)
   })
 
-  it('it is over 2 s after the last byte', async (t) => {
+  it('the connection is over 2 s after the last byte', async (t) => {
     const { time, connect, swept } = await serving(t, early)
     const client = await connect()
     client.send(LARGE)
@@ -306,7 +306,7 @@ describe('after a response that came early, or before the last', () => {
     await client.gone()
   })
 
-  it('it is over after 10 s in all, whatever comes', async (t) => {
+  it('the connection is over after 10 s in all, whatever comes', async (t) => {
     const { time, connect } = await serving(t, early)
     const client = await connect()
     client.send(LARGE)
@@ -322,7 +322,7 @@ describe('after a response that came early, or before the last', () => {
     await client.gone()
   })
 
-  it('it is over after 64 MiB', async (t) => {
+  it('the connection is over after 64 MiB', async (t) => {
     const { connect } = await serving(t, early)
     const client = await connect()
     client.send(LARGE)
@@ -332,7 +332,7 @@ describe('after a response that came early, or before the last', () => {
     assert.ok(client.served.bytesRead < 66 * MIB)
   })
 
-  it('also for a client that takes nothing and sends a byte now and then', async (t) => {
+  it('the connection is over also for a client that takes nothing and sends a byte now and then', async (t) => {
     const body = 'x'.repeat(16 * MIB)
     const { time, connect, swept } = await serving(
       t,

@@ -139,7 +139,7 @@ test('an edit that names a file that is not there is told once, and put in force
   assert.deepEqual([inForce, failures.length], [['/two'], 1])
 })
 
-test('an edit is refused that would keep the gateway from starting again, until the files that it names are good', async (t) => {
+test('an edit that would keep the gateway from starting again is refused until the files that it names are good', async (t) => {
   const { file, document, inForce, failures, successes, until } = started(t)
   const folder = dirname(file)
   const key = join(folder, 'other.pem')

@@ -171,7 +171,7 @@ test('a process that leaves learns of sessions that end in the new process, whic
 
 const HOUR_MS = 3_600_000
 
-test('a process that leaves learns of ended sessions by its own clock, a day from the wall clock', async (t) => {
+test('a process that leaves learns of ended sessions by its own clock, a day ahead of the wall clock', async (t) => {
   const { handOver, revocations } = handedOver(t, undefined, () => Date.now() + 24 * HOUR_MS)
   await handOver.suspend()
   const { successor: other } = await leave(handOver)
@@ -180,7 +180,7 @@ test('a process that leaves learns of ended sessions by its own clock, a day fro
   assert.ok((apply.mock.calls[0]?.arguments[1] ?? 0) > Date.now() + 23 * HOUR_MS)
 })
 
-test('a process that takes over refuses accepted messages by its own clock, an hour from the wall clock', (t) => {
+test('a process that takes over refuses accepted messages by its own clock, an hour ahead of the wall clock', (t) => {
   const clock = () => Date.now() + HOUR_MS
   const proofs = new ReplayMemory({ lifetimeMs: 60_000, clock })
   const connected = Object.getOwnPropertyDescriptor(process, 'connected')

@@ -49,7 +49,7 @@ describe('validate', () => {
     assert.equal(validated({ operations, isShadow: true }), undefined)
   })
 
-  it('checks only what services read as the same: JSON under any described range, in UTF-8', () => {
+  it('checks only what all services read alike: JSON in UTF-8, under any media range of the document', () => {
     const looked = (contentType: string, type = 'application/json') => {
       const content = [
         { type, parameters: undefined, fits: () => ({ pointer: '/a', reason: 'was looked at' }) },
@@ -83,7 +83,7 @@ describe('validate', () => {
     assert.equal(looked('application/xml', '*/*'), undefined)
   })
 
-  it('takes an empty body in memory for none, as of a webhook that an empty frame ended', () => {
+  it('takes an empty body in memory for no body, for example of a webhook that ended with an empty frame', () => {
     for (const bodyRequired of [false, true]) {
       const content = [{ type: 'text/plain', parameters: undefined, fits: undefined }]
       const rules = { parameters: [], bodyRequired, content }
@@ -123,7 +123,7 @@ describe('validate', () => {
     assert.equal(await begun(true, false), 'unsupported_media_type')
   })
 
-  it('checks a body by the described type with the same parameters, and refuses what may be meant as two', () => {
+  it('checks a body by the described type with the same parameters, and refuses a type that fits two described types', () => {
     const looked = (contentType: string, names: readonly string[]) => {
       const schemas = names.map((name) => [name, { schema: { not: {}, description: name } }])
       const content = Object.fromEntries(schemas)

@@ -343,7 +343,7 @@ describe('a client that goes away', () => {
     assert.equal(aborted(), 1)
   })
 
-  it('has the head of a response awaited that may end sessions, and its permit kept until then', () => {
+  it('has the head of its response awaited, which may end sessions, and its permit kept until then', () => {
     const ended: string[] = []
     const { forwarding, gateway, aborted } = forwarded(
       { method: 'POST' },

@@ -14,7 +14,7 @@ function logOf() {
 }
 
 describe('logRefusal', () => {
-  it('warns of what is not the caller’s doing, informs of what is, and only notes what the response says', () => {
+  it('logs at warn what the caller did not cause, at info what it caused, and at debug what the response says', () => {
     const { log, levels, logged } = logOf()
     log('upstream_timeout')
     log('invalid_token', 'the signature')
