@@ -31,7 +31,7 @@ export async function commandsDocument(): Promise<string> {
 function inChapter(name: string, help: string, told: Map<string, string>): string {
   return help
     .replace(/^countersign [a-z ]+ \[flags\]\n\n/, '')
-    .replace(/^ {2}--help +says what it takes\n/m, '')
+    .replace(/^ {2}--help +shows this help\n/m, '')
     .replace(/^Flags\n\n/m, '')
     .replace(/^FILE is an audit file, with.*?audit\.ndjson\.$/ms, 'FILE: as for "audit verify".')
     .replace(

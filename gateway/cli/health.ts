@@ -21,10 +21,10 @@ export const command: Command = {
   about: [
     'Asks a running gateway whether it should get traffic (/readyz). No token is needed.',
     'It prints "ready", or "degraded: …" with the part that does not work; both have exit code 0. Otherwise it says why the gateway should get no traffic.',
-    'The HEALTHCHECK of the image uses --live, because a container that waits for a store or drains must not be killed.',
+    'The HEALTHCHECK of the image uses --live, because a container must not be killed while it drains or waits for a store.',
   ],
   examples: [
-    ['countersign health', 'the gateway of the files and variables here'],
+    ['countersign health', 'the gateway that the files and variables here configure'],
     ['countersign health --admin http://127.0.0.1:9090', 'any other gateway'],
     ['countersign health --live', 'whether the gateway runs, also while it should get no traffic'],
   ],

@@ -1,7 +1,7 @@
 import type { Command, Flags } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-export const HELP: Flags = { help: { about: 'says what it takes' } }
+export const HELP: Flags = { help: { about: 'shows this help' } }
 
 export function overview(version: string): string {
   return `Countersign ${version}: an API gateway for financial services.

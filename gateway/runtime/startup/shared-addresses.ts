@@ -20,10 +20,10 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   if (!env.PUBLIC_URL && !isIssuerSet && Number(GATEWAY_PORT) > 0)
     shared.PUBLIC_URL = `http://localhost:${GATEWAY_PORT}`
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
-  // The backend names itself without closing slashes in its tokens.
+  // The issuer in the backend's tokens is its URL without trailing slashes.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // Clients present their certificates at this address of the HTTPS listener, which the backend's metadata names. Where
-  // PUBLIC_URL is https, clients may reach only that address.
+  // Clients present certificates at PUBLIC_MTLS_URL, which the backend's metadata names: the HTTPS listener. If
+  // PUBLIC_URL is https, clients may be able to reach only PUBLIC_URL, so the other is not set.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
@@ -39,7 +39,7 @@ function writtenKeys(file: string): { readonly upstream?: unknown; readonly issu
   }
 }
 
-/** Variables that name the file of the shared secret. What the operator set counts for both. */
+/** Variables that name the file of the shared secret. If the operator set only one, it counts for both. */
 export function sharedSecret(env: Environment): {
   readonly GATEWAY_UPSTREAM_SECRET_FILE: string
   readonly BACKEND_GATEWAY_SECRET_FILE: string
