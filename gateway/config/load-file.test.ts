@@ -84,7 +84,7 @@ test('what is no UTF-8 is refused with the offset of its first byte, counted fro
   assert.throws(() => utf8Text(long), /^Error: byte 100000 \(0xFF/)
 })
 
-test('a file that is larger than any file of configuration is refused', () => {
+test('a file of more than 32 MiB is refused', () => {
   checkSize(32 * 1024 * 1024)
   checkSize(1n)
   assert.throws(() => checkSize(32 * 1024 * 1024 + 1), /it has 33554433 bytes, more than 33554432/)

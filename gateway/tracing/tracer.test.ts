@@ -210,7 +210,7 @@ describe('Tracer', () => {
     )
   })
 
-  it('tells the status of a gRPC call: the client counts all but OK as errors, the server only its own faults', async () => {
+  it('tells the status of a gRPC call: the client span counts all but OK as errors, the server span only faults of the server', async () => {
     const { made, sent } = tracer()
     const cases: readonly [Partial<TracedExchange>, number][] = [
       [{ grpcStatus: 0 }, 200],

@@ -19,7 +19,7 @@ test('what a failed fdatasync may have dropped is on the disk before a checkpoin
   assert.deepEqual([seals, await sizeAfterCut()], [[2, 5], 5])
 })
 
-test('a failed fdatasync is made good where nothing was sealed before, and where more than one fails', async (t) => {
+test('a failed fdatasync is repaired where nothing was sealed before, and where more than one fails', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { write, seal } = start()
   await write('a', 'b')
@@ -33,7 +33,7 @@ test('a failed fdatasync is made good where nothing was sealed before, and where
   assert.deepEqual([seals, await sizeAfterCut()], [[3], 3])
 })
 
-test('a failed fdatasync is made good where the file was closed meanwhile', async (t) => {
+test('a failed fdatasync is repaired where the file was closed meanwhile', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { file, trail, write, seal } = start()
   await write('a')
@@ -49,7 +49,7 @@ test('a failed fdatasync is made good where the file was closed meanwhile', asyn
   assert.deepEqual([seals.at(-1), await sizeAfterCut()], [5, 5])
 })
 
-test('a failed fdatasync is made good where the process ends after it, and another process goes on', async (t) => {
+test('a failed fdatasync is repaired where the process ends after it, and another process goes on', async (t) => {
   const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const before = start()
   await before.write('a')

@@ -7,7 +7,7 @@ import { encode, isSignedBy, signingKey } from '../tokens/issuer.test-support.ts
 import type { Algorithm } from './signature.ts'
 import { readKey } from './verification-key.ts'
 
-/* What public collections of forged signatures try. */
+/* These tests try what public collections of forged signatures try. */
 
 const ALGORITHMS = ['ES256', 'PS256', 'RS256', 'EdDSA'] as const
 

@@ -46,7 +46,7 @@ for (const [htu, expected] of [
   test(`htu ${JSON.stringify(htu)} is read as ${expected ?? 'none'}`, () => assert.equal(read(htu), expected))
 }
 
-/** Used because `fc.webUrl` takes a second to make. */
+/** URLs in many spellings. `fc.webUrl` would take 1 s to make. */
 const URLS = fc
   .tuple(
     fc.constantFrom('http', 'https', 'HTTPS'),

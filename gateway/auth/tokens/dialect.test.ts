@@ -77,7 +77,7 @@ describe('an access token as a provider writes it', () => {
     })
 
     if (token.typ !== 'at+jwt')
-      it(`of ${token.what} is refused without it`, () => {
+      it(`of ${token.what} is refused without its preset`, () => {
         assert.match(causeOf(verifyOf(token, { tokens: 'rfc9068' })), /typ.* is no access token$/)
       })
 
@@ -148,7 +148,7 @@ describe('a token that is no access token', () => {
     assert.equal(causeOf(verify(plain({}, null), 'rfc9068')), 'a token without typ is no access token')
   })
 
-  it('is told by nonce, at_hash and c_hash, unless a required claim says that it is an access token', () => {
+  it('is recognised by nonce, at_hash and c_hash, unless a required claim says that it is an access token', () => {
     for (const claim of ['nonce', 'at_hash', 'c_hash']) {
       const token = plain({ [claim]: 'x', use: 'access', kind: 'app' })
       assert.equal(causeOf(verify(token, { types: ['JWT'] })), `it may be an ID token: it has ${claim}`)

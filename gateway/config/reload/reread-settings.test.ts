@@ -30,12 +30,12 @@ test('the environment overrides the edited file as it did the first', () => {
   assert.deepEqual(parsed.value?.needsRestart, [])
 })
 
-test('an edit with which no gateway could start is refused, even if the spoilt keys wait for a restart', () => {
+test('an edit with which no gateway could start is refused, even if the faulty keys wait for a restart', () => {
   const { faults } = edited(open(), open({ port: 9090 })).parsed
   assert.match(faults?.map(describeFault).join() ?? '', /\$\.adminPort: the public and the admin listener/)
 })
 
-test('an edit is refused that is good for a start, but loops with the port in force', () => {
+test('an edit that is good for a start, but loops with the port in force, is refused', () => {
   const { faults } = edited(open(), open({ port: 8081, upstream: 'http://127.0.0.1:8080' })).parsed
   assert.match(faults?.map(describeFault).join() ?? '', /\$\.upstream: .*would loop/)
 })

@@ -74,7 +74,7 @@ describe('an address that has presented too many bad credentials', () => {
     assert.deepEqual(verified, ['opaque'])
   })
 
-  it('gets in with a bound token only by a good proof, and is told of a nonce', async () => {
+  it('gets in with a bound token only by a good proof, and is told when the proof needs a nonce', async () => {
     const { ask, failures } = await blocked()
     assert.equal(await ask('DPoP proved', 'good'), undefined)
     const before = failures()

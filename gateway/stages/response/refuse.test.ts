@@ -66,7 +66,7 @@ describe('refuse', () => {
     assert.deepEqual([res.status, exchange.refusalCode, trail.lines], [503, 'audit_unavailable', []])
   })
 
-  it('tries only once to record what cannot be recorded, whichever stage did', () => {
+  it('tries only once to record what cannot be recorded, whichever stage tried', () => {
     const { gateway, trail } = makeGateway()
     trail.fault = new Error('disk full')
     for (const stage of [admit, record, undefined]) {
@@ -104,7 +104,7 @@ describe('refuse', () => {
     assert.equal(kept('draining', true, 'serving'), false)
   })
 
-  it('tells a client of gRPC in a head of 200, and records its own status', () => {
+  it('refuses a call of gRPC in a head of 200, and records the status of the refusal', () => {
     const { gateway, trail, measured } = makeGateway()
     const headers = { 'content-type': 'application/grpc+proto' }
     const { exchange, res } = makeExchange({ method: 'POST', version: '2', headers })
