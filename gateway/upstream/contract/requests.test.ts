@@ -243,27 +243,34 @@ describe('a body that goes wrong', () => {
 })
 
 describe('a response that comes before the whole request was sent', () => {
-  it('is passed on, the upload stops, and its connection is not used again', async (t) => {
-    const { scripted, upstream } = await pair(t, {
-      onConnection(socket, connection) {
-        if (connection === 1)
-          socket.once('data', () => socket.write('HTTP/1.1 413 No\r\nContent-Length: 3\r\n\r\nbig'))
-      },
-      ...RESPONSE,
+  for (const status of [200, 413]) {
+    it(`is passed on, the upload stops, and its connection is not used again: ${status}`, async (t) => {
+      const early = `HTTP/1.1 ${status} X\r\nContent-Length: 3\r\n\r\nbig`
+      const { scripted, upstream } = await pair(
+        t,
+        {
+          onConnection(socket, connection) {
+            if (connection === 1) socket.once('data', () => socket.write(early))
+          },
+          ...RESPONSE,
+        },
+        // No connection is closed because it is idle.
+        { clock: () => 0 },
+      )
+      const body = new PassThrough()
+      const sent = send(upstream, { method: 'POST', body })
+      body.write('first')
+      const received = await sent.over
+      assert.deepEqual([received.status, bodyOf(received), received.ended], [status, 'big', true])
+      await until(() => scripted.open.size === 0)
+      // The body belongs to its owner: held back, but whole.
+      assert.equal(body.destroyed, false)
+      assert.equal(body.isPaused(), true)
+      assert.equal(body.listenerCount('data'), 0)
+      assert.ok((await send(upstream).over).ended)
+      assert.equal(scripted.connections, 2)
     })
-    const body = new PassThrough()
-    const sent = send(upstream, { method: 'POST', body })
-    body.write('first')
-    const received = await sent.over
-    assert.deepEqual([received.status, bodyOf(received), received.ended], [413, 'big', true])
-    await until(() => scripted.open.size === 0)
-    // The body belongs to its owner: held back, but whole.
-    assert.equal(body.destroyed, false)
-    assert.equal(body.isPaused(), true)
-    assert.equal(body.listenerCount('data'), 0)
-    assert.ok((await send(upstream).over).ended)
-    assert.equal(scripted.connections, 2)
-  })
+  }
 
   it('reaches a real client that is still sending', async (t) => {
     const { upstream } = await pair(t, {
