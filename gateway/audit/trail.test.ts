@@ -547,7 +547,7 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
     assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'API_REQUEST', 'AUDIT_STOP'])
   })
 
-  test(`${durability}: an open file that the system cannot find any more is an outage`, async (t) => {
+  test(`${durability}: an open file that fstat cannot find (ESTALE) is a fault, and the trail stays writable`, async (t) => {
     const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability })
     const { fstatSync } = fs
     const put = (fstat: typeof fstatSync) => {

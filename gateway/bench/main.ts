@@ -71,7 +71,7 @@ function optionsOrExit(): BenchOptions {
   }
 }
 
-/** With two or more processors, the first is reserved for the contender. */
+/** Makes keys and tokens, and starts upstream and load. Of two or more processors the first is the contender's. */
 async function prepare(dir: string, scenarios: readonly Scenario[], options: BenchOptions) {
   const most = (algorithm: 'RS256' | 'ES256') =>
     Math.max(2, ...scenarios.map(({ request }) => (request.algorithm === algorithm ? request.tokens : 0)))

@@ -98,7 +98,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
     upstream.server.close()
   })
 
-  it('is four writes at most when it comes alone: each response and each audit record is one', async () => {
+  it('is four writes at most when it comes alone: to the upstream, to the client, and one for each audit record', async () => {
     const before = writesOf(gateway)
     await ask(socket, request, COUNTED)
     const writes = (writesOf(gateway) - before) / COUNTED

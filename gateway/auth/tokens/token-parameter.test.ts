@@ -24,7 +24,7 @@ test('a token in the query is seen in whatever way its name is encoded', () => {
   )
 })
 
-test('what only looks like one is none', () => {
+test('a parameter that only looks like a token parameter is none', () => {
   for (const query of [
     '?',
     '?a=access_token',

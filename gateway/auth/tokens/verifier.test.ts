@@ -316,7 +316,7 @@ test('a token that was never seen is refused when its session is revoked', async
   assert.equal((await verifier.verify(await joseToken('EdDSA'), CALLER)).fault?.reason, 'revoked')
 })
 
-test('a remembered token dies with its key', async (t) => {
+test('a remembered token is refused once its key is withdrawn', async (t) => {
   const harness = await harnessOf(t)
   const { verifier, keys } = harness
   const token = es256Token()
@@ -328,7 +328,7 @@ test('a remembered token dies with its key', async (t) => {
   assert.match(fault.cause, /kid "ES256" is not known/)
 })
 
-test('a remembered token dies when its kid is given to another key', async (t) => {
+test('a remembered token is refused once its kid is given to another key', async (t) => {
   const harness = await harnessOf(t)
   const { verifier, keys } = harness
   const token = es256Token()
@@ -340,7 +340,7 @@ test('a remembered token dies when its kid is given to another key', async (t) =
   assert.ok(assertSync(verifier.verify(es256Token({ key: successor.privateKey }), CALLER)).principal)
 })
 
-test('a remembered token outlives a refresh that publishes the same key', async (t) => {
+test('a remembered token stays accepted after a refresh that publishes the same key', async (t) => {
   const { verifier, keys } = await harnessOf(t)
   const token = es256Token()
   const first = assertSync(verifier.verify(token, CALLER))
@@ -416,7 +416,7 @@ test('an EdDSA token of a new key is accepted', async (t) => {
   assert.ok((await harness.verifier.verify(await joseToken('EdDSA'), CALLER)).principal)
 })
 
-test('before any key was loaded tokens cannot be verified, which is no fault of theirs', async (t) => {
+test('before any key was loaded, tokens are refused as unverifiable, not as invalid', async (t) => {
   const harness = await harnessOf(t, new Error('down'))
   const { fault } = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(fault?.reason, 'keys_unavailable')
@@ -491,7 +491,7 @@ test('no more than 16 Mi characters of tokens are remembered', async (t) => {
   assert.notEqual(verifier.verify(second, CALLER), secondVerdict)
 })
 
-test('with a real issuer: start, rotation with overlap, outage, and tokens all the way', async (t) => {
+test('with a real issuer, tokens are verified through start, rotation with overlap, and outage', async (t) => {
   const { revocations, time } = await harnessOf(t)
   const [old, next] = [freshKey('old'), freshKey('next')]
   const tokenOf = (kid: string, key: typeof old) => es256Token({ header: { kid }, key: key.privateKey })
@@ -559,7 +559,7 @@ test('the key of one issuer never verifies the token of another', async (t) => {
   }
 })
 
-test("a remembered token of one issuer dies with that issuer's key, whatever the other publishes", async (t) => {
+test("a remembered token of one issuer is refused once that issuer's key is withdrawn, whatever the other publishes", async (t) => {
   const { verifier, tokenOf, otherKey, otherKeys } = await twoIssuersOf(t)
   const token = tokenOf(OTHER, otherKey)
   assert.ok(assertSync(verifier.verify(token, CALLER)).principal)

@@ -24,7 +24,7 @@ test('a checkpoint file without a checkpoint is a damaged log, and is named', as
   })
 })
 
-test('a trail that is rotated after its files were listed is exported with the newest', async (t) => {
+test('a trail that is rotated after its files were listed is exported without a fault', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'export-'))
   const { openSync } = fs
   const put = (open: typeof openSync) => {

@@ -24,7 +24,7 @@ function checker(parameter: { in: 'path' | 'query' | 'header'; schema: object; [
 }
 
 describe('a template that divides an octet', () => {
-  it('is a misfit of the parameter that half of it is in', () => {
+  it('is a misfit of the parameter that has the first half of the octet', () => {
     const place = { path: '/a/{p}9{q}', pointer: '/paths/x/get' }
     const parameters = ['p', 'q'].map((name) => ({ name, in: 'path', schema: { type: 'string' } }))
     const document = { paths: { x: { get: { parameters } } } }
@@ -62,7 +62,7 @@ describe('a list with commas', () => {
     assert.equal(numbers('p=1&p=2'), ' must be there once')
   })
 
-  it('in a path or a header is divided at every comma: the service gets a path with plain ones', () => {
+  it('in a path or a header is divided at every comma: the service gets a path with plain commas', () => {
     const inPath = checker({ in: 'path', schema: pair })
     assert.equal(inPath('a,b'), undefined)
     assert.equal(inPath('a,b,a'), ' must NOT have more than 2 items')

@@ -185,7 +185,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 2)
   })
 
-  it('is over at the end of the answer when the wall clock is set forward', async () => {
+  it('does not use an answer after its end when the wall clock is set forward', async () => {
     respond = speaking()
     const { state, verdict, ocsp } = asking('hard')
     assert.equal(await verdict(peerOf('client')), 'good')
@@ -206,7 +206,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 4)
   })
 
-  it('keeps a good answer to its end while the responder is away, and a bad one for good', async () => {
+  it('keeps a good answer to its end while the responder is away, and a bad one until a new answer comes', async () => {
     respond = speaking()
     const { state, verdict, ocsp, told } = asking('hard')
     const client = peerOf('client')
@@ -277,7 +277,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.equal(asked, 0)
   })
 
-  it('accepts answers of the authority that has issued the certificate alone', async () => {
+  it('accepts answers only of the authority that has issued the certificate', async () => {
     mkdirSync(join(folder, 'foreign'))
     const foreign = new OcspAuthority(join(folder, 'foreign'))
     respond = speaking()
