@@ -53,7 +53,7 @@ const PROBLEMS = {
   ],
   database_unavailable: [
     503,
-    'The database cannot be reached at this moment. Try again later. Send a change with the same Idempotency-Key, or check first whether it took effect.',
+    'The database cannot be reached at this moment. Try again later. If the request changes something, send it with the same Idempotency-Key; without one, check first whether it took effect.',
   ],
   outcome_unknown: [
     503,
@@ -88,7 +88,7 @@ export class Problem extends Error {
     // RFC 9110 section 15.5.2 requires a challenge in a 401.
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
-    // An unknown outcome gets no Retry-After: a client that obeys it could do the work twice.
+    // After a lost COMMIT there is no Retry-After: a client that obeys it could do the work twice.
     if (this.status === 503 && code !== 'outcome_unknown') own['retry-after'] = '1'
     this.headers = { ...own, ...options.headers }
   }
@@ -100,7 +100,6 @@ export function invalidField(field: string, reason: string): Problem {
 
 export const PROBLEM_MEDIA_TYPE = 'application/problem+json'
 
-/** The body of a problem (RFC 9457). */
 export function problemBody(problem: Problem, requestId: string): string {
   return JSON.stringify({
     type: `urn:countersign:problem:${problem.code}`,
@@ -116,7 +115,7 @@ export function problemBody(problem: Problem, requestId: string): string {
 /** The gateway's problem codes by status. Schemas name them, because callers see gateway and backend as one API. */
 const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = gatewayProblems
 
-/** The schema of a problem, to be registered once. */
+/** Register it once. */
 export const ProblemSchema = Type.Object(
   {
     type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
@@ -141,11 +140,11 @@ export const ProblemSchema = Type.Object(
 
 const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 
-/** The content of every response of {@link problemResponses}. Only the API's document needs it. */
+/** The content that the API's document shows for each problem. {@link problemResponses} leaves it out. */
 export const PROBLEM_CONTENT = { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } }
 
 /**
- * The response schemas for the problems of one route and of {@link EVERYWHERE}. With their content, fastify would
+ * The response schemas for the problems of one route and of {@link EVERYWHERE}, without content: with it, fastify would
  * compile a hundred serializers at each start, and {@link problemBody} needs none.
  */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {

@@ -244,7 +244,7 @@ test('synced: a removed file is noticed also when each look comes during a commi
   trail.append(requestLine('b'))
   disk.finish()
   await groupEnds()
-  assert.match(String(faults[0]), /was removed while the gateway writes it/)
+  assert.match(String(faults[0]), /was removed while the gateway was writing it/)
   disk.finish()
   await groupEnds()
   assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'API_REQUEST'])

@@ -519,7 +519,7 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
     assert.deepEqual(faults, [])
     fs.rmSync(directory, { recursive: true })
     trail.maintain()
-    assert.match(String(faults[0]), /audit\.ndjson was removed while the gateway writes it/)
+    assert.match(String(faults[0]), /audit\.ndjson was removed while the gateway was writing it/)
     await endOf(trail.settle(responseLine(requestLine('a'))))
     trail.maintain()
     assert.equal(faults.length, 1)

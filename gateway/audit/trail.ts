@@ -163,7 +163,9 @@ export class Trail {
     const { file, onFault } = this.#options
     try {
       if (this.#trailFile.sink.isRemoved) {
-        onFault(new Error(`audit file ${file} was removed while the gateway writes it: a new file is begun`))
+        onFault(
+          new Error(`audit file ${file} was removed while the gateway was writing it: a new file is begun`),
+        )
         this.reopen()
       }
       this.#lock = this.#lock?.renewed()

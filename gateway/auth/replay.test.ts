@@ -292,7 +292,7 @@ test('files that are removed under the gateway are begun anew with everything th
   assert.deepEqual(removals, [])
   rmSync(dataDir, { recursive: true })
   memory.maintain()
-  assert.match(removals[0] ?? '', /webhooks\.ndjson: was removed/)
+  assert.match(removals[0] ?? '', /webhooks\.ndjson was removed/)
   memory.maintain()
   assert.equal(removals.length, 1)
   assert.equal(open().take('a', 'a'), 'replayed')

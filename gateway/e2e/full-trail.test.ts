@@ -143,7 +143,9 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     try {
       const file = join(disk.dir, 'trail', 'audit.ndjson')
       rmSync(join(disk.dir, 'trail'), { recursive: true })
-      await gateway.process.line(({ cause }) => /was removed while the gateway writes it/.test(String(cause)))
+      await gateway.process.line(({ cause }) =>
+        /was removed while the gateway was writing it/.test(String(cause)),
+      )
       await until(() => existsSync(file) || undefined)
       await until(() => trail().find(({ removed }) => removed === true))
       const ended = call(`${gateway.url}/after`)

@@ -291,7 +291,7 @@ export class KeyJournal {
   #doubtAll(): void {
     const { directory, onRemoved } = this.#options
     for (const segment of this.#segments) segment.isDoubtful = true
-    onRemoved(`${directory}: was removed while the gateway runs, and is written again`)
+    onRemoved(`${directory} was removed while the gateway was running, and is made again`)
   }
 
   /** Writes and removes nothing until `resume`. */

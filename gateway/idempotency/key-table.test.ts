@@ -706,7 +706,7 @@ it('files that are removed under the gateway are made again with all that is kno
   const begun = held('in progress')
   rmSync(directory, { recursive: true })
   table.maintain()
-  assert.match(faults.join(), /was removed while the gateway runs/)
+  assert.match(faults.join(), /was removed while the gateway was running/)
   for (let i = 0; i < 100; i++) await turn()
   table.finish(begun, RESPONSE, none)
   table.close()

@@ -100,7 +100,7 @@ export function journalOptions({ settings, log }: StartupConfiguration, watch: S
       ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
       failed: ({ message }) => watch.fault('limits', message),
       removed: (directory) =>
-        watch.removed('limits', `${directory}: was removed while the gateway runs, and is written again`),
+        watch.removed('limits', `${directory} was removed while the gateway was running, and is made again`),
     },
   }
 }

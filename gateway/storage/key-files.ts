@@ -137,7 +137,7 @@ export class KeyFiles {
   /** Called once a second and at the end. @param keys all that are remembered */
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
     if (this.#areFilesGone()) {
-      this.#store.onRemoved?.(`${this.#file}: was removed while the gateway runs, and is written again`)
+      this.#store.onRemoved?.(`${this.#file} was removed while the gateway was running, and is made again`)
       this.#isExposed = keys.size > 0
       this.#log.isFailing = true
       this.#isComplete = false

@@ -21,15 +21,13 @@ import { metadata, OAUTH_PATHS, policyConfiguration } from './policy.ts'
 import { changeAtEnd, providerDatabase, storeTogether, whenStored } from './provider-database.ts'
 import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from './scopes.ts'
 
-/** The path of the sign-in and consent pages. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
-/** Gives the present provider for each request, because an instance keeps the keys of its start. */
+/** Gives the provider with the present signing keys. Ask at each request: a provider keeps the keys that it was made with. */
 export interface AuthorizationServer {
   instance(): Provider
 }
 
-/** Throws when the metadata of a client is not valid. */
 export async function createAuthorizationServer(
   services: Services,
   logger: FastifyBaseLogger,
@@ -198,7 +196,7 @@ function resourceServer(
   { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
 ): ResourceServer {
   const scopes = apiScopesOfClient(clientScope)
-  // A removed role takes effect at the next refresh.
+  // The removal of a role takes effect at the next refresh.
   const account = oidc.account as UserAccount | undefined
   return {
     audience: api,

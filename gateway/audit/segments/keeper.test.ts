@@ -307,7 +307,7 @@ test('the record of a removal has the time of the machine, even if retention doe
   assert.equal(linesOf(file).at(-1)?.timestamp, new Date(wallMs).toISOString())
 })
 
-test('what is not sealed as it stands is not removed, nor anything after it', async (t) => {
+test('a segment whose content is not sealed is not removed, nor anything after it', async (t) => {
   const { file, clock } = await trailOfDays(t, { days: 3, pairs: 5 })
   clock.ms = BEGIN_MS + 400 * DAY_MS
   const attempt = async (keeping: Partial<AuditKeeping>) => {

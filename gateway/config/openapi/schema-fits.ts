@@ -4,7 +4,7 @@ import { childPointer } from './references.ts'
 /** Thrown when a value would take too long to check. */
 export class TooComplex extends Error {}
 
-/** For one value: 100 ms, at some 5 ns a step. */
+/** For one check, of one value or of a list: 100 ms, at some 5 ns a step. */
 const MAX_STEPS = 20_000_000
 
 let steps = 0
@@ -72,19 +72,24 @@ export interface Misfit {
   readonly reason: string
 }
 
-/** An error, with the failure of each branch of its `anyOf` or `oneOf`. */
+/** An error with its causes: the failures of all branches of `anyOf` or `oneOf`, or of the schema of `OF_ONE_SCHEMA`. */
 interface Failure {
   readonly error: ErrorObject
   readonly branches: readonly Failure[]
+  /** Index of the first error that belongs to it. */
   readonly begin: number
 }
 
 const MAX_POINTER = 200
-/** Keywords that apply one schema. Their error comes after the schema's error. */
+/** Keywords whose error follows the error of one failed subschema, such as `then` for `if`. */
 const OF_ONE_SCHEMA: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 const SEVERAL = 'fits more than one of the alternatives, and must fit exactly one'
 
-/** Finds the error that helps the caller most. @param errors of one check, with the first error of each schema */
+/**
+ * Finds the error that helps the caller most.
+ *
+ * @param errors all errors of one check, in Ajv's order; each schema stops at its first
+ */
 function misfitOf(errors: readonly ErrorObject[]): Misfit {
   if (errors.length === 0) return { pointer: '', reason: 'does not fit' }
   const { pointer, reason } = meant(failureAt(errors, errors.length - 1))
@@ -136,7 +141,7 @@ function discriminated({ error, branches }: Failure): Failure | Misfit | undefin
   const { propertyName, mapping, defaultMapping } = Object(parentSchema?.discriminator)
   if (typeof propertyName !== 'string' || typeof data !== 'object' || data === null) return undefined
   const value = Object.hasOwn(data, propertyName) ? Object(data)[propertyName] : undefined
-  // An object is no name, and {"toString": null} cannot even be made a text.
+  // An object is not a name, and `String({"toString": null})` would even throw.
   const name = typeof value === 'object' ? '' : value
   const references = (schema as unknown[]).map((branch) => Object(branch).$ref)
   const branchOf = (target: unknown) =>
