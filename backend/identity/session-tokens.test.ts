@@ -116,7 +116,7 @@ describe('access tokens of sessions', () => {
     assert.equal(verifyAccessToken(at(600), token), undefined)
   })
 
-  it('are refused when we did not issue them exactly so', async () => {
+  it('are refused when their signature, header, times or claims are not as we issue them', async () => {
     assert.ok(verifyAccessToken(ISSUER, await signed({})), 'what the cases below differ from is accepted')
     const publicKey = createPublicKey({ key: { ...PAIR.published }, format: 'jwk' })
     const hmac = (secret: string | Buffer) => {

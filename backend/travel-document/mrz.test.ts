@@ -59,7 +59,7 @@ describe('readMrz', () => {
     })
   }
 
-  it('finds a change in each field of the specimens, and in the composite with it', () => {
+  it('finds a changed character by the check digit of its field, if it has one, and by the composite', () => {
     const changes: [Kind, [number, number], string[]][] = [
       ['TD1', [0, 5], ['documentNumberValid', 'compositeValid']],
       ['TD1', [0, 14], ['documentNumberValid', 'compositeValid']],

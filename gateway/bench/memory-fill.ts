@@ -9,11 +9,11 @@ export interface Filled {
   readonly residentBytes: number
 }
 
-/** Entries offered before, so that compiled code is not counted. */
+/** So many entries are offered to another memory first, so that compiled code is not counted. */
 const WARM_UP = 500
 const A_TURN = 1_000
 
-/** Offers so many entries. @param copyOf copies each text; by default it is used as it is */
+/** Offers a new memory `offered` entries. @param copyOf copies each text; by default it is used as it is */
 export async function fill(
   memory: Memory,
   offered: number,

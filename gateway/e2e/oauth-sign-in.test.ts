@@ -37,7 +37,7 @@ describe('the sign-in page behind the gateway', () => {
     browser = new FormBrowser(service.url)
   })
 
-  it('keeps its own policy, and has each mandatory header once', async () => {
+  it('keeps its own content security policy, and has each mandatory header once', async () => {
     const page = await browser.open(start)
     assert.equal(page.status, 200)
     const { rawHeaders } = await call(page.url.href)
@@ -115,7 +115,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.equal(JSON.parse(program.page).code, 'limit_exceeded')
   })
 
-  it('posts its form to the path of that row, and no other path takes it', async () => {
+  it('posts its form to /api/login, and no other path takes it', async () => {
     const page = await browser.open(start)
     const actions = [...page.page.matchAll(/action="([^"]+)"/g)].map(([, action]) => action)
     assert.deepEqual(actions, ['/api/login', '/oauth/interaction/deny'])
@@ -127,7 +127,7 @@ describe('the sign-in page behind the gateway', () => {
     }
   })
 
-  it('and other paths without a token, for refreshes and pushed requests, are limited by address', async () => {
+  it('refreshes and pushed requests, which need no token, are limited by address', async () => {
     const agent = new Agent({ keepAlive: true })
     const ask = async (path: string) =>
       (await call(`${service.url}${path}`, { method: 'POST', body: {}, agent })).status

@@ -100,7 +100,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.doesNotMatch(output, /- (?:GET|POST) \/api\/(?:data|balance|verify|users)$/m, output)
   }
 
-  it('lists every refusal code of the gateway, also wherever an operation describes the status of that code', () => {
+  it('lists every refusal code of the gateway, in its schema and wherever an operation describes its status', () => {
     const { enum: codes } = document.components.schemas.Problem.properties.code
     assert.deepEqual(
       Object.keys(REFUSALS).filter((code) => !codes.includes(code)),
@@ -126,7 +126,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.equal(code, 0, output)
   })
 
-  it('can replace most rows of the routes of the service, and then its requests are validated', async () => {
+  it('can replace most route rows of the service, and then requests are validated', async () => {
     const file = join(service.gateway.dir, 'gateway.json')
     const shipped = JSON.parse(readFileSync(file, 'utf8')) as { routes: { path: string }[] }
     const routes = shipped.routes.filter(({ path }) =>

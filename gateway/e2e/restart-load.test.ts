@@ -18,7 +18,7 @@ const STREAMS = 3
 
 type Client = (asked: Asked) => Promise<Pick<Received, 'status' | 'body'>>
 
-test('under load, no GET and no POST on kept connections of HTTP/1.1 and HTTP/2 fails by restarts', async (t) => {
+test('under load, no GET and no POST on kept connections of HTTP/1.1 and HTTP/2 fails because of restarts', async (t) => {
   const upstream = await startUpstream(async (req, res) => {
     let bytes = 0
     for await (const piece of req) bytes += piece.length
@@ -40,7 +40,7 @@ test('under load, no GET and no POST on kept connections of HTTP/1.1 and HTTP/2 
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     return (asked) => call(gateway.url, { ...asked, agent })
   }
-  /** Sends requests that GOAWAY leaves out again with the same id: the trail shows if the gateway handled both. */
+  /** Sends a request that GOAWAY leaves out once more, with its id: the trail shows if the gateway handled both. */
   const overHttp2 = (): Client => {
     const begin = () => connect(gateway.url).on('error', (error) => failed.push(error))
     let session = begin()

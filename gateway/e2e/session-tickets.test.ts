@@ -70,7 +70,7 @@ describe('a TLS session', () => {
     return times
   }
 
-  it('is resumed by another gateway with the same secret, but by none with another secret or none', async (t) => {
+  it('is resumed by another gateway with the same secret, but not by one with another secret or without one', async (t) => {
     const file = secretFile('shared')
     const one = await begin({ GATEWAY_TLS_TICKET_KEY: file })
     const same = await begin({ GATEWAY_TLS_TICKET_KEY: file })
@@ -119,7 +119,7 @@ describe('a TLS session', () => {
     }
   })
 
-  it('needs a secret that others cannot read, or the gateway does not start', async () => {
+  it('does not let the gateway start with a secret file that others can read', async () => {
     const file = secretFile('open')
     chmodSync(file, 0o644)
     const { GATEWAY_TLS_CLIENT_CA: _, GATEWAY_TLS_CLIENT_CRL: __, ...plain } = tls.env

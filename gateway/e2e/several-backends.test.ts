@@ -34,7 +34,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
   const secretHeader = {
     'x-gateway-secret': readFileSync(secret.GATEWAY_UPSTREAM_SECRET_FILE, 'utf8').trim(),
   }
-  /** For each gateway, `maxSockets`. Together they are some more than the backends' connections to the database. */
+  /** Opens up to 8 connections to each gateway: together a few more than the backends have to the database. */
   const agent = new Agent({ keepAlive: true, maxSockets: 8 })
   const backends: { process: RunningProcess; readonly url: string }[] = []
   const gateways: TestGateway[] = []
@@ -234,7 +234,7 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     await assertBooksBalance(before.length + keys.length)
   })
 
-  it('lose or repeat no transfer when one is killed under load, and use it again when it is back', async () => {
+  it('lose or repeat no transfer when one is killed under load, and the gateways use it again when it is back', async () => {
     const before = await postgres.query("SELECT 1 FROM transfers WHERE kind = 'transfer'")
     const [victim] = backends as [{ process: RunningProcess; readonly url: string }]
     let done = 0

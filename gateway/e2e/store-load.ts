@@ -90,7 +90,7 @@ function isComplete(text: string): boolean {
 }
 
 /**
- * The most requests that certainly passed within one window: they were sent after its begin and arrived upstream
+ * The most requests that certainly passed within one window: they were sent after its start and arrived upstream
  * before its end. Requests on the way at either end are left out, so that the number is never too high.
  *
  * @param admitted when each was sent, and when it arrived

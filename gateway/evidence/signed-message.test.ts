@@ -68,7 +68,7 @@ function faultOf(
   return borne.fault ?? signatureFault({ request, response: undefined }, borne.signature, { facts, key })
 }
 
-test('a message that bears the recorded signature is proven, also over HTTP/2 without a length', () => {
+test('a message that bears the recorded signature is proven, also without Content-Length or with an absolute target', () => {
   assert.equal(faultOf(MESSAGE), undefined)
   assert.equal(faultOf(messageOf([...HEAD, ...FIELDS, `Content-Length: ${BODY.length}`])), undefined)
   assert.equal(

@@ -7,7 +7,7 @@ for (const [when, drainMs, hurry] of [
   ['its deadline', 1, new Promise<void>(() => {})],
   ['a second signal', 600_000, Promise.resolve()],
 ] as const) {
-  test(`a drain ends the calls of clients that have left at ${when}, and does not wait for their responses`, async () => {
+  test(`at ${when}, a drain ends the calls of clients that have left, and does not wait for their responses`, async () => {
     const closed = Promise.withResolvers<void>()
     const ends: string[] = []
     const { gateway } = makeGateway()

@@ -12,7 +12,7 @@ import { readConfiguration } from './startup/read-configuration.ts'
 
 const GROUP = 8
 
-/** A service that responds only when the test says so. */
+/** A service that responds once it holds `GROUP` requests, to all of them. */
 async function heldService(t: TestContext) {
   const held: ServerResponse[] = []
   const server = createServer((_, res) => {
@@ -82,7 +82,7 @@ test('a group lets through as many requests at once as its bound says, also afte
   assert.deepEqual(await askAll(), all)
 })
 
-test('the files do not change hands when counts would be lost, because the disk does not take the snapshot', async (t) => {
+test('the files are not handed over when the disk does not take the snapshot, so that no counts are lost', async (t) => {
   const { dir, serving } = await serveGateway(t, { routes: [{ path: '/*', auth: ['none'] }] })
   // A directory in the place of the draft.
   mkdirSync(join(dir, 'limits', 'snapshot.ndjson.tmp'))

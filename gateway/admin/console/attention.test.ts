@@ -455,7 +455,7 @@ test('an unknown outcome is told for as long as the alert looks back, and again 
   assert.deepEqual(minutes(30), [['3 × 409 idempotency_unknown in all, the last one: the request 1', 30]])
 })
 
-test('one upstream of several that is down is told, and a group without a healthy one as worse', () => {
+test('each upstream that is down has a line, and a group without a healthy upstream has one above', () => {
   const upstreams = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.boolean(), { minKeys: 1, maxKeys: 5 })
   fc.assert(
     fc.property(upstreams, (healthy) => {

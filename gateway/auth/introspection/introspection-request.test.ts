@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { introspectionRequest } from './introspection-request.ts'
 
-test('a secret that cannot be read in time ends the question', async (t) => {
+test('an introspection request is given up when the client secret is not read in time', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'introspection-'))
   t.after(() => rmSync(directory, { recursive: true }))
   const clientSecretFile = join(directory, 'secret')

@@ -120,7 +120,7 @@ const refusals: readonly (readonly [what: string, changes: Members, cause: RegEx
   ['an aud list with a number', { aud: [AUDIENCE, 1] }, /^aud is neither/],
   ['an aud list in a list', { aud: [[AUDIENCE]] }, /^aud is neither/],
   ['an aud object', { aud: { [AUDIENCE]: true } }, /^aud is neither/],
-  ['a confirmation that cannot be asked for', { cnf: { jkt: JKT, kid: 'k' } }, /^cnf/],
+  ['a cnf with a member that is not checked', { cnf: { jkt: JKT, kid: 'k' } }, /^cnf/],
   ['an empty cnf', { cnf: {} }, /^cnf/],
   ['a cnf that is null', { cnf: null }, /^cnf/],
   ['no sub', { sub: undefined }, /^sub/],
@@ -191,7 +191,7 @@ for (const [what, changes, cause] of refusals) {
   })
 }
 
-test('a token that lives for more than 24 h is told so', () => {
+test('a token that lives for more than 24 h is invalid, and its caller is told why', () => {
   for (const changes of [{ iat: NOW_SECONDS, exp: NOW_SECONDS + 86_401 }, { iat: NOW_SECONDS - 85_801 }]) {
     const { fault } = read(changes)
     assert.equal(fault?.reason, 'invalid')
@@ -325,7 +325,7 @@ test('our own issuer cannot name users, clients and sessions of another', () => 
   }
 })
 
-test('our own issuer cannot name them by an id whose encoding looks like theirs', () => {
+test('our own issuer cannot name users and clients of another by an id whose encoding looks like theirs', () => {
   const own = { ...RULES, others: ['https://id.example/realms/b%C3%A4nk'] }
   for (const name of ['sub', 'client_id']) {
     const { fault } = readClaims(goodClaims({ [name]: 'https://id.example/realms/bänk#alice' }), own, NOW_MS)
@@ -333,7 +333,7 @@ test('our own issuer cannot name them by an id whose encoding looks like theirs'
   }
 })
 
-test('what goes upstream of any accepted token can stand in a header', () => {
+test('the ids and scopes that go upstream for any accepted token can stand in a header', () => {
   const claim = fc.constantFrom('sub', 'sid', 'client_id', 'scope')
   const text = fc.string({ unit: fc.integer({ min: 0, max: 0x17f }).map((c) => String.fromCharCode(c)) })
   const count = { accepted: 0, refused: 0 }
@@ -367,7 +367,7 @@ test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove w
     realm_access: { roles: ['offline_access'] },
     scope: 'email accounts:read profile',
   }
-  /** As Keycloak 26.7.3 gives a service account whose client has no scopes of its own. */
+  /** Claims that Keycloak 26.7.3 gives a service account whose client has no scopes of its own. */
   const machine = {
     exp: NOW_SECONDS + 300,
     iat: NOW_SECONDS,

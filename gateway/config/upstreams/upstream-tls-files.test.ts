@@ -47,7 +47,7 @@ function load(
 
 const WHOLE = { caFile: 'ca.pem', certFile: 'own.pem', keyFile: 'own.key' }
 
-test('the TLS of a group has its defaults, and what its files hold', () => {
+test('the TLS settings of a group have their defaults, and the texts of their files', () => {
   const { value } = load({ ...WHOLE, serverName: 'pay.internal' })
   assert.deepEqual(value?.upstreams.pay?.tls, {
     ...WHOLE,
@@ -141,13 +141,13 @@ test('a certificate that OpenSSL refuses is a fault', () => {
   assert.match(`${fault?.path}: ${fault?.reason}`, /certFile: weak\.pem: OpenSSL refuses it: .*too small/)
 })
 
-test('a target without TLS is a fault in a group with TLS settings, because nobody would notice', () => {
+test('a target without TLS is a fault in a group with TLS settings', () => {
   const [fault] = load({}, {}, ['https://a', 'http://b']).faults ?? []
   assert.equal(fault?.path, '$.upstreams.pay.tls')
   assert.equal(fault?.reason, 'must not be given: no TLS is spoken with http://b')
 })
 
-test('faults of variables do not hide those of the files, whoever names the targets', () => {
+test('faults of variables do not hide those of files, whether a variable or the file names the targets', () => {
   const tls = { caFile: 'broken.pem' }
   const file = { upstream: 'http://x', upstreams: { default: { tls }, pay: { targets: ['https://a'], tls } } }
   const text = JSON.stringify({ ...file, routes: [{ path: '/*', auth: ['none'] }] })

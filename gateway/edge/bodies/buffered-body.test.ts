@@ -170,7 +170,7 @@ describe('buffering the body of a request', () => {
 })
 
 describe('a buffered body sent on', () => {
-  it('is a stream with all its bytes there and then its end', async () => {
+  it('is a stream that holds all its bytes and then ends', async () => {
     const body = bodyOf(Buffer.from('abc'))
     assert.equal(body.readableLength, 3)
     assert.deepEqual(await body.toArray(), [Buffer.from('abc')])

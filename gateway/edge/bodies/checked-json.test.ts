@@ -32,7 +32,7 @@ test('no text is accepted that JSON.parse refuses', () => {
   )
 })
 
-test('a key that is written twice in one object is a fault, however it is spelled, and in two objects is not', () => {
+test('a key that is written twice in one object is a fault, however it is spelled; in two objects it is none', () => {
   const twice = { fault: 'has a member twice in one object' }
   assert.deepEqual(parsed('{"a":1,"a":2}'), twice)
   assert.deepEqual(parsed('{"a":1,"b":{"c":[{"x":1 , "\\u0078" : 2}]}}'), twice)

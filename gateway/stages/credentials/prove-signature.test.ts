@@ -211,7 +211,7 @@ test('a client whose key another client publishes is accepted where a token says
   assert.equal(alone.refused?.cause, '"bank" and "thief" publish the same key')
 })
 
-test('a row with idempotency wants the key signed where it is sent', async () => {
+test('a row with idempotency requires a signature that covers the idempotency key, if one is sent', async () => {
   const key = { 'X-Key': 'one' }
   const { refused } = await outcomeOf({ headers: key, keyHeader: 'x-key' })
   assert.deepEqual(

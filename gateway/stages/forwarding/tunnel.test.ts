@@ -108,7 +108,7 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     })
   }
 
-  it('leaves nothing behind when its client goes in the turn of the 101, whether that is held or not', async () => {
+  it('leaves nothing behind when its client goes in the turn of the 101, whether the 101 is held or not', async () => {
     for (const isHeld of [true, false]) {
       const { commit, tunnels, upstream, wire, service, trail } = await uncommitted((going) =>
         going.destroy(),
