@@ -118,7 +118,7 @@ describe('the headers of a webhook', () => {
     }
   })
 
-  it('hold an id of 1 to 128 visible characters without a full stop, though signed otherwise', () => {
+  it('hold an id of 1 to 128 visible characters without a full stop, even if another is signed', () => {
     for (const id of ['m', 'm'.repeat(128), '!"#$%&\'()*+,-/:;<=>?@[\\]^_`{|}~']) {
       assert.equal(check({ id, signature: v1(sign({ id })) }), undefined)
     }
@@ -136,7 +136,7 @@ describe('the headers of a webhook', () => {
     assert.equal(reason(joined), 'malformed')
   })
 
-  it('hold a time in whole seconds in its one spelling, though signed otherwise', () => {
+  it('hold a time in whole seconds in its one spelling, even if another is signed', () => {
     const spellings = [
       '',
       'hello',

@@ -197,7 +197,7 @@ describe('what a client has signed', () => {
     assert.doesNotMatch(verified.stdout + verified.stderr, /warning|without/)
   })
 
-  it('is in the trail once for each signed request, and each key once', () => {
+  it('is in the trail once for each signed request, and each key once for each process that used it', () => {
     const records = whole
       .trimEnd()
       .split('\n')

@@ -29,7 +29,7 @@ interface Response {
   readonly body: Record<string, string>
 }
 
-onEachDatabase('A request to which the database was too busy', (database) => {
+onEachDatabase('A request for which the database was too busy', (database) => {
   const interrupted = new InterruptedDatabase()
   /** The response to the next COMMIT is lost. */
   let losesCommit = false

@@ -198,7 +198,7 @@ onEachDatabase('OAuth', (database) => {
     }
   })
 
-  it('offers no grant by password, none for a client itself, and none by device', async () => {
+  it('offers no password grant, no client credentials grant and no device grant', async () => {
     for (const grant_type of [
       'password',
       'client_credentials',

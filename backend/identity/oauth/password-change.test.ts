@@ -113,7 +113,7 @@ onEachDatabase('A new password', (database) => {
     assert.notEqual(landing.url.searchParams.get('code'), null)
   })
 
-  it('leaves a sign-in of another user in the same browser alone', async () => {
+  it('has no part in the sign-in of another user in the same browser, which signs the first user out', async () => {
     const [first, second] = [await addUser(), await addUser()]
     const browser = new FormBrowser(oauth.url)
     await signIn(browser, first)

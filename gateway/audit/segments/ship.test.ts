@@ -354,7 +354,7 @@ function handTimeouts(t: TestContext) {
   return { asked, elapse: () => last.abort(new DOMException('timeout', 'TimeoutError')) }
 }
 
-test('a server that stalls, fails or has another checksum has no copy', async (t) => {
+test('a put fails with the reason when the server stalls, fails or has another checksum', async (t) => {
   const credentialsFile = keysFile(t)
   const digest = await digestOf({ bytes: Buffer.from('text') })
   const waits = handTimeouts(t)

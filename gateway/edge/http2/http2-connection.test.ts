@@ -193,7 +193,7 @@ describe('a stream of HTTP/2', () => {
     assert.equal(await client.status(5), ':status: 200')
   })
 
-  it('whose HEAD, 204 and 304 have no body', async () => {
+  it('has no response body for HEAD, 204 and 304', async () => {
     const statuses = [200, 204, 304]
     const begun = ({ res }: Seen) => respond(res, { status: statuses.shift() ?? 500, body: 'hello' })
     const { connect } = serveFrames({ begun })
@@ -541,7 +541,7 @@ describe('a connection of HTTP/2 that ends', () => {
     assert.deepEqual(client.heads(1), [OK])
   })
 
-  it('not when it is called off before the client has spoken', async () => {
+  it('not when a takeover is called off before the client has spoken', async () => {
     const { seen, connections, http } = serveFrames()
     const [silent, begun] = [wireTo(http), wireTo(http)]
     begun.send('PRI * HT')

@@ -28,7 +28,7 @@ describe('receive', () => {
     assert.equal(await outcome, undefined)
   })
 
-  it('waits for nothing that is there, long, or of unknown length', () => {
+  it('does not wait for a body that is complete, long, or of unknown length', () => {
     assert.equal(received('5', { complete: true }).outcome, undefined)
     assert.equal(received('16385').outcome, undefined)
     assert.equal(received(undefined).outcome, undefined)

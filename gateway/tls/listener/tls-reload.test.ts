@@ -163,7 +163,7 @@ describe('a reload', () => {
     })
   }
 
-  it('of half a pair keeps the last good, and is reported once, and again when undone or completed', async (t) => {
+  it('of half a pair keeps the last good pair, and is reported once, and again when undone or completed', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     const fault = `${at('key')}: $: is not the key of the certificate in ${at('cert')}`
     write('cert', next.certPem)
@@ -184,7 +184,7 @@ describe('a reload', () => {
     assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
   })
 
-  it('of an incomplete file keeps the last good and names every fault of all files', async (t) => {
+  it('of an incomplete file keeps the last good files in force and names every fault of all files', async (t) => {
     const { told, look, write, at } = await served(t)
     write('crl', emptyList.slice(0, 100))
     write('ca', fixture.server.certPem)
@@ -358,7 +358,7 @@ describe('a reload of what is out of its time', () => {
     assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, true)
   })
 
-  it('takes a list that is out of date where it was issued after the one in force: it may revoke', async (t) => {
+  it('takes a list that is out of date if it was issued after the one in force, because it may revoke', async (t) => {
     const { listener, told, look, write } = await served(t)
     write(
       'crl',
@@ -397,7 +397,7 @@ describe('a reload of what is out of its time', () => {
     })
   }
 
-  it('revokes a client while a file is gone, and goes on to say so', async (t) => {
+  it('revokes a client while a file is missing, and then reports the missing file again', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     unlinkSync(at('key'))
     await look(3)
@@ -422,7 +422,7 @@ describe('a reload of what is out of its time', () => {
     assert.match(String(results(told)), new RegExp(`^${at('ca')}: certificate 1: expired at `))
   })
 
-  it('takes an authority that is to come beside the good one, with a warning', async (t) => {
+  it('takes an authority that is not valid yet beside the good one, with a warning', async (t) => {
     const { told, look, write } = await served(t)
     const other = await makeAuthority({ subject: 'CN=Other', ...TOO_EARLY })
     write('ca', fixture.ca.certPem + other.certPem)

@@ -42,7 +42,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.state, 'open')
   })
 
-  it('opens at a percentage of failures in the window, not before there are enough of them', () => {
+  it('opens at a percentage of failures in the window, but not before it has enough requests', () => {
     const { breaker: one, time } = breaker({ failures: 0, failurePercent: 50, minRequests: 10 })
     for (let i = 0; i < 9; i++) one.failed(NO_PROBE)
     assert.equal(one.state, 'closed')
