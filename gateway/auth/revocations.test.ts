@@ -285,7 +285,7 @@ test('a file that is there and cannot be read stops the start', (t) => {
   assert.throws(open, /revocations\.ndjson: revoked sessions cannot be read/)
 })
 
-test('a disk that refuses keeps sessions revoked in memory, and the lines are written when it is back', (t) => {
+test('while the disk refuses, sessions stay revoked in memory, and their lines are written when it is back', (t) => {
   const { open, file, dataDir, faults } = place(t)
   const revocations = open()
   renameSync(dataDir, `${dataDir}-away`)

@@ -48,7 +48,7 @@ describe('a post of spans', () => {
     assert.deepEqual(await post(), { delivered: true, rejected: 3, reason: 'm'.repeat(200) })
   })
 
-  it('may be repeated after what the specification says, and after faults of the network', async () => {
+  it('may be repeated after the statuses that the specification names, and after faults of the network', async () => {
     const outcomes: [number, boolean][] = []
     for (const status of [301, 400, 401, 404, 413, 429, 500, 501, 502, 503, 504]) {
       respond = (res) => res.writeHead(status).end()

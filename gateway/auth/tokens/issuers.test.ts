@@ -84,7 +84,7 @@ test('our own issuer comes first, and only it gives our own names', () => {
   )
 })
 
-test('the keys of each are loaded from where it publishes them, and faults say whose they are', async (t) => {
+test('the keys of each issuer are loaded from where it publishes them, and a fault names their URI', async (t) => {
   const ownSource = await serve(t, answerJson({ keys: [freshKey('own').jwk] }))
   const otherSource = await serve(t, (_request, response) => response.writeHead(503).end())
   const told = Promise.withResolvers<readonly [string, string]>()

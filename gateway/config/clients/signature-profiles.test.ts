@@ -79,7 +79,7 @@ test('uk-jws has its claims, and no other profile has them', () => {
   })
 })
 
-test('a client has keys of its own, at one private address or in one file', () => {
+test('a client has keys of its own, at one https or loopback URL or in one file', () => {
   const profile = 'fapi-2'
   assert.match(faultsOf({ profile }), /signature: must have either "jwksUri" or "jwksFile"/)
   assert.match(

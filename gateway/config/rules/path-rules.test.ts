@@ -73,7 +73,7 @@ test('each way for a path to be wrong has its reason', () => {
   for (const [path, reason] of cases) assert.match(pathFault(path) ?? 'good', reason, path)
 })
 
-test('a request can have every good path after normalising', () => {
+test('a request whose path is good has the same path after normalising', () => {
   const piece = fc.constantFrom(
     '/',
     'a',
@@ -118,7 +118,7 @@ test('a needless escape is a fault that names the character, because requests ar
   }
 })
 
-test('folding takes letter case and a closing slash for nothing', () => {
+test('folding ignores letter case and a closing slash', () => {
   assert.equal(foldPath('/API/Login/'), '/api/login')
   assert.equal(foldPath('/'), '/')
 })

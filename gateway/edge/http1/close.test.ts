@@ -53,7 +53,7 @@ it('new connections do not keep a closing listener open', async (t) => {
   await closed
 })
 
-it('a connection counts as idle only when it has been for so long', async (t) => {
+it('a connection counts as idle only when it has been idle for the given time', async (t) => {
   const { connect: open, http, time } = await serving(t)
   const fresh = await open()
   const used = await open()

@@ -70,7 +70,7 @@ test('a template comes before a prefix shorter than its fixed beginning, and aft
   assert.equal(found('/t/x/y'), '/*')
 })
 
-test("a request that an upstream may take for a more specific row's is known, by letter case and closing slash", () => {
+test('a path that differs from a more specific row only by letter case or a closing slash is found to be its alias', () => {
   const { isAlias } = finder('/*', '/users/{id}', '/users/me', '/users/{id}/Keys')
   for (const path of ['/USERS/5', '/users/5/', '/users/Me', '/users/me/', '/users/5/keys']) {
     assert.ok(isAlias(path), path)
@@ -84,7 +84,7 @@ test('templates that differ in nothing but names share their rows', () => {
   assert.equal(table.find('/users/5')?.rows.length, 2)
 })
 
-test('a parameter may be a part of a segment, and is one letter at least', () => {
+test('a parameter may be a part of a segment, and is one character at least', () => {
   const { found } = finder(
     '/{id}.json',
     '/v1/{name}:close',
@@ -104,7 +104,7 @@ test('a parameter may be a part of a segment, and is one letter at least', () =>
   assert.equal(found('/v1/:close'), '/v1/{name}')
 })
 
-test('a row that is more specific only by a part of a segment is known by letter case too', () => {
+test('a path is also an alias of a row that is more specific only by a part of a segment', () => {
   const { isAlias } = finder(
     '/v1/{name}',
     '/v1/{name}:close',

@@ -7,7 +7,7 @@ const TODAY = Date.UTC(2026, 10, 23)
 const SECRET = 'a secret of thirty-two characters'
 
 describe('the keys of session tickets', () => {
-  it('are the same for all that have the secret, in their length, on a day', () => {
+  it('are 48 bytes long and, on one day, the same for all that have the secret', () => {
     const [one, other] = [new TicketKeys(firstDayKey(SECRET)), new TicketKeys(firstDayKey(SECRET))]
     assert.equal(one.at(TODAY, 'c').length, 48)
     assert.deepEqual(one.at(TODAY, 'c'), other.at(TODAY + DAY_MS - 1, 'c'))

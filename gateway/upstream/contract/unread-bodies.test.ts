@@ -66,7 +66,7 @@ const LENGTH = ['host', 'service.test', 'content-length', String(STOLEN.length)]
 describe('a body that the service leaves unread', () => {
   for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND']) {
     for (const obeysClose of [true, false]) {
-      it(`with ${method} never brings its response to another caller, the service ${obeysClose ? 'closing' : 'staying'}`, async (t) => {
+      it(`with ${method} never brings its response to another caller, when the service ${obeysClose ? 'closes' : 'keeps'} the connection`, async (t) => {
         const { carriedOut, connections, upstream } = await careless(t, { obeysClose })
         for (let i = 0; i < 5; i++) {
           await send(upstream, { method, target: '/first', headers: LENGTH, body: whole() }).over
@@ -78,7 +78,7 @@ describe('a body that the service leaves unread', () => {
       })
     }
 
-    it(`with ${method} and in chunks never does so either`, async (t) => {
+    it(`with ${method} and in chunks never brings its response to another caller`, async (t) => {
       const { upstream } = await careless(t, { obeysClose: false })
       await send(upstream, { method, target: '/first', body: inChunks() }).over
       assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')
