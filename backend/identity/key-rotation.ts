@@ -38,7 +38,7 @@ export function rotateSigningKeys(
 ): Promise<Rotation> {
   return database.transaction(async (transaction): Promise<Rotation> => {
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [ROTATION_LOCK])
-    // A later time was stored before the clock was set back. Clocks of other processes may be a little ahead.
+    // A time after `notLater` was stored before the clock was set back. Clocks of other processes may be a little ahead.
     const notLater = new Date(now.getTime() + 2 * PUBLISHED_AHEAD_MS)
     if (olderThanMs !== undefined) {
       const younger = await transaction.query(

@@ -59,7 +59,7 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
 /** SQL condition: the attempts no longer count, because their day is over or the clock was set back since then. */
 const FORGOTTEN = '(attempts.last_at <= $3 OR attempts.last_at > $7)'
 
-/** The latest time that another backend can have noted, because clocks differ by less. */
+/** The latest time that another backend can have noted: clocks differ by less than `MAX_DELAY_SECONDS`. */
 function latestPast(now: Date): Date {
   return new Date(now.getTime() + MAX_DELAY_SECONDS * 1000)
 }

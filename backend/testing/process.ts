@@ -11,7 +11,7 @@ export interface BackendProcess {
   readonly child: ChildProcess
   /** Its log so far, one object a line. */
   readonly log: Record<string, unknown>[]
-  /** Its URL, once it listens; rejects when it ends before. */
+  /** Its URL, once it listens; rejects when the process ends first. */
   readonly listening: Promise<string>
   readonly ended: Promise<number | string | null>
 }

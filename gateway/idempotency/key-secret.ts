@@ -104,7 +104,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt. Only one process seals, so a counter is the nonce, and precedes each text. */
+/** AES-256-GCM under the key of one salt. Only one process seals, so the nonce is a counter. It precedes each sealed text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string

@@ -163,7 +163,7 @@ export function certificateWarnings(settings: Settings): readonly string[] {
 }
 
 /**
- * @param file holds `1` if Linux gives connections that a closing socket has not accepted to another socket on its port
+ * @param file holds `1` if Linux moves the unaccepted connections of a closing socket to another socket on its port
  * (Linux 5.14)
  */
 export function reusePortWarnings(

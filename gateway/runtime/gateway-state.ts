@@ -58,7 +58,7 @@ export interface GatewayState {
 interface StateTerms {
   readonly watch: StoreWatch
   readonly gatewayId: string
-  /** As in `PassedState`; default: how far the wall clock is ahead. */
+  /** As in `PassedState`; default: how far the wall clock is ahead of `bootedMs`. */
   readonly clockAheadMs?: number | undefined
 }
 

@@ -88,7 +88,7 @@ export class StoreEvents {
 
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
-    // Writes, because a replica refuses a write. The address may lead to a new master by now.
+    // Writes a probe: only a replica refuses it with READONLY. A new connection may then lead to the new master.
     await this.#send(['SET', `${key}:probe`, '1', 'PX', '1'], key).catch((error: unknown) => {
       // A master that takes no writes can still be read.
       if (!isReply(error, '') || isReply(error, 'READONLY')) throw error

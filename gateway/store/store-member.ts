@@ -185,7 +185,7 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
-    // Commands may have failed before the outage was noticed, and `local` then accepted their messages.
+    // Commands may have failed before the outage was noticed. Guards with `local` accepted their messages.
     const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
     for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()

@@ -10,7 +10,7 @@ const parsed = new Map<string, { readonly bytes: Buffer; readonly records: reado
 const NEWLINE = 10
 const MOMENT = new Int32Array(new SharedArrayBuffer(4))
 
-/** Reads a trail, again while its last line is incomplete. @throws SyntaxError when it stays so */
+/** Reads a trail until its last line is complete. @throws SyntaxError when it stays incomplete */
 export function readAudit(file: string): AuditRecord[] {
   const known = parsed.get(file)
   let bytes = readFileSync(file)

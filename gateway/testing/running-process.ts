@@ -8,7 +8,7 @@ export interface RunningProcess {
   readonly lines: readonly LogLine[]
   /** Standard output, and lines on standard error that are not JSON. */
   plain(): string
-  /** The first matching log line, past or future; rejects when the program ends before. */
+  /** The first matching log line, past or future; rejects when the program ends first. */
   line(matches: (line: LogLine) => boolean): Promise<LogLine>
   /** Sends the signal. Resolves as `ended`. */
   end(signal: NodeJS.Signals): Promise<number | string>

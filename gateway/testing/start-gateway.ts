@@ -58,7 +58,7 @@ export interface TestGateway {
   stop(): Promise<void>
 }
 
-/** The sources' or the package's command, which any Node may run. */
+/** The command of the sources or of the package. Any Node from 18 on can run it. */
 const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
   .map((path) => fileURLToPath(new URL(path, import.meta.url)))
   .find(existsSync) as string

@@ -84,7 +84,7 @@ export class UsedTwice extends errors.InvalidGrant {
 }
 
 /**
- * Stores the changes of a request to these paths in one transaction, before the response. oidc-provider alone would
+ * Stores the changes of a request to one of `paths` in one transaction, before the response. oidc-provider alone would
  * store them one by one, and a client that repeats a half-stored request (503) would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time

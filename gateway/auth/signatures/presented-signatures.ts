@@ -173,7 +173,7 @@ function verifySignature(
   nowMs: number,
 ): HeadVerification {
   if (rival === undefined) return signature.verify({ signer, key, nowMs })
-  // A client that publishes the key of another must not be taken for the other.
+  // A client that publishes the key of another client must not be taken for that client.
   const names = [signer, rival].map(({ principal }) => quote(principal.client)).join(' and ')
   return { fault: { reason: 'mismatch', cause: `${names} publish the same key` } }
 }

@@ -109,7 +109,7 @@ function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
-/** Is not in `trustedIssuers`, because a closure there would keep the issuers of before an edit in memory. */
+/** A function of its own: a closure in `trustedIssuers` would keep the issuers before the edit in memory. */
 function introspectorOf(
   issuer: AskedIssuer,
   settings: IntrospectionSettings,

@@ -18,7 +18,7 @@ export const DAY_MS = 86_400_000
 /** Longer waits for a seal need a person. */
 const SEALED_WITHIN_MS = 60_000
 
-/** @param dayMs beginning of the day in UTC @param log directory of the trail's seals, which may be in earlier files */
+/** @param dayMs beginning of the day in UTC @param log directory of the seals, if the trail has any */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,

@@ -41,7 +41,7 @@ export interface Verdict {
   readonly firstLeaf: number
   readonly lines: number
   readonly files: number
-  /** Lines from the first on that are as they were sealed. */
+  /** Number of sealed lines before the first that differs. */
   readonly provenLines: number
   readonly pairs: number
   readonly open: number
@@ -65,7 +65,7 @@ interface Seal {
 
 /** First lines that are looked for in the tree. */
 const SOUGHT_LINES = 4096
-/** Most lines between an AUDIT_SEAL and the last one that it covers. */
+/** Most lines between an AUDIT_SEAL and the last line that it covers. */
 const SEAL_LAG_LINES = 1024
 const RECORD_HEAD_BYTES = '{"type":"A'.length
 /** The second letter of `API_REQUEST`. */

@@ -61,7 +61,7 @@ function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: Wind
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** All present hits have expired after a whole window. */
+/** Refuses for a whole window, after which all present hits have expired. */
 export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
@@ -213,7 +213,7 @@ export class Window {
     if (this.#counts !== undefined) this.#counts[place] = count
   }
 
-  /** Each array is made at its own place in the code: otherwise V8 would make both arrays of doubles. */
+  /** Each array is made at its own place in the code: otherwise V8 would store doubles in both. */
   #resize(capacity: number): void {
     const times = new Array<number>(capacity).fill(Number.NaN)
     const counts = this.#counts && new Array<number>(capacity).fill(0)

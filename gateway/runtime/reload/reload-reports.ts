@@ -89,7 +89,7 @@ export function reporter<T>(
   }
 }
 
-/** The owner of a file, who may not be its last writer. Undefined when the file has gone. */
+/** The owner of a file, who is not always its last writer. Undefined when the file has gone. */
 export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | undefined {
   try {
     const { uid, mtime } = statSync(file)
@@ -99,7 +99,7 @@ export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | u
   }
 }
 
-/** Undefined when the list of accounts lacks it or cannot be read. */
+/** Undefined when the list of accounts lacks `uid` or cannot be read. */
 function accountName(uid: number, accounts: string): string | undefined {
   try {
     const lines = readFileSync(accounts, 'utf8').split('\n')

@@ -22,8 +22,8 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // The issuer in the backend's tokens is its URL without trailing slashes.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // Clients present certificates at PUBLIC_MTLS_URL, which the backend's metadata names: the HTTPS listener. If
-  // PUBLIC_URL is https, clients may be able to reach only PUBLIC_URL, so the other is not set.
+  // PUBLIC_MTLS_URL leads to the HTTPS listener, where clients present certificates. The backend's metadata names it.
+  // If PUBLIC_URL is https, clients may be able to reach only PUBLIC_URL, so PUBLIC_MTLS_URL is not set.
   const url = URL.parse(publicUrl || 'http://localhost')
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`

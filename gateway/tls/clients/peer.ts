@@ -66,7 +66,7 @@ const CACHE = new WeakMap<
   CachedPeer | (Pick<CachedPeer, 'trust'> & { readonly peer: undefined })
 >()
 
-/** True when the client may be proved by a new connection only. Without a certificate: once there are other authorities. */
+/** True when the client may be proved by a new connection only. Without a certificate, true once there are other authorities. */
 export function mayPassAnew(socket: TLSSocket, trust: ClientTrust | undefined): boolean {
   const cached = CACHE.get(socket)
   if (cached === undefined || trust === undefined) return false

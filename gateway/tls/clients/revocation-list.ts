@@ -27,7 +27,7 @@ const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 export class UnusableList extends Error {}
 
 /**
- * Parses one list. OpenSSL uses lists in handshakes, the gateway for open connections. @throws Error when it is no list
+ * Parses one list. OpenSSL uses it in handshakes, the gateway uses it for open connections. @throws Error when it is no list
  * @throws UnusableList when it is a delta list, or has an unknown scope or critical extension
  */
 export function readRevocationList(der: Buffer): RevocationList {
@@ -120,7 +120,7 @@ function algorithmIn(algorithm: Der | undefined): ReturnType<typeof readSignatur
 interface ListsOfAuthority {
   /** Lists that the authority has signed. */
   readonly proved: readonly RevocationList[]
-  /** Lists with its name, whose signature algorithm is not known here. */
+  /** Lists that have the authority's name and an unknown signature algorithm. */
   readonly named: readonly RevocationList[]
 }
 

@@ -64,8 +64,8 @@ interface TlsReloadOptions extends Pick<ReloadOptions<TlsMaterial>, 'swap' | 'on
 
 /**
  * Puts changed files in force. If certificate and key do not fit each other, they are read again, because one file
- * changes before the other. Revocation lists wait for no other file. A file not valid now replaces a valid one only if
- * it is a newer list.
+ * changes before the other. Revocation lists wait for no other file. A file that is not valid now replaces a valid one
+ * only if it is a newer revocation list.
  */
 export function tlsReloader({ files, loaded, clock, ...options }: TlsReloadOptions): Reloader<TlsMaterial> {
   const watched = PARTS.flatMap((part) => {
