@@ -82,13 +82,16 @@ describe('the page of results', () => {
     const stored = entryOf('stored', [10])
     const measures = stored.measures.map((measure) => ({ ...measure, storeUs: 5 }))
     const page = renderResults(reportOf([{ ...stored, measures }, entryOf('other', [20])]))
-    assert.equal(rowOf(page, 'stored')[3], 'other 0.50 (0.50–0.50), with the store’s CPU 0.75 (0.75–0.75)')
+    assert.equal(
+      rowOf(page, 'stored')[3],
+      'other 0.50 (0.50–0.50), including the store’s CPU 0.75 (0.75–0.75)',
+    )
   })
 
   it('names skipped contenders with the reason, and compares none of them', () => {
     const absent = entryOf('absent', [], { skipped: 'not\ninstalled', peakBytes: undefined })
     const page = renderResults(reportOf([entryOf('gateway', [10]), absent]))
-    assert.match(page, /^- Skipped: The main work: absent: not installed$/m)
+    assert.match(page, /^- Skipped: absent in "The main work": not installed$/m)
     assert.match(page, /\| gateway \| 10\.0 \(10\.0–10\.0\) \| {2}\|$/m)
   })
 

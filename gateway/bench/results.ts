@@ -19,7 +19,7 @@ const p99 = (measure: Measure) => measure.latencyUs?.p99
 export function renderResults(report: Report): string {
   const skipped = report.scenarios.flatMap((scenario) =>
     scenario.entries.flatMap(({ name, skipped: why }) =>
-      why === undefined ? [] : [`- Skipped: ${scenario.title}: ${name}: ${oneLine(why)}`],
+      why === undefined ? [] : [`- Skipped: ${name} in "${scenario.title}": ${oneLine(why)}`],
     ),
   )
   return `${[
@@ -71,7 +71,7 @@ function ratio(one: EntryReport, other: EntryReport, load: string, value: Value)
   const own = spread(ratioAt({ one, other }, load, value), 2)
   const hasStore = [one, other].some((entry) => spreadAt(entry, load, ({ storeUs }) => storeUs) !== undefined)
   if (value !== cpuOf || !hasStore) return own
-  return `${own}, with the store’s CPU ${spread(ratioAt({ one, other }, load, wholeCpuOf), 2)}`
+  return `${own}, including the store’s CPU ${spread(ratioAt({ one, other }, load, wholeCpuOf), 2)}`
 }
 
 function ratesOf({ entries }: ScenarioReport): readonly string[] {
