@@ -159,7 +159,7 @@ describe('three gateways and one store', { skip: NO_REDIS }, () => {
     }
   })
 
-  it('do so while one gateway after the other is killed and started again', async (test) => {
+  it('let no more through than each row allows while one gateway after the other is killed and started again', async (test) => {
     for (const seed of SEEDS_OF_RESTARTS) {
       await load(seed, async () => {
         for (let index = 0; index < RESTARTS; index++) await group.restart(index)

@@ -29,7 +29,7 @@ function matched(
 }
 
 describe('matchDetails', () => {
-  it('lets through what one of the details permits whole', () => {
+  it('lets a body through when one of the details permits all of it', () => {
     assert.equal(matched(BODY), undefined)
     assert.equal(matched(BODY.replace('10.5', '105e-1').replace('amount', '\\u0061mount')), undefined)
     assert.equal(matched(BODY, `[{"type":"other"},${APPROVED.replace('DE1', 'DE2')},${APPROVED}]`), undefined)
@@ -58,7 +58,7 @@ describe('matchDetails', () => {
     }
   })
 
-  it('refuses a token without a detail of the type, and half of one and half of another', () => {
+  it('refuses a token without a detail of the type, and a body that matches half of one detail and half of another', () => {
     for (const details of [
       '',
       '[]',

@@ -57,7 +57,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
   })
 
   const windowMs = fc.constantFrom(1000, 2000, 60_000)
-  // Steps that floating milliseconds hold exactly, so that the model rounds nothing.
+  // Steps that floating-point milliseconds hold exactly, so that the model rounds nothing.
   const stepUs = (max: number) => fc.integer({ min: 0, max }).map((n) => n * 125)
 
   async function compare(rule: Rule, steps: readonly Step[]): Promise<void> {
@@ -179,7 +179,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
     ])
   }
 
-  it('lets no more through than the windows in force, whichever came and went', async () => {
+  it('lets no more through than the windows in force allow, whichever came and went', async () => {
     const bound = fc.tuple(fc.constantFrom(1, 2, 3, 5), fc.constantFrom(1000, 2000, 5000, 60_000))
     const bounds = fc.uniqueArray(bound, { minLength: 1, maxLength: 4, selector: ([, windowMs]) => windowMs })
     const steps = fc.array(fc.record({ stepUs: stepUs(8000), edit: fc.option(bounds) }), { maxLength: 30 })

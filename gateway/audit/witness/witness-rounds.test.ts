@@ -117,7 +117,7 @@ function kept(log: SealedLog, asked: readonly TestWitness[]) {
 describe('a log with witnesses', () => {
   after(() => witnesses.forEach(close))
 
-  it('has its last checkpoint signed early at the end, and does not wait long for a witness that stalls', async () => {
+  it('has its last checkpoint signed at the end before the interval is over, and does not wait long for a witness that stalls', async () => {
     const log = newLog()
     const quick = await start(log, 'w.example/quick')
     const stalling = await start(log, 'w.example/stalling', { lie: () => 'stall' })
@@ -193,7 +193,7 @@ describe('a log with witnesses', () => {
     rounds.close()
   })
 
-  it('is no conflict when another process has had more of the same log signed, as during a restart', async () => {
+  it('causes no conflict when another process has had more of the same log signed, as during a restart', async () => {
     const log = newLog()
     const witness = await start(log, 'w.example/both')
     const next = run(log, [witness])

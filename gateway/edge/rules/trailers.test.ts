@@ -40,7 +40,7 @@ describe('trailers', () => {
     assert.equal(filterResponseTrailers(fields, policy), kept.map((name) => `${name}: 1\r\n`).join(''))
   })
 
-  it('of a request pass without such fields, and without claims of who sends it', () => {
+  it('of a request pass without fields of a connection or a head, and without claims of who sends it', () => {
     const claims = [
       'x-auth-subject',
       'x-forwarded-for',
