@@ -20,7 +20,7 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Called when records are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called when others have written to the trail. Starts repeat the call while the trail is in the file begun then. */
+  /** Called when others have written to the trail. Each start in the file that was begun for this repeats the call. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
   onCrash?(): void

@@ -38,7 +38,7 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** Subjects by file, not by inode, because a new file may have the inode of a removed one. */
+  /** Subjects of `settleOnce` by file, not by inode, because a new file may have the inode of a removed one. */
   readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
@@ -212,7 +212,7 @@ export class Trail {
       return
     }
     try {
-      // Otherwise a power cut could remove the whole file.
+      // Without this sync, a power cut could remove the new file.
       if (syncs) syncDirectoryOf(file)
     } catch (error) {
       next.close()

@@ -15,7 +15,7 @@ export interface ProcessLock {
 }
 
 interface ProcessLockOptions {
-  /** Empty, made when missing. Its directory must exist. */
+  /** An empty file, which is made when it is missing. Its directory must exist. */
   readonly path: string
   readonly whenTaken: string
 }

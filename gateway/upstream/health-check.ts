@@ -5,7 +5,7 @@ import type { UpstreamClient } from './create-upstreams.ts'
 import { hostOf } from './upstream-address.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
-/** Connections with longer bodies are not used again. */
+/** A connection is not used again after a longer response body. */
 const MAX_BODY_BYTES = 64 * 1024
 /** The first check comes at a random moment within this time. */
 const FIRST_MS = 1000

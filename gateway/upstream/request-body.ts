@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** Methods with which a service that accepts a request has read the body. */
+/** Methods whose body a service has read when it responds with 2xx. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {

@@ -203,7 +203,7 @@ type Found = Omit<AttentionLine, 'sinceMs' | 'endedMs'> & {
   readonly count?: number
   /** True when the line of its cause is shown instead. */
   readonly isTold?: boolean
-  /** The text once it is over. */
+  /** The text once the line is over. */
   readonly past?: string
 }
 

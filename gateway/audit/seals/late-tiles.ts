@@ -12,9 +12,9 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_WIDTH, type TileReader, tilePath, unlessFaulty } from './tiles.ts'
 import { rootOf, TILE_HEIGHT } from './tree-edge.ts'
 
-/** Linux has mostly written a tile by then, so the sync costs only a fifth. */
+/** After this time, Linux has mostly written a tile itself, so its sync costs only a fifth. */
 const LATE_MS = 40_000
-/** Twice the tiles of a checkpoint, so that none falls behind. */
+/** Twice the full tiles that one checkpoint can add, so that syncs keep up. */
 const MAX_SYNCS = 256
 /** Tiles after which the mark (`unsynced-tiles`) is replaced. */
 const STRIDE = 1024

@@ -21,7 +21,7 @@ export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: st
 const RETRY_MS = 1000
 /** Pause between steps, for requests that share the processor. */
 const PAUSE_MS = 4
-/** Steps in a row with a pause in between. */
+/** After this many steps in a row, the pauses are left out. */
 const PACED_STEPS = 100
 /** Nice value of the thread. Under full load it gets about a seventh of one processor. */
 const PRIORITY = 8

@@ -59,7 +59,7 @@ export class SteadyWallClock {
   }
 }
 
-/** Holds the known time: `2026-11-22T15:16:02.123Z`. */
+/** The file that holds the known time, such as `2026-11-22T15:16:02.123Z`. */
 function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.clock`
 }

@@ -33,7 +33,7 @@ export interface DocumentedRoutes {
   readonly unfit: readonly UnfitKey[]
 }
 
-/** Most rows whose fault names what was meant: comparing every row with every path would take minutes. */
+/** At most this many faults name what was meant: comparing every row with every path would take minutes. */
 const MAX_HINTS = 10
 const RAW_AND_REWRITTEN =
   'must not be true for an operation that another row gives "rewrite": the path is either changed or left as it came; set "rawPath" to false in the more specific row'

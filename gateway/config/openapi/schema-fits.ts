@@ -72,7 +72,7 @@ export interface Misfit {
   readonly reason: string
 }
 
-/** An error with its causes: the failures of all branches of `anyOf` or `oneOf`, or of the schema of `OF_ONE_SCHEMA`. */
+/** An error with its causes: the failures of all branches of `anyOf` or `oneOf`, or of one failed subschema. */
 interface Failure {
   readonly error: ErrorObject
   readonly branches: readonly Failure[]

@@ -68,10 +68,10 @@ class BufferPool {
 
 /** A read that reaches this offset is full. */
 const FULL_BYTES = 64 * 1024
-/** Most bytes of one read: a response of 64 KiB with its head. */
+/** Largest read: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
 const MAX_KEPT = 64
-/** Most bytes of one read after `FULL_READS` full reads of a body in a row. */
+/** Largest read after `FULL_READS` full reads of a body in a row. */
 const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
@@ -167,7 +167,7 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece, copied if in the shared buffer, or if short while others are held. @returns `false` to pause */
+  /** Passes a piece. Copies it if it is in the shared buffer, or short while others are held. @returns `false` to pause */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** Most networks of one search for an idle connection, and most connections of each. */
+/** A search for an idle connection looks at this many networks at most, and at this many connections of each. */
 const MAX_NETWORKS = 64
 const LOOKS_PER_NETWORK = 16
 /** An address with more than this part of all places may lose busy connections too. */
 const EXCESS = 1 / 8
-/** Most refused streams that wait for their responses. They take no place. */
+/** Limit of refused streams that wait for their responses. They take no place. */
 const MAX_REFUSED_STREAMS = 256
 
 export interface Activity {

@@ -76,7 +76,7 @@ export class IncomingRequest {
     this.#whenBegun = run
   }
 
-  /** Never resolves when the rest does not come. Call it once. */
+  /** Resolves at `markComplete`; never if the rest of the request does not come. Call it once. */
   whenComplete(): Promise<undefined> {
     return new Promise((resolve) => {
       this.#whenComplete = () => resolve(undefined)

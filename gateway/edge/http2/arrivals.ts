@@ -1,4 +1,4 @@
-/** Most requests that begin in one turn of the event loop: of one connection, and of all. */
+/** Limits of the requests that begin in one turn of the event loop: of one connection, and of all. */
 const BEGINS_OF_ONE = 10
 const BEGINS_OF_ALL = 64
 

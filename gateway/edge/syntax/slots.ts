@@ -11,7 +11,7 @@ export class Slots<T extends Slotted> {
     return this.#all.length
   }
 
-  /** @param place below `size`. A removal moves another object. */
+  /** @param place below `size`. A removal moves the last object into the free place. */
   at(place: number): T | undefined {
     return this.#all[place]
   }

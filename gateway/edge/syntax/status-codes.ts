@@ -33,5 +33,5 @@ export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
   'UNSUBSCRIBE',
 ])
 
-/** Most characters of an unknown method that the audit trail keeps. No known method is longer. */
+/** The audit trail keeps at most this many characters of an unknown method. No known method is longer. */
 export const MAX_METHOD_CHARS = 64

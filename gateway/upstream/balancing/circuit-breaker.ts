@@ -69,7 +69,7 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** True when enough probes have good heads, as their bodies may go on for hours. */
+  /** True when the round is over and enough probes have good heads: their bodies may go on for hours. */
   get #isPromising(): boolean {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }

@@ -87,7 +87,7 @@ export class Health {
 
   exchangeFailed(): void {
     this.#failures += 1
-    // While avoided, only a probe counts, because other exchanges began earlier or had no other upstream.
+    // While the upstream is avoided, only a probe counts, because other exchanges began earlier or had no other upstream.
     if (this.#failures < MAX_FAILURES || (this.#failures > MAX_FAILURES && !this.#responseProbed)) return
     this.#responseProbed = false
     this.#isPromising = false

@@ -116,7 +116,7 @@ export class ResponseParser {
 
   #finalHead(isBodiless: boolean): void {
     const { status, chunked, contentLength } = this.#lines
-    // Set first, because the reader may call `stop`.
+    // The phase is set before the call, because the reader may call `stop`.
     if (isBodiless || this.#request.method === 'HEAD' || contentLength === 0) this.phase = 'whole'
     else {
       const isUntilClose = !chunked && contentLength < 0
@@ -130,7 +130,7 @@ export class ResponseParser {
     const frames = this.#frames
     const hasData = frames.hasData
     const at = hasData ? frames.takeData(bytes, from, to) : frames.read(bytes, from, to)
-    // Set first, because the reader may call `stop`.
+    // The phase is set before the call, because the reader may call `stop`.
     if (frames.whole) this.phase = 'whole'
     else if (frames.fault !== undefined) this.#refuse(frames.fault)
     else if (frames.last) {

@@ -154,7 +154,7 @@ export class Http2Exchange
   }
 
   protected override abortWith(fault: UpstreamFault): void {
-    // First, because the receiver of the fault may end the session.
+    // This comes first, because the receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
   }
@@ -183,7 +183,7 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
 
   protected finish(): void {
     this.detach()
-    // First, because Node asks for the trailers when the stream ends.
+    // This comes first, because Node asks for the trailers when the stream ends.
     this.sender.bodySent()
     this.to.end()
   }
