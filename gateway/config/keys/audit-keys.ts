@@ -15,13 +15,13 @@ const ROTATION = keys({
 
 const RETENTION = keys({
   keep: span('smhd', 'How long closed files stay, in s, m, h or d.', { required: true, examples: ['400d'] }),
-  unsealed: flag('Whether files are removed although the trail has no seals.', { default: false }),
+  unsealed: flag('Whether files of a trail without seals are removed.', { default: false }),
 })
 
 const OBJECT_LOCK = keys({
   mode: choice(
     ['GOVERNANCE', 'COMPLIANCE'],
-    'COMPLIANCE: nobody can shorten the lock. GOVERNANCE: users with that permission can.',
+    'COMPLIANCE: nobody can shorten the lock. GOVERNANCE: users with s3:BypassGovernanceRetention can.',
     { required: true, examples: ['COMPLIANCE', 'GOVERNANCE'] },
   ),
   retain: span('smhd', 'How long the lock holds, in s, m, h or d.', { required: true, examples: ['2190d'] }),
@@ -151,7 +151,7 @@ const AUDIT = keys({
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes closed audit files, oldest first, with the tiles of the tree that only they need. Files that are not sealed stay, and with `ship` those not yet copied. Default: never.',
+    'When the gateway removes closed audit files, oldest first, with the tiles (parts of the Merkle tree) that only they need. In a sealed trail, files not yet sealed stay; with `ship`, also files not yet copied. Default: never.',
   ),
   ship: key(
     SHIP,

@@ -46,18 +46,24 @@ const RESPONSE_HEADERS = {
   }),
   referrerPolicy: choice(
     ['no-referrer', 'same-origin', 'strict-origin', 'strict-origin-when-cross-origin'],
-    "Replaces the service's.",
+    "Replaces the service's `Referrer-Policy`.",
   ),
-  permissionsPolicy: text("Replaces the service's.", {
+  permissionsPolicy: text("Replaces the service's `Permissions-Policy`.", {
     maxLength: 4096,
     examples: ['camera=(), geolocation=(), microphone=()'],
   }),
   crossOriginOpenerPolicy: choice(
     ['same-origin', 'same-origin-allow-popups', 'noopener-allow-popups'],
-    "Replaces the service's.",
+    "Replaces the service's `Cross-Origin-Opener-Policy`.",
   ),
-  crossOriginEmbedderPolicy: choice(['require-corp', 'credentialless'], "Replaces the service's."),
-  crossOriginResourcePolicy: choice(['same-origin', 'same-site'], "Replaces the service's."),
+  crossOriginEmbedderPolicy: choice(
+    ['require-corp', 'credentialless'],
+    "Replaces the service's `Cross-Origin-Embedder-Policy`.",
+  ),
+  crossOriginResourcePolicy: choice(
+    ['same-origin', 'same-site'],
+    "Replaces the service's `Cross-Origin-Resource-Policy`.",
+  ),
   altSvc: flag(
     "Whether the service's `Alt-Svc` goes to the client. It can make clients bypass the gateway for up to a year.",
     { default: false },
@@ -80,7 +86,7 @@ export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 const FILE_RESPONSE_HEADERS = keys({
   strictTransportSecurity: key(
     STRICT_TRANSPORT_SECURITY,
-    '`Strict-Transport-Security` with more than the mandatory year, for the whole host. `preload` is hard to undo.',
+    '`max-age` and `preload` of the mandatory `Strict-Transport-Security`, for the whole host. `preload` is hard to undo.',
   ),
   ...RESPONSE_HEADERS,
 })
@@ -91,7 +97,7 @@ export const POLICY_KEYS = {
     { examples: ['/run/secrets/mask'] },
   ),
   idempotencyKeyFile: text(
-    'A file with lines of 32 to 256 visible ASCII characters: the key that encrypts what `idempotency` of rows keeps, then earlier keys. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    'A file with lines of 32 to 256 visible ASCII characters: first the key that encrypts what `idempotency` of rows keeps, then earlier keys. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
     { examples: ['/run/secrets/idempotency'] },
   ),
   signing: key(
@@ -111,7 +117,7 @@ export const POLICY_KEYS = {
         },
       ),
       tan: text(
-        'The claim `http://openbanking.org.uk/tan` of these responses. Default: `openbanking.org.uk`.',
+        'The claim `http://openbanking.org.uk/tan` of responses to clients with the profile `uk-jws`. Default: `openbanking.org.uk`.',
         {
           maxLength: 256,
           examples: ['openbanking.org.uk'],

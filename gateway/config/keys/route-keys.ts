@@ -81,12 +81,12 @@ const ROUTE = keys({
   ),
   methods: list(
     TEXT,
-    'The allowed methods; others get 405. GET includes HEAD. CONNECT and TRACE are never allowed. Default: all others that are registered with IANA (PURGE and SUBSCRIBE are not).',
+    'The allowed methods; others get 405. GET includes HEAD. CONNECT and TRACE are never allowed. Default: all methods registered with IANA (so not PURGE and SUBSCRIBE), except these two.',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
   ),
   auth: list(
     AUTH,
-    'The accepted credentials: `bearer` is an access token of an issuer; `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json. With `none`, alone or in the list, a request without a credential passes. If it has one, the first that it presents must be valid: a token, a webhook, a signature, then a certificate.',
+    'The accepted credentials: `bearer` is an access token of an issuer; `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json. With `none`, alone or in the list, a request without a credential passes. A presented credential must be valid. Of several, only the first is checked, in the order token, webhook, signature, certificate.',
     {
       required: true,
       minItems: 1,
@@ -123,13 +123,10 @@ const ROUTE = keys({
     'How long ago the user may have signed in (`auth_time` of the token), plus `clockTolerance`. After that, or without the claim, the client gets 401 (RFC 9470), and a tunnel ends.',
     { examples: ['5m'] },
   ),
-  upstream: text(
-    'The group of `upstreams` that requests go to. Default: the targets of the top-level `upstream`.',
-    {
-      default: 'default',
-      examples: ['payments'],
-    },
-  ),
+  upstream: text('The group of `upstreams` that requests go to.', {
+    default: 'default',
+    examples: ['payments'],
+  }),
   timeoutMs: milliseconds(
     'Time limit for a tunnel or an exchange with the upstream. Default: `timeouts.totalMs`, if set.',
     { examples: [5000] },

@@ -28,7 +28,7 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Headers that go to the service although they would be removed, or refused (method overrides). Not headers that the gateway sets itself, or that belong to the connection.',
+      'Headers that go to the service, although by default they are removed or (method overrides) refused. Not headers that the gateway sets itself, or that belong to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(

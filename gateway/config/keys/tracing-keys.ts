@@ -31,7 +31,7 @@ const TRACING = keys({
     default: 10_000,
   }),
   ratio: share(
-    'The share, 0 to 1, of requests without a `traceparent` that get spans. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
+    'The share of requests without a `traceparent` that get spans. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
     { default: 1, examples: [0.1] },
   ),
   parents: choice(

@@ -20,7 +20,7 @@ const ON_STORE_FAILURE = keys({
   ),
   replays: choice(
     ['deny', 'local'],
-    '`deny`: webhooks and DPoP proofs get 503, because another gateway may have accepted them. `local`: only what this gateway has accepted counts.',
+    '`deny`: webhooks and DPoP proofs get 503, because another gateway may have accepted them. `local`: they are refused only if this gateway has accepted them.',
     { default: 'deny' },
   ),
   revocations: choice(
@@ -66,11 +66,11 @@ const TIMEOUTS = keys({
   }),
   requestHeadersMs: milliseconds("Time limit for the header of a client's request.", { default: 10_000 }),
   requestMs: milliseconds(
-    "Time limit for the body of a client's request. Default: none, while it keeps the minimum rate.",
+    "Time limit for a client's request, from its first byte to its last. Default: only the minimum rate of the body counts.",
     { examples: [60_000] },
   ),
   bodyGraceMs: milliseconds(
-    "How long a client's request body may be silent, and how far it may fall behind the minimum rate, while the gateway reads it.",
+    "Longest silence of a client's request body, and its longest delay against the minimum rate. Only time in which the gateway reads counts.",
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
@@ -83,7 +83,7 @@ const TIMEOUTS = keys({
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    "Time after `drainGraceMs`, and at a restart, in which open requests and tunnels may end. Both times plus half a second must be shorter than the orchestrator's deadline.",
+    "Time in which open requests and tunnels may end, after `drainGraceMs` or at a restart. Both keys plus half a second must be shorter than the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
@@ -98,7 +98,7 @@ export const TRAFFIC_KEYS = {
     ADDRESS_RATE,
     'How many requests one address may send in the window, counted before a route is looked up; more get 429 and the connection is closed. Default: any number.',
   ),
-  limits: key(LIMITS, 'How the limits of limits.json are kept.', {
+  limits: key(LIMITS, 'What happens when counts of limits.json cannot be kept.', {
     default: {},
     examples: [{ onJournalFailure: 'degraded' }],
   }),
@@ -156,7 +156,7 @@ export const TRAFFIC_KEYS = {
     range: [100, 256],
     default: 100,
   }),
-  maxBodyBytes: bytes("The most bytes of a request's body; more get 413. A route may have its own value.", {
+  maxBodyBytes: bytes("The most bytes of a request's body; more get 413.", {
     default: 1_048_576,
   }),
   timeouts: key(TIMEOUTS, 'Time limits, in milliseconds unless the name says otherwise.', {

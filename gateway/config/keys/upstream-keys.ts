@@ -131,10 +131,7 @@ const UPSTREAM_GROUP = keys({
     "Time in which a recovered target's share of requests grows from a tenth to its full share. 0: full share at once.",
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
-  maxInFlight: integer(
-    'The most open requests to this group. The top-level `maxInFlight` bounds all groups together.',
-    { range: [1, 1_000_000], examples: [200] },
-  ),
+  maxInFlight: integer('The most open requests to this group.', { range: [1, 1_000_000], examples: [200] }),
   tls: key(TLS, 'TLS with `https://` and `h2://` targets. Changed files apply to new connections.', {
     examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }],
   }),
@@ -161,7 +158,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services. Each is a group of equal targets; a route names its group by `upstream`. The group `default` has the targets of the key `upstream`; here it can get the other keys.',
+    'Further services. Each is a group of equal targets; a route names its group by `upstream`. The group `default` takes its targets from the key `upstream`; its other keys stand here.',
     {
       maxProperties: 256,
       default: {},

@@ -196,7 +196,7 @@ export const REMOVED_HEADERS: readonly Removed[] = [
   {
     names: FORWARDING,
     what: 'how the request came; the gateway sends its own `X-Forwarded-For`, `-Proto` and `-Host`',
-    kept: 'from `trustedProxies`; most also as in the row above',
+    kept: 'from `trustedProxies`; most also if `requestHeaders.allow` names them',
     logged: true,
   },
   {
