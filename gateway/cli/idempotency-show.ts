@@ -30,7 +30,7 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Prints for each row the outcome of the request with this idempotency key. "audit find --request" then finds the first request. The command reads the data directory or the shared store, or both where "onStoreFailure" is "local". If the gateway has ended, "begun" means that the outcome is unknown.',
+    'Prints the outcome of the request with this idempotency key for each row of "routes". "audit find --request" then finds the first request. The command reads the data directory or the shared store, or both where "onStoreFailure" is "local". "begun" means in progress; if the gateway has ended, it means unknown.',
   ],
   examples: [
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],

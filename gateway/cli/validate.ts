@@ -70,7 +70,7 @@ export const command: Command = {
   },
   about: [
     'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines. While gateway.json has a fault, some files that it names are not checked.',
-    'When FILE is a gateway.json, it warns of missing keys that may come from the environment.',
+    'When FILE is a gateway.json, the command warns of missing keys that may come from the environment.',
     'A warning, for example of a limit that no route reaches, does not change the exit code. A certificate or revocation list that has expired, or is not valid yet, is a fault here, although a gateway starts with it.',
   ],
   examples: [
@@ -78,7 +78,7 @@ export const command: Command = {
     ['countersign validate config/limits.json', 'one file'],
     [
       'countersign validate --against http://127.0.0.1:9090',
-      'what a saved edit changes in this gateway, or has changed',
+      'where this gateway differs from the files here',
     ],
   ],
   fault: 'there are faults, or the store or the gateway cannot be reached',

@@ -27,7 +27,7 @@ export const ATTESTATION_FLAGS: Flags = {
   policy: {
     value: 'FILE',
     about:
-      'C2SP tlog-policy with the witnesses and their quorum, instead of --witness and --quorum, and with the logs to trust, unless --key is given',
+      'C2SP tlog-policy: names the witnesses and their quorum (instead of --witness and --quorum) and, without --key, the logs to trust',
   },
   'stamp-authority': {
     value: 'FILE',

@@ -15,7 +15,7 @@ export const command: Command = {
   },
   about: [
     'Makes the Ed25519 key that seals the trail (PEM, mode 0600), and prints its verifier key. Set GATEWAY_AUDIT_SEAL_KEY to FILE; otherwise the gateway makes its own key at the first start. With --second it also makes a key of ML-DSA-44 (FILE-ml-dsa-44.pem for FILE.pem), whose signatures quantum computers cannot forge; FILE may then exist.',
-    'Keep the verifier keys where nobody who can write the trail can change them. For programs that know only Ed25519, take the first line.',
+    'Keep the verifier keys where nobody who can write the trail can change them. Programs that know only Ed25519 need the first line of the output.',
   ],
   examples: [
     ['countersign audit key secrets/audit-seal-key.pem', 'a new key'],

@@ -13,8 +13,8 @@ export const command: Command = {
   },
   about: [
     'Summarizes a day of the trail for the daily review that PCI DSS 10.4 demands: requests, responses and gRPC calls by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. Last comes what somebody must look at.',
-    'That includes a day without records; the report then says when the trail begins.',
-    'It only counts; only "audit verify" proves.',
+    'For a day without records, this says when the trail begins.',
+    'The report proves nothing; "audit verify" does.',
     ABOUT_FILES,
   ],
   examples: [

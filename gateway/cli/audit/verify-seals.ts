@@ -46,7 +46,7 @@ export const command: Command = {
     'It trusts no key that is stored beside the trail. Give it the verifier key that you noted when the key was made ("audit key --show" prints it).',
     'Whoever has the private key can seal another trail. Against that, give it a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
     'It says how the trail ends: sealed, as after an orderly stop; with unsealed lines, as while the gateway runs or after a crash; or cut off. Unsealed lines are a fault after an orderly stop. They are also a fault when they are more than 10 s older than the last line or the last change of the file. Records that contradict one another (a response without a request) are warnings.',
-    `${ABOUT_FILES} An audit file or a directory must begin with the first line of the log, or with the line that a sealed AUDIT_PRUNE names. Of single segments it says which lines of the log they have. Missing later lines are a fault, unless --part is given.`,
+    `${ABOUT_FILES} An audit file or a directory must begin with the first line of the log, or follow the lines that a sealed AUDIT_PRUNE record names as removed. For single segments the command says which lines of the log they have. Lines missing after them are a fault, unless --part is given.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
