@@ -58,7 +58,7 @@ const METRICS = {
   ),
   gateway_auth_decisions_total: counter('Credentials checked.', 'method', 'outcome'),
   gateway_responses_unsigned_total: counter(
-    'Responses sent unsigned although their route signs responses: too long, or no key for their client.',
+    "Responses sent unsigned although their route signs responses: the body is too long, or `signing` does not fit the client's profile.",
     'route',
   ),
   gateway_shadow_refusals_total: counter(
@@ -83,11 +83,7 @@ const METRICS = {
     'How late a timer of 250 ms fires; requests wait about as long.',
     LOOP_LAG_SECONDS,
   ),
-  gateway_grpc_calls_total: counter(
-    'gRPC calls that ended; `code` is the number of their status.',
-    'route',
-    'code',
-  ),
+  gateway_grpc_calls_total: counter('gRPC calls that ended.', 'route', 'code'),
   gateway_http_request_duration_seconds: histogram(
     'Time from the request to the last byte of its response.',
     REQUEST_SECONDS,
@@ -95,12 +91,7 @@ const METRICS = {
     'method',
   ),
   gateway_http_requests_in_flight: gauge('Open requests.'),
-  gateway_http_requests_total: counter(
-    'Requests that ended; 499: the client left first.',
-    'route',
-    'method',
-    'status',
-  ),
+  gateway_http_requests_total: counter('Requests that ended.', 'route', 'method', 'status'),
   gateway_decisions_total: counter(
     'Requests of rows with `decision`, by the answer of the decider; breaker_open and too_many: it was not asked.',
     'route',
@@ -108,7 +99,7 @@ const METRICS = {
   ),
   gateway_idempotency_keys: gauge('Idempotency keys in the data directory, at most 1,000,000.'),
   gateway_idempotency_bytes: gauge(
-    'Bytes of idempotency keys and responses in the data directory; above 1 GiB only statuses are kept of further responses.',
+    'Bytes of idempotency keys and responses in the data directory; above 1 GiB, only the statuses of further responses are kept.',
   ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by the outcome of their key.',
@@ -132,7 +123,7 @@ const METRICS = {
   gateway_ready: gauge('1 when /readyz returns 200.'),
   gateway_refusals_total: counter('Refusals: responses by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
-    'Requests, roughly counted, that were not begun because their client left or reset them.',
+    'Requests, roughly counted, that were not handled, because their client left or reset them.',
   ),
   gateway_store_breaker_open: gauge(
     '1 while the shared store is away; limits then follow their onStoreFailure.',
@@ -144,7 +135,7 @@ const METRICS = {
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often the gateway sent a script that the shared store lacked, as after restarts.',
+    'How often the gateway sent a script that the shared store lacked, as after restarts of the store.',
   ),
   gateway_store_takes_total: counter(
     'Decisions on limits asked of the shared store; undecided: it was away or late, and onStoreFailure decided.',
@@ -163,7 +154,7 @@ const METRICS = {
     'Unix time at which the certificate of the HTTPS listener expires.',
   ),
   gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
-    'Unix time of the earliest expiry of a client authority (authorities) or its newest revocation list (lists); from then on its clients are refused.',
+    "Unix time of the next expiry: of a client authority (authorities), or of an authority's newest revocation list (lists). Then that authority's clients are refused.",
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
@@ -192,7 +183,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of its response. A retried request counts from its first attempt, for the upstream of its last.',
+    'Time from sending a request upstream to the head of its response. For a retried request it begins with the first attempt, and `upstream` is that of the last.',
     REQUEST_SECONDS,
     'upstream',
   ),
