@@ -51,7 +51,7 @@ export const REFUSALS = {
     },
     idempotency_unknown: {
       status: 409,
-      detail: 'Whether the request with this idempotency key was carried out is not known.',
+      detail: 'It is not known whether the request with this idempotency key was carried out.',
     },
     idempotency_key_reused: {
       status: 422,
@@ -130,7 +130,7 @@ export const REFUSALS = {
     },
     decision_unavailable: {
       status: 503,
-      detail: 'Whether the request is permitted cannot be decided at the moment.',
+      detail: 'It cannot be decided at the moment whether the request is permitted.',
     },
     upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
   }),
