@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { countersign } from './program.test-support.ts'
 
-test('a faulty configuration is said to be why nothing was restarted', async (t) => {
+test('with a faulty configuration, nothing is restarted, and the fault is the reason given', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'restart-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const config = join(dir, 'gateway.json')

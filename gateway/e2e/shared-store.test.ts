@@ -38,8 +38,8 @@ function tally(responses: readonly ReceivedResponse[]): Record<number, number> {
 }
 
 /**
- * Checks that the trail has each outage once, as the metrics count them. On a busy machine another may begin when
- * the store has only come back, so this waits.
+ * Checks that the trail has each outage once, as the metrics count them. On a busy machine another outage may begin when
+ * the store has just come back, so this waits.
  */
 async function checkReports(gateway: TestGateway): Promise<void> {
   const readings = async () => {

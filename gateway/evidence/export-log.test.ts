@@ -19,7 +19,7 @@ import { exportLog } from './export-log.ts'
 import { SealedTrail } from './sealed-trail.test-support.ts'
 import { trailsOf } from './trail-files.ts'
 
-test('what is exported holds the records, and is for its owner alone as they are, whatever the umask', async (t) => {
+test('what is exported holds the records, and only its owner can read it, whatever the umask', async (t) => {
   const umask = process.umask(0)
   t.after(() => process.umask(umask))
   const { trail, to, segments } = await sealed(t)
@@ -78,7 +78,7 @@ test('nothing is exported when a tile over the lines does not lead to the signed
   assert.ok(!existsSync(to))
 })
 
-test('a line and its tile that were written anew alike are not exported', async (t) => {
+test('a line and its tile that were forged to match are not exported', async (t) => {
   const { trail, to, segments } = await sealed(t)
   const tile = join(trail.directory, tilePath(0, 0))
   const forged = `${trail.lines[1]?.replace('"GET"', '"PUT"')}`

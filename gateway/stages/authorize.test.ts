@@ -31,7 +31,7 @@ describe('authorize', () => {
     assert.match(challenge, /scope="read write"/)
   })
 
-  it('lets a caller through who holds one of several sets whole, and names the first to others', () => {
+  it('lets a caller through who holds every scope of one of several sets, and names the first set to others', () => {
     const sets = [['read', 'write'], ['admin']]
     assert.equal(authorized(sets, ['admin']), undefined)
     assert.equal(authorized(sets, ['write', 'read']), undefined)

@@ -106,7 +106,7 @@ test('a request to a service is verified as it was sent, and not with another me
   )
 })
 
-test("a client's signature that has our label stays, and ours then has one that nobody can foresee", () => {
+test("a client's signature that has our label stays, and ours then has a label that nobody can foresee", () => {
   const own = [new Field('Signature-Input', 'gateway=("@method")'), new Field('Signature', 'gateway=:AA==:')]
   const request = { method: 'GET', uri: 'https://a/', fields: own, body: undefined, nowMs: NOW_MS }
   const labels = [1, 2].map(() => signRequest(ED, request)[0]?.value.split('=')[0])

@@ -7,7 +7,7 @@ import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 
 const accepts = (...values: string[]) => prefersHtml(values.map((value) => new Field('Accept', value)))
 
-test('a browser that goes somewhere prefers a page', () => {
+test('a browser that navigates prefers a page', () => {
   for (const accept of [
     'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8',
     'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8',

@@ -231,7 +231,7 @@ describe('a circuit breaker', () => {
   })
 
   // http2/sessions.test.ts has this test for HTTP/2.
-  itInBytes('does not count that an upload stays away behind a head that came early', async (t) => {
+  itInBytes('does not count an upload that stops after a response head that came early', async (t) => {
     const { scripted, upstream, events, time } = await guarded(
       t,
       [
