@@ -137,7 +137,7 @@ describe('a gateway that validates requests by a document', () => {
       ['/v1/items?limit=0x10', {}, /"limit" must be integer/],
       ['/v1/items?limit=1e2', {}, /"limit" must be integer/],
       ['/v1/items?limit=5.0', {}, /"limit" must be integer/],
-      ['/v1/items?limit=5&limit=500', {}, /"limit" must be there once/],
+      ['/v1/items?limit=5&limit=500', {}, /"limit" must occur once/],
       ['/v1/items?limit=5&tag=ab&tag=c', {}, /"tag" at "\/1": must NOT have fewer than 2 characters/],
       ['/v1/items?limit=5&tag=ab&tag=cd&more=1', {}, undefined],
       ['/v1/items?limit=5', { 'x-flag': 'yes' }, /The header parameter "x-flag" must be boolean/],

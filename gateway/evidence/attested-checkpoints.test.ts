@@ -145,7 +145,7 @@ describe('a log that others attest', { skip: skipWithout('openssl') }, () => {
   it('is attested only by witnesses that the auditor trusts', () => {
     assert.throws(
       () => openWitnessed(seen, trustedWitnesses(keys(0, 2))),
-      /signed by 1 of the 2 witnesses that must: w.example\/a at/,
+      /signed by 1 of the 2 witnesses that must sign it: w.example\/a at/,
     )
     assert.throws(() => openWitnessed(seen, trustedWitnesses(keys(2))), AttestationFault)
     assert.throws(() => trustedWitnesses([log.vkey]), /must be the key of a witness/)

@@ -59,8 +59,8 @@ export function openWitnessed(
     const found = signers.length === 0 ? 'none' : times.join(', ')
     const { least, members } = witnesses.quorum
     const must = members.every((one) => typeof one === 'string')
-      ? `by ${signers.length} of the ${least} witnesses that must`
-      : 'by too few of the witnesses that must'
+      ? `by ${signers.length} of the ${least} witnesses that must sign it`
+      : 'by too few of the witnesses that must sign it'
     throw new AttestationFault(`${file} is signed ${must}: ${found}`)
   } catch (error) {
     if (error instanceof NoteFault) throw new AttestationFault(`${file} ${error.message}`)

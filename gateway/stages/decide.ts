@@ -25,12 +25,14 @@ function ask(
   if (decider === undefined) throw new Error('a row with a decision has no decider')
   const parameters = parametersIn(exchange.path, terms)
   if (parameters === undefined)
-    return refusal('invalid_target', { cause: 'a parameter of the template has ";" or ends within an octet' })
+    return refusal('invalid_target', {
+      cause: 'a parameter of the template has ";" or splits a percent-encoded octet',
+    })
   const question = questionOf(exchange, terms, { parameters, values })
   return andThen(decider.decide(question, exchange), (decision) => settle(gateway, exchange, decision))
 }
 
-/** Parameters of the path. Undefined if one ends within an octet, or has `;`, where some services end the value. */
+/** Parameters of the path. Undefined if one splits a percent-encoded octet, or has `;`, where some services end the value. */
 function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   const segments = segmentsOf(path)
   const written = terms.parameters.map((place) => textOf(place, segments))

@@ -10,7 +10,7 @@ import { checkLeniency } from './screening/check-leniency.ts'
 const NOT_FOUND = refusal('not_found')
 const NOT_REWRITABLE = refusal('invalid_target', {
   detail:
-    'A part of the path is only a dot, is a piece of an octet, or is cut off by a semicolon or an encoded slash.',
+    'A part of the path is only a dot, splits a percent-encoded octet, or is cut off by a semicolon or an encoded slash.',
 })
 
 /** `countersign explain route` makes one for a request that nobody has sent. */

@@ -14,7 +14,8 @@ import {
 import { checkStore } from './store-check.ts'
 
 const CONFIGURED = ['--appendonly', 'yes', '--maxmemory-policy', 'noeviction']
-const CLUSTER = 'is a server of a Redis Cluster: name several of its servers, with commas, or one twice'
+const CLUSTER =
+  'is a server of a Redis Cluster: name several of its servers, separated by commas (if there is only one, name it twice)'
 const USER = { user: 'countersign', password: 'a-password', prefix: 'countersign' }
 
 describe('the check of a store', { skip: NO_REDIS }, () => {

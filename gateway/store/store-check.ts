@@ -139,7 +139,9 @@ async function tryCommands(
       // Follows from an earlier failure, which was reported.
       if (/no such key|^NOSCRIPT/.test(error.message)) continue
       if (/^(MOVED|CROSSSLOT)/.test(error.message)) {
-        faults.push('is a server of a Redis Cluster: name several of its servers, with commas, or one twice')
+        faults.push(
+          'is a server of a Redis Cluster: name several of its servers, separated by commas (if there is only one, name it twice)',
+        )
         return
       }
       faults.push(`the server refuses ${args[0]}: ${messageOf(error)}`)

@@ -31,7 +31,10 @@ describe('a template that divides an octet', () => {
     const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
     assert.ok(rules)
     const misfit = parameterMisfit(rules, { path: '/a/%C3%A9a', query: '' }, [])
-    assert.deepEqual([misfit?.parameter.name, misfit?.reason], ['p', 'must not end within an octet'])
+    assert.deepEqual(
+      [misfit?.parameter.name, misfit?.reason],
+      ['p', 'must not split a percent-encoded octet'],
+    )
     assert.equal(parameterMisfit(rules, { path: '/a/%C3%A39a', query: '' }, []), undefined)
   })
 })
@@ -59,7 +62,7 @@ describe('a list with commas', () => {
     for (const query of ['p=1,2,3', 'p=1%2C2,3', 'p=1%2c2%2C3', '&x=1&%70=1+,%202&y'])
       assert.equal(numbers(query), undefined, query)
     assert.equal(numbers('p=1%2C2%2C3,4'), ' must NOT have more than 3 items')
-    assert.equal(numbers('p=1&p=2'), ' must be there once')
+    assert.equal(numbers('p=1&p=2'), ' must occur once')
   })
 
   it('in a path or a header is divided at every comma: the service gets a path with plain commas', () => {

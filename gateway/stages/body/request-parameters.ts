@@ -29,7 +29,8 @@ export function parameterMisfit(
       segments ??= segmentsOf(path)
       // A template may split a percent-encoded octet.
       const text = percentDecoded(textOf(parameter.at, segments))
-      if (text === undefined) return { parameter, pointer: '', reason: 'must not end within an octet' }
+      if (text === undefined)
+        return { parameter, pointer: '', reason: 'must not split a percent-encoded octet' }
       texts = [text]
     } else if (parameter.in === 'query') {
       search ??= new URLSearchParams(query)
@@ -49,7 +50,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   const text = parameter.in === 'header' ? texts.join(', ') : first
   const isOne = another === undefined || parameter.in === 'header'
   // Services differ in which of several values they take.
-  if (form !== 'repeated' && !isOne) return { pointer: '', reason: 'must be there once' }
+  if (form !== 'repeated' && !isOne) return { pointer: '', reason: 'must occur once' }
   if (form === 'single') return singleMisfit(text, parameter)
   if (form !== 'json') {
     const list = form === 'commas' ? text.split(',').map(withoutSpaceAround) : texts

@@ -109,7 +109,7 @@ function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): Pee
   }
   // A code of OpenSSL, though Node's types say Error.
   const code = socket.authorized === true ? undefined : String(socket.authorizationError)
-  const reason = code && (REASONS.get(code) ?? `the handshake did not take it (${code})`)
+  const reason = code && (REASONS.get(code) ?? `the handshake did not accept it (${code})`)
   const names = alternativeNamesOf(leaf)
   const base: PeerCertificate = {
     authorized: reason === undefined,
