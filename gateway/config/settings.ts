@@ -44,7 +44,7 @@ export interface IdempotencyTerms
   /** In lower case. */
   readonly header: string
   readonly keepMs: number
-  /** Most keys of one caller at a time. */
+  /** Limit of the keys of one caller at a time. */
   readonly maxKeys: number
   /** True when the service resolves a key whose outcome is unknown. */
   readonly resolves: boolean

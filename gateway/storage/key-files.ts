@@ -36,7 +36,7 @@ export interface KeyStore {
   readonly form: KeyForm
   /** True keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
-  /** The keys stay in memory. */
+  /** Called when a file cannot be written, or has faulty lines. Keys that are not written stay in memory. */
   readonly onFault: (cause: string) => void
   /** Called when others removed the files. */
   readonly onRemoved?: ((cause: string) => void) | undefined

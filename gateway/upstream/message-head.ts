@@ -5,7 +5,7 @@ export function isStatus(status: number): boolean {
   return status >= 100 && status <= 599
 }
 
-/** Most bytes of a head, and of trailers. */
+/** Limit of the bytes of a head, and of trailers. */
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32

@@ -51,7 +51,7 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
     connectMs,
   )
   socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
-  // Never removed, because an upgraded socket has no other listener until its receiver takes it.
+  // This listener stays, because an upgraded socket has no other until its receiver takes it.
   socket.on('error', ({ code, message }: NodeJS.ErrnoException) => {
     // The message is empty when a name has several addresses.
     settle({ kind: code === 'ETIMEDOUT' ? 'timeout' : 'unreachable', cause: message || String(code) })

@@ -24,7 +24,7 @@ export interface UpstreamRequest {
   /** True when the client has chosen `totalMs`. An upstream that takes longer has not failed then. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** True for gRPC (HTTP/2 only): already before the head either side may send, and both may be silent for `idleMs`. */
+  /** True for gRPC (HTTP/2 only): before the head, either side may send, and both may be silent for `idleMs`. */
   readonly isDuplex?: boolean
   /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean

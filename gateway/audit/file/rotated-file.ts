@@ -25,7 +25,7 @@ export function candidatesIn(directory: string): Candidates {
 
 /**
  * Finds the previous file of the trail: the one with the inode `continues`. If that is undefined (the gateway was
- * killed during a rotation), finds the newest file named like `file` with a suffix that is not the file of a trail.
+ * killed during a rotation), finds the newest file named like `file` with a suffix, but not one with a lock beside it.
  * @param visited files already read
  */
 export function rotatedFile(

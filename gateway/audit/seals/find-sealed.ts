@@ -48,7 +48,7 @@ export class LastLeaves {
   }
 }
 
-/** A new log begins with the oldest segment, or with the open one if a segment cannot be read. */
+/** Finds where sealing goes on. A new log begins with the oldest segment, or the open one if one cannot be read. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {

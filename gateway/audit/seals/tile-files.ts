@@ -83,7 +83,7 @@ export class TileFiles {
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      // `addName` has the names of new directories synced later.
+      // The names of new directories are synced later (`addName`).
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
       return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     }

@@ -71,7 +71,7 @@ export class SegmentKeeper {
     this.#retries.delete(`ship ${file}`)
   }
 
-  /** Reads back to the oldest open request. While a segment waits for the end of a request, calls become rare. */
+  /** Compresses segments without open requests. To find these is costly, so calls become rare while a segment waits. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true

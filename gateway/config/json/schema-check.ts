@@ -10,7 +10,7 @@ export interface Problem {
 export interface SchemaReport {
   /** One for each cause: a misspelt key is not also a missing one. */
   readonly problems: readonly Problem[]
-  /** JSON paths where the value does not have its type; only `$` when `more` is not 0. */
+  /** JSON paths of values that the schema refuses, or of missing ones; only `$` when `more` is not 0. */
   readonly unsound: readonly string[]
   /** Faults that were counted but not turned into problems. */
   readonly more: number

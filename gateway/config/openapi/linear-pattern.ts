@@ -10,11 +10,11 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** Most steps of V8 for a pattern that is matched only at the start of a text. */
+/** Limit of V8's steps for a pattern that is matched only at the start of a text. */
 const MAX_ANCHORED_STEPS = 20_000
-/** Most steps of V8 at each place of a text. */
+/** Limit of V8's steps at each place of a text. */
 const MAX_PLACE_STEPS = 200
-/** Most memory for the states of one pattern. */
+/** Limit of the memory for the states of one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
 /** Steps for each letter if all states are known. */

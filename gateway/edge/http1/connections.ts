@@ -13,7 +13,7 @@ type Terms<E> = ConnectionTerms<E, Connection<E>>
 
 export interface ServerTerms<E>
   extends Omit<Terms<E>, 'networks' | 'isLeaving' | 'left' | 'between' | 'toHttp2'> {
-  /** Most open connections, TLS handshakes and tunnels included. */
+  /** Limit of open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
   readonly handshakeMs: number
   readonly isProxy: (address: string) => boolean

@@ -46,7 +46,7 @@ export class StreamHead implements HeadSink {
       this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${this.#maxBytes} bytes` }
     if (fault !== undefined) this.#malformed(fault)
     else if (isPseudo && isPadded) this.#malformed('white space around a pseudo-field')
-    // Behind the bound, only Content-Type is still read, because it decides the form of the refusal.
+    // Beyond the bound, only Content-Type is still read, because it decides the form of the refusal.
     if (this.fault?.code === 'headers_too_large' && lower !== 'content-type') return
     if (isPseudo) this.#takePseudo(lower, value)
     else if (fault === undefined) this.#takeRegular(field)

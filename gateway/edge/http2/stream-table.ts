@@ -2,7 +2,7 @@ import type { ClientNetwork, ClientNetworks } from '../http1/client-networks.ts'
 
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
-/** Most ended streams that are remembered. HEADERS on an older one are a fault of the connection. */
+/** Limit of remembered ended streams. HEADERS on an older one are a fault of the connection. */
 const MAX_REMEMBERED = 400
 
 export class StreamTable<S extends { readonly id: number }> {

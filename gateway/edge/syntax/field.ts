@@ -1,6 +1,6 @@
 import { isText, isToken, withoutSpaceAround } from './characters.ts'
 
-/** Most names in `lowerNames`: clients can make up any number. */
+/** Limit of the names in `lowerNames`: clients can make up any number. */
 const MAX_KNOWN_NAMES = 512
 const lowerNames = new Map<string, string>()
 

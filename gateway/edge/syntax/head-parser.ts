@@ -6,7 +6,7 @@ const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** Most lines kept for the next head, so that a client cannot fill memory with them. */
+/** Limit of the lines kept for the next head, so that a client cannot fill memory with them. */
 const MAX_KNOWN = 32
 
 export interface HeadReader {

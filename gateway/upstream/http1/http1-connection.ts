@@ -138,7 +138,7 @@ export class Http1Connection implements Timed, ResponseReader {
     user.head(status, fields, this.#nowMs)
   }
 
-  /** True when the upstream may not have read the whole body: it responded early, or without a sign that it has. */
+  /** True unless the whole request was written, and the response shows that the upstream has read its body. */
   #isLeftUnread(method: string, status: number): boolean {
     const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
     return this.#sending || this.socket.writableLength > 0 || !isRead

@@ -44,7 +44,7 @@ const ANY = '*'
 const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
 /** Longer origins match no pattern: a host name has 253 characters at most. */
 const MAX_ORIGIN_LENGTH = 300
-/** Most headers of a preflight that are checked. */
+/** At most this many headers of a preflight are checked. */
 const MAX_ASKED = 50
 export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
