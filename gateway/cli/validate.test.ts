@@ -217,7 +217,7 @@ test('a fault in gateway.json or the environment hides none in the other files, 
   }
 })
 
-test('a gateway.json that no gateway starts with has faults alone too; what the environment may add is a warning', async (t) => {
+test('gateway.json alone has the faults that no environment could mend; what the environment may add is a warning', async (t) => {
   const routes = JSON.parse(GATEWAY).routes
   const checked = async (file: object) => {
     const paths = files(t, { 'gateway.json': JSON.stringify({ routes, ...file }) })
@@ -401,7 +401,7 @@ test('with --store it connects, says what is there, and fails when the store can
   }
 })
 
-test('--against tells that what responds has no configuration', async (t) => {
+test('--against reports a response that has no configuration', async (t) => {
   const bodies = ['{}', '{"parts":null}', 'null', '<html>']
   const server = createServer((_, res) => res.end(bodies.shift())).listen(0, '127.0.0.1')
   t.after(() => server.close())
@@ -413,7 +413,7 @@ test('--against tells that what responds has no configuration', async (t) => {
   }
 })
 
-test('--against says by --json too that nobody answers, beside the findings in the files', async () => {
+test('--against with --json also reports that nobody answers, beside the findings in the files', async () => {
   const { status, out } = await validate(['--json', '--against', 'http://127.0.0.1:1'])
   const { valid, good, faults } = JSON.parse(out.join(''))
   assert.deepEqual([status, valid, good.length > 1], [1, false, true])

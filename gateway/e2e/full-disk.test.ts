@@ -81,7 +81,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
       const isPaired = (signal === 'SIGTERM') === freed
       if (!isPaired && LONGER === 1) continue
       const title = `${freed ? 'freed, ' : ''}${signal}`
-      it(`accepts no ended session and no delivery twice: ${title}`, async () => {
+      it(`accepts no ended session, and no delivery twice: ${title}`, async () => {
         disk = mountSmallDisk() as SmallDisk
         try {
           const gateway = await start()

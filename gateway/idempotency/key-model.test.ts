@@ -55,7 +55,7 @@ class Model {
   /** Keys whose beginning is in the file, but could not be synced. */
   readonly #doubted = new Set<string>()
   readonly #held = new Map<string, HeldKey>()
-  /** Begins that wait for the disk. */
+  /** Keys whose beginning waits for the disk. */
   readonly #begins = new Set<string>()
   #directory: string
   #lines = ['secret 0'.padEnd(32, '.')]

@@ -170,7 +170,7 @@ describe('a health check', () => {
     assert.deepEqual([changes, sent < 16 * 1024 * 1024], [[], true])
   })
 
-  it('ends with its time when a body trickles, before the next check begins', async (t) => {
+  it('ends at its time-out when a body trickles, before the next check begins', async (t) => {
     const { scripted, planned, time, changes } = await checked(t, {
       onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'),
     })

@@ -68,7 +68,7 @@ test('a discriminator that is no text fits nothing, even if it cannot become a t
   }
 })
 
-test('without a discriminator the alternative is meant that fails deepest in the value', () => {
+test('without a discriminator, the fault is that of the alternative that fails deepest in the value', () => {
   const check = checker({
     type: 'array',
     items: {

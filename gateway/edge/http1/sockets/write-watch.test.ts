@@ -118,7 +118,7 @@ describe('what the system has taken', () => {
   it('grows while one long write is under way', async (t) =>
     growsWithinOneWrite(await openTo(t, createServer(), 'connection')))
 
-  it('does so over TLS, too', async (t) =>
+  it('grows over TLS, too, while one long write is under way', async (t) =>
     growsWithinOneWrite(await openTo(t, await secureServer(), 'secureConnection')))
 
   it('is what has been written, if a socket has no count below it', () => {
