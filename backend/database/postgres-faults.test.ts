@@ -20,7 +20,7 @@ describe('postgresFault', () => {
     assert.ok(postgresFault(fromServer('57014')) instanceof DatabaseBusyError)
   })
 
-  it('takes a socket that failed, or a time that ran out, for a server that is away, and names the cause', () => {
+  it('takes a failed socket or a timeout for a server that is away, and names the cause', () => {
     const refused = Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' })
     const fault = postgresFault(refused)
     assert.ok(fault instanceof DatabaseUnavailableError)

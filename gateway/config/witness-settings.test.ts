@@ -34,7 +34,7 @@ describe('settings of witnesses and time stamps', () => {
     assert.deepEqual(load({}).value, { witnesses: undefined, stamps: undefined })
   })
 
-  it('are refused soon for a file of beginnings of certificates without an end', () => {
+  it('are refused quickly for a file of certificates that begin but never end', () => {
     FILES['begun.pem'] = '-----BEGIN CERTIFICATE-----\n'.repeat(100_000)
     const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'begun.pem' }
     assert.match(load({ stamps }).faults?.map(describeFault).join() ?? '', /certificate/)

@@ -115,7 +115,7 @@ describe('a tunnel', () => {
     await settled()
   })
 
-  it('is no exception: a streamed response is broken off too, and the trail says why', async () => {
+  it('is treated like a streamed response, which is broken off too, and the trail says why', async () => {
     const token = await upstream.issuer.token({ sid: 'streaming' })
     const wire = await openWire(gateway.port)
     wire.send(

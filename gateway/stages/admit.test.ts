@@ -88,7 +88,7 @@ describe('admit', () => {
     assert.equal(admit(gateway, makeExchange().exchange), undefined)
   })
 
-  it('names the path of a request that it refuses for something else', () => {
+  it('names the path of a request that it refuses for another reason', () => {
     const { exchange } = makeExchange({ target: '/api/x?secret', headers: { Host: '' } })
     assert.equal(admit(makeGateway().gateway, exchange)?.code, 'invalid_host')
     assert.equal(exchange.path, '/api/x')

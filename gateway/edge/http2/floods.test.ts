@@ -92,7 +92,7 @@ describe('a body that nobody reads', () => {
   const heldBy = (pieces: readonly Buffer[]) =>
     [...new Set(pieces.map(({ buffer }) => buffer))].reduce((sum, { byteLength }) => sum + byteLength, 0)
 
-  it('costs what its bytes cost, in whatever frames they come', async () => {
+  it('takes memory for its bytes, but not for each frame', async () => {
     const pieces = await waiting(16_000, 0)
     assert.ok(
       pieces.length < 10 && heldBy(pieces) <= 48_000,
