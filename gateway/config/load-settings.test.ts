@@ -364,8 +364,8 @@ test('a row asks a decider only about proved callers, over a private connection,
     ['id'],
   )
   for (const [decision, more, reason] of [
-    [{}, { auth: ['bearer', 'none'] }, /\.decision: must not be there where "auth" has "none"/],
-    [{}, { mode: 'shadow' }, /\.decision: must not be there where "mode" is "shadow"/],
+    [{}, { auth: ['bearer', 'none'] }, /\.decision: must not be set where "auth" has "none"/],
+    [{}, { mode: 'shadow' }, /\.decision: must not be set where "mode" is "shadow"/],
     [{ cache: '6m' }, {}, /\.decision\.cache: must be at most "5m", but is "6m"/],
     [{ url: 'http://decider.example/' }, {}, /\.decision\.url: must be https, or on this machine/],
     [{ onFailure: 'allow' }, {}, /\.decision\.onFailure: must be "deny"/],
@@ -402,7 +402,7 @@ test('a row has idempotency only where its callers are proved, and needs idempot
     [{ upstream: 'calls' }, {}, /the group \("calls"\) speaks HTTP\/2/],
   ] as const) {
     const told = faults(row(more), env).join()
-    assert.match(told, /\$\.routes\[0\]\.idempotency: must not be there/)
+    assert.match(told, /\$\.routes\[0\]\.idempotency: must not be set/)
     assert.match(told, reason)
   }
   const store = { GATEWAY_STORE: 'redis://x' }

@@ -249,7 +249,7 @@ function describeConsole(): void {
     await page.route('**/events', (route) => route.fulfill(answers.pop() ?? refused))
     await signIn(page, TOKEN)
     await page.locator('#attention').getByText('since 2026-11-28 08:34:05 until 08:35:07').waitFor()
-    const said = /^Refused: 10 consoles are open, and no more are served\. The numbers are from before\./
+    const said = /^Refused: 10 consoles are open, and no more are served\. The numbers are out of date\./
     await page.locator('#notice').filter({ hasText: said }).waitFor()
     assert.equal(await page.locator('#health').textContent(), 'unknown')
     await page.locator('#attention a').click()

@@ -8,7 +8,7 @@ export function openRegularFile(path: string): { readonly fd: number; readonly s
   const stats = fstatSync(fd, { bigint: true })
   if (stats.isFile()) return { fd, stats }
   closeSync(fd)
-  throw new Error(`${path} is no regular file: save what a pipe gives in a file first`)
+  throw new Error(`${path} is no regular file: save the output of a pipe to a file first`)
 }
 
 /** @throws Error as `openRegularFile`, or beyond `maxBytes` */

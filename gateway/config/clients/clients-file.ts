@@ -141,7 +141,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
     else if (row.scopes.length > 0)
       json.refuse({
         path: `${at}.scopes`,
-        reason: 'must not be there: the scopes of an app are those of its token',
+        reason: 'must not be set: the scopes of an app are those of its token',
       })
   }
   if (row.signature !== undefined && keys !== undefined) {

@@ -69,7 +69,7 @@ test('uk-jws has its claims, and no other profile has them', () => {
     for (const claim of ['iss', 'tan'])
       assert.match(
         faultsOf({ jwksFile: 'good', profile, [claim]: 'a' }),
-        new RegExp(String.raw`signature\.${claim}: must not be there: only uk-jws has it`),
+        new RegExp(String.raw`signature\.${claim}: must not be set: only uk-jws has it`),
       )
   assert.deepEqual(profileOf({ profile: 'uk-jws', iss: 'org/app' }), {
     form: 'uk-jws',

@@ -89,7 +89,7 @@ export function profileFault({ profile, iss, tan }: WrittenSignature): PartFault
   if (profile === 'uk-jws')
     return iss === undefined ? { part: '.iss', reason: 'is missing: uk-jws needs it' } : undefined
   const claim = iss !== undefined ? '.iss' : '.tan'
-  if ((iss ?? tan) !== undefined) return { part: claim, reason: 'must not be there: only uk-jws has it' }
+  if ((iss ?? tan) !== undefined) return { part: claim, reason: 'must not be set: only uk-jws has it' }
   return typeof profile === 'string' ? undefined : describedFault(profile)
 }
 

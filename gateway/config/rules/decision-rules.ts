@@ -45,8 +45,8 @@ export function decisionConflicts(file: string, routes: readonly Route[]): Fault
   return keyFaults(file, routes, ({ decision, auth, isShadow }) => {
     if (decision === undefined || !(isShadow || auth.has('none'))) return undefined
     const reason = isShadow
-      ? 'must not be there where "mode" is "shadow", which refuses nobody'
-      : 'must not be there where "auth" has "none": a decision is about a caller who is proved'
+      ? 'must not be set where "mode" is "shadow", which refuses nobody'
+      : 'must not be set where "auth" has "none": a decision is about an authenticated caller'
     return { key: 'decision', reason }
   })
 }

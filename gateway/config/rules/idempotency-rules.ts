@@ -56,11 +56,11 @@ export function idempotencyConflicts(file: string, { routes, groups, hasStore }:
     if (idempotency === undefined) return undefined
     const isHttp2 = groups.get(upstream)?.some(isHttp2Upstream) === true
     const reason = auth.has('none')
-      ? 'must not be there where "auth" has "none": a key belongs to its caller'
+      ? 'must not be set where "auth" has "none": a key belongs to its caller'
       : isShadow
-        ? 'must not be there where "mode" is "shadow": a key belongs to a caller who is proved'
+        ? 'must not be set where "mode" is "shadow": a key belongs to an authenticated caller'
         : isHttp2
-          ? `must not be there where the group ("${upstream}") speaks HTTP/2, as for gRPC`
+          ? `must not be set where the group ("${upstream}") speaks HTTP/2, as for gRPC`
           : undefined
     if (reason !== undefined) return { key: 'idempotency', reason }
     const { maxResponseBytes } = idempotency

@@ -97,7 +97,7 @@ export function tokenConflicts(file: string, routes: readonly Route[]): Fault[] 
     const key = authorizationDetails ? 'authorizationDetails' : stepUp && (stepUp.acr ? 'acr' : 'maxAuthAge')
     if (key === undefined) return undefined
     if (isShadow && authorizationDetails)
-      return { key, reason: 'must not be there where "mode" is "shadow", which refuses nobody' }
+      return { key, reason: 'must not be set where "mode" is "shadow", which refuses nobody' }
     if (auth.has('bearer') && !auth.has('none')) return undefined
     const reason = auth.has('none')
       ? 'must not be asked for where "auth" has "none": anyone passes without it'

@@ -109,7 +109,7 @@ for (const [what, tls, reason] of [
   [
     'an encrypted key',
     { certFile: 'own.pem', keyFile: 'encrypted.key' },
-    'keyFile: encrypted.key: is encrypted, and nobody is here to give its password',
+    'keyFile: encrypted.key: is encrypted: store it decrypted, readable by the gateway alone',
   ],
   [
     'a certificate in place of the key',

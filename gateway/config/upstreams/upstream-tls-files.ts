@@ -123,7 +123,7 @@ function keyFault(text: string): string | undefined {
     return undefined
   } catch {
     return text.includes('ENCRYPTED')
-      ? 'is encrypted, and nobody is here to give its password'
+      ? 'is encrypted: store it decrypted, readable by the gateway alone'
       : 'must hold one private key in PEM'
   }
 }

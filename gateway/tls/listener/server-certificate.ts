@@ -76,9 +76,7 @@ export function readKey(
   if (block === undefined || rest.length > 0) return refuse('must hold one private key and nothing else')
   if (!block.label.endsWith('PRIVATE KEY')) return refuse(`must be a PRIVATE KEY, but is a ${block.label}`)
   if (block.label.startsWith('ENCRYPTED') || block.der.length === 0) {
-    return refuse(
-      'is encrypted, and nobody is here to give its password: store it decrypted, readable by the gateway alone',
-    )
+    return refuse('is encrypted: store it decrypted, readable by the gateway alone')
   }
   try {
     const key = createPrivateKey(block.text)

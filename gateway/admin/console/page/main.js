@@ -133,7 +133,7 @@ function age(link, why) {
 
 /** @param {string} reason */
 function refusal(reason) {
-  const numbers = last === undefined || paused() ? '' : ' The numbers are from before.'
+  const numbers = last === undefined || paused() ? '' : ' The numbers are out of date.'
   return `Refused: ${reason}.${numbers} Another try follows.`
 }
 
