@@ -333,7 +333,7 @@ test('a row compares authorization_details only where it accepts tokens and prov
   for (const [auth, more, reason] of [
     [['bearer', 'none'], {}, 'not be asked for where "auth" has "none"'],
     [['hmac'], {}, 'not be asked for where "auth" has no "bearer"'],
-    [['bearer'], { mode: 'shadow' }, 'not be there where "mode" is "shadow"'],
+    [['bearer'], { mode: 'shadow' }, 'not be set where "mode" is "shadow"'],
   ] as const)
     assert.match(
       faults(row([...auth], more)).join(),
