@@ -282,19 +282,23 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/bench/**',
 ]
 /**
- * Only `npm run test:coverage`, and so .ci/run, runs these: browsers need 60 s of CPU, packaging by npm 20 s,
- * Schemathesis and promtool 10 s each, and measurements of memory 10 s.
+ * The slowest tests, which only `npm run test:coverage`, and so .ci/run, runs: browsers need 60 s of CPU, npm in packages 20 s,
+ * failures of a store 16 s, walks through documents 20 s, Schemathesis and Prometheus 25 s, and measurements of memory 10 s.
  */
 const COVERAGE_ONLY = [
   'gateway/bench/memory-gateway.test.ts',
   'gateway/bench/memory.test.ts',
   'gateway/e2e/browser.test.ts',
+  'gateway/e2e/commands.test.ts',
   'gateway/e2e/console-attention.test.ts',
   'gateway/e2e/console.test.ts',
   'gateway/e2e/http2-browser.test.ts',
   'gateway/e2e/image.test.ts',
+  'gateway/e2e/monitoring.test.ts',
   'gateway/e2e/openapi.test.ts',
+  'gateway/e2e/readme.test.ts',
   'gateway/e2e/silent-alerts.test.ts',
+  'gateway/e2e/store-failures.test.ts',
 ]
 /** Tests for `npm run test:long`: random tests, with `LONGER` times the runs, and every combination of faults. */
 const LONG = [
