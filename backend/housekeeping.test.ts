@@ -142,7 +142,7 @@ onEachDatabase('housekeeping', (database) => {
     assert.ok(steps.length >= 3, `${steps.length}`)
   })
 
-  it('goes by the clock that is behind, of this process or of the database', async () => {
+  it('goes by the earlier of two clocks: of this process and of the database', async () => {
     const [behind, ahead] = [new Date(0), new Date('9999-01-01T00:00:00Z')]
     assert.deepEqual(await earlierTime(database(), behind), behind)
     assert.ok((await earlierTime(database(), ahead)) < ahead)

@@ -27,7 +27,7 @@ describe('passwords', () => {
     assert.equal(await verifyPassword('cafe\u0301', await hashPassword('caf\u00e9')), true)
   })
 
-  it('are wrong when there is nothing to compare with, after the same work', async () => {
+  it('are refused when no hash is stored, after as much work as with one', async () => {
     const stored = await hashPassword('secret')
     const timed = async (against: string | undefined) => {
       const start = process.cpuUsage()
@@ -35,7 +35,7 @@ describe('passwords', () => {
       const { user, system } = process.cpuUsage(start)
       return user + system
     }
-    // The least time of several rounds counts, because other work of the machine only adds time.
+    // The least of several rounds counts, because other work of this process only adds to it.
     let [known, unknown] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
     for (let round = 0; round < 6; round++) {
       known = Math.min(known, await timed(stored))
@@ -43,7 +43,7 @@ describe('passwords', () => {
     }
     assert.ok(
       unknown > known / 2 && unknown < known * 2,
-      `${known} µs of CPU with a user, ${unknown} without`,
+      `${known} µs of CPU with a stored hash, ${unknown} without`,
     )
   })
 

@@ -121,7 +121,7 @@ export class Questions<Answer> {
 
   async #ask({ ask }: Question<Answer>, network: string): Promise<Answer> {
     const { timeoutMs, steadyClock } = this.#options
-    // While one question tries whether the endpoint is back, the pause goes on.
+    // While one question tests whether the endpoint is back, the pause goes on.
     const isTrial = this.#failuresInRow >= FAILURES_TO_OPEN
     if (isTrial) this.#pausedUntilMs = steadyClock() + timeoutMs
     const { answer, isThere } = await ask()

@@ -161,7 +161,7 @@ describe('requests with an idempotency key', () => {
     assert.deepEqual([late.status, late.headers['idempotency-replayed'], calls.get(key)], [201, 'true', 1])
   })
 
-  it('take no hit of a limit when they are replayed', async () => {
+  it('do not count towards a limit when they are replayed', async () => {
     const key = randomUUID()
     assert.equal((await pay(gateway, key, '/limited')).status, 201)
     assert.equal((await pay(gateway, key, '/limited')).status, 201)
@@ -176,7 +176,7 @@ describe('requests with an idempotency key', () => {
     assert.equal(calls.get(key), undefined)
   })
 
-  it('are refused with another body, by a problem of its own type', async () => {
+  it('are refused if their key came with another body, or if they have two keys', async () => {
     const key = randomUUID()
     await pay(gateway, key)
     const reused = await pay(gateway, key, '/transfers', { body: '{"amount":"12.51"}' })
@@ -234,7 +234,7 @@ describe('requests with an idempotency key', () => {
     assert.deepEqual(files(), before)
   })
 
-  it('are shown without making a file, and an unreadable file is named', async (t) => {
+  it('"idempotency show" makes no file, and names the one that it cannot read', async (t) => {
     const dir = mkdtempSync(join(tmpdir(), 'keys-'))
     t.after(() => rmSync(dir, { recursive: true }))
     const [config, data, loop] = ['gateway.json', 'data', 'loop'].map((name) => join(dir, name)) as [

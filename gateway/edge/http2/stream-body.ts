@@ -3,7 +3,7 @@ import { IncomingBody } from '../http1/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
 
 const HIGH_WATER_BYTES = 32 * 1024
-/** Least credit that the client gets while its body flows. */
+/** While the body flows, the client gets credit in portions of at least this size. */
 const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying would cost more. */
 const MAX_JOINED_BYTES = 4096
@@ -42,7 +42,7 @@ export class StreamBody extends IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
-  /** Copies a piece that must wait, because it would keep its read buffer in memory. A whole body need not wait. */
+  /** Copies a piece that waits for a reader, since it would keep its whole read buffer in memory. The last is not copied. */
   #keep(piece: Buffer, isLast: boolean): boolean {
     const isFlowing = this.readableFlowing === true && this.readableLength === 0
     const first = this.#first
@@ -63,7 +63,7 @@ export class StreamBody extends IncomingBody {
     return this.push(copy)
   }
 
-  /** Passes short pieces on as one. */
+  /** Called at the end of each read of the socket. */
   passJoined(): void {
     const first = this.#first
     this.#first = undefined

@@ -13,7 +13,7 @@ const EMITS = 1 << 16
 const FAILS = 1 << 17
 const NODES = 256
 
-/** The next node, for a node and the next four bits. Bits 8 to 15 hold the byte that these bits complete, if any. */
+/** For a node and four bits of input: the next node (bits 0 to 7), and the byte that the input completes (bits 8 to 15). */
 const STEPS = new Int32Array(NODES * 16)
 /** 1 for nodes where a text may end: fewer than eight bits since the last byte, all ones (RFC 7541 section 5.2). */
 const MAY_END = new Uint8Array(NODES)
