@@ -55,6 +55,18 @@ export const responseLine = (request: string) => responseTo(request, 200, 1)
 
 export const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
 
+/** The descriptors by which this process has that file open. Linux only. */
+export function openTo(path: string): string[] {
+  const directory = '/proc/self/fd'
+  return fs.readdirSync(directory).filter((fd) => {
+    try {
+      return fs.readlinkSync(join(directory, fd)) === path
+    } catch {
+      return false
+    }
+  })
+}
+
 /** A trail in that directory, with what it reported. */
 export function trailIn(directory: string, options: Partial<TrailOptions> = {}) {
   const file = join(directory, 'audit.ndjson')

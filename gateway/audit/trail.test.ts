@@ -13,6 +13,7 @@ import { recover } from './recovery/recovery.ts'
 import {
   endOf,
   linesOf,
+  openTo,
   requestLine,
   responseLine,
   smallDisk,
@@ -295,21 +296,22 @@ test('settleOnce records a subject again in a new file that has the inode of a r
 
 test('reopen without a rename changes nothing', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
-  const open = fs.readdirSync('/proc/self/fd').length
+  const open = openTo(file)
   await endOf(trail.append(requestLine('a')))
   trail.reopen()
   await endOf(trail.append(requestLine('b')))
   assert.deepEqual(typesOf(linesOf(file)), ['API_REQUEST', 'API_REQUEST'])
-  assert.equal(fs.readdirSync('/proc/self/fd').length, open)
+  assert.equal(open.length, 1)
+  assert.deepEqual(openTo(file), open)
   assert.equal(faults.length, 0)
 })
 
 test('reopen closes the old file', (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
-  const open = fs.readdirSync('/proc/self/fd').length
   fs.renameSync(file, `${file}.1`)
+  assert.equal(openTo(`${file}.1`).length, 1)
   trail.reopen()
-  assert.equal(fs.readdirSync('/proc/self/fd').length, open)
+  assert.deepEqual(openTo(`${file}.1`), [])
 })
 
 test('when the new file cannot be opened, the trail continues in the old one and reports it', async (t) => {

@@ -11,6 +11,7 @@ import { recover } from '../recovery/recovery.ts'
 import { sealRecord } from '../seal-records.ts'
 import {
   linesOf,
+  openTo,
   requestLine,
   smallDisk,
   temporaryDirectory,
@@ -154,18 +155,6 @@ function sealedTrail(t: TestContext): SealedTrail {
   const trail = new SealedTrail(temporaryDirectory(t))
   t.after(() => trail.stopSealer())
   return trail
-}
-
-/** Descriptors by which this process has a file open. */
-function openTo(path: string): string[] {
-  const directory = '/proc/self/fd'
-  return fs.readdirSync(directory).filter((fd) => {
-    try {
-      return fs.readlinkSync(join(directory, fd)) === path
-    } catch {
-      return false
-    }
-  })
 }
 
 for (const count of [3, 9000]) {
