@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
-import fs, { mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import fs, { mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { it } from 'node:test'
 import { syncDirectoryOf } from './append-file.ts'
+import { temporaryDirectory } from './temporary-directory.test-support.ts'
 
 it('for a link, the directory of the file itself is synced', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'append-file-'))
+  const root = temporaryDirectory(t)
   const [links, files] = [join(root, 'links'), join(root, 'files')]
   for (const directory of [links, files]) mkdirSync(directory)
   const [link, file] = [join(links, 'audit.ndjson'), join(files, 'audit.ndjson')]
@@ -20,7 +20,6 @@ it('for a link, the directory of the file itself is synced', (t) => {
   t.after(() => {
     Object.assign(fs, { fsyncSync })
     syncBuiltinESMExports()
-    rmSync(root, { recursive: true })
   })
   syncDirectoryOf(link)
   rmSync(file)

@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { it } from 'node:test'
 import { makeDirectory } from './line-file.ts'
+import { temporaryDirectory } from './temporary-directory.test-support.ts'
 
 it('a directory is made with its parents, for their owner alone, and may be there already', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
-  t.after(() => rmSync(root, { recursive: true }))
+  const root = temporaryDirectory(t)
   makeDirectory(join(root, 'a', 'b'))
   makeDirectory(join(root, 'a', 'b'))
   assert.equal(statSync(join(root, 'a')).mode & 0o777, 0o700)
@@ -31,7 +31,7 @@ it('a read-only disk is said to be read-only, however deep the directory', (t) =
 })
 
 it('the name of each new directory is synced, if its parent may be read', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
+  const root = temporaryDirectory(t)
   const synced: string[] = []
   const { closeSync, fsyncSync, openSync } = fs
   const opened = new Map<number, string>()
@@ -56,7 +56,6 @@ it('the name of each new directory is synced, if its parent may be read', (t) =>
   t.after(() => {
     Object.assign(fs, { closeSync, fsyncSync, openSync })
     syncBuiltinESMExports()
-    rmSync(root, { recursive: true })
   })
   makeDirectory(join(root, 'a', 'b'))
   makeDirectory(join(root, 'a', 'b'))

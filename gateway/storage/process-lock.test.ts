@@ -1,19 +1,17 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readdirSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { takeProcessLock } from './process-lock.ts'
+import { temporaryDirectory } from './temporary-directory.test-support.ts'
 
 const whenTaken = 'somebody else has it'
 const taken = { message: whenTaken }
 
 function lockFile(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'lock-'))
-  t.after(() => rmSync(directory, { recursive: true, force: true }))
-  return join(directory, 'lock')
+  return join(temporaryDirectory(t), 'lock')
 }
 
 /** Arguments of a Node that takes the lock and then runs `body`. */

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { readRegularFile } from './regular-file.ts'
+import { temporaryDirectory } from './temporary-directory.test-support.ts'
 
 test('a file is read whole; what would block its reader, or has no end, is named', (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'regular-file-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = join(dir, 'file')
   writeFileSync(file, '')
   assert.equal(readRegularFile(file).length, 0)

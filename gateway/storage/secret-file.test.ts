@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
-import fs, { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import fs, { readdirSync, readFileSync, statSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { it } from 'node:test'
 import { existingOrNew } from './secret-file.ts'
+import { temporaryDirectory } from './temporary-directory.test-support.ts'
 
 it('a new secret and the directories made for it have their names synced, once', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'secret-file-'))
+  const root = temporaryDirectory(t)
   const synced: number[] = []
   const { fsyncSync } = fs
   Object.assign(fs, {
@@ -19,7 +19,6 @@ it('a new secret and the directories made for it have their names synced, once',
   t.after(() => {
     Object.assign(fs, { fsyncSync })
     syncBuiltinESMExports()
-    rmSync(root, { recursive: true })
   })
   const directory = join(root, 'data')
   const file = existingOrNew(join(directory, 'audit-session-key'))
@@ -32,7 +31,7 @@ it('a new secret and the directories made for it have their names synced, once',
 })
 
 it('a secret is made once on a disk without hard links, too', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'secret-file-'))
+  const root = temporaryDirectory(t)
   const { linkSync } = fs
   Object.assign(fs, {
     linkSync: () => {
@@ -43,7 +42,6 @@ it('a secret is made once on a disk without hard links, too', (t) => {
   t.after(() => {
     Object.assign(fs, { linkSync })
     syncBuiltinESMExports()
-    rmSync(root, { recursive: true })
   })
   const file = join(root, 'audit-session-key')
   const text = readFileSync(existingOrNew(file), 'utf8')
