@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { it } from 'node:test'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { DELIVERY_LIFETIME_MS, Deliveries } from './deliveries.ts'
 import { type DeliveryGuard, ReplayMemory } from './replay.ts'
 
@@ -34,8 +32,7 @@ it('a delivery that was taken is known for 24 hours by each of its keys', () => 
 })
 
 it('a delivery that was taken is known after a restart', (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'deliveries-'))
-  t.after(() => rmSync(dataDir, { recursive: true }))
+  const dataDir = temporaryDirectory(t)
   const open = () =>
     new Deliveries(
       new ReplayMemory({

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import {
   appendFileSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -10,11 +9,11 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { saidBeforeKill } from './killed-process.test-support.ts'
 import { ReplayMemory } from './replay.ts'
 
@@ -31,9 +30,7 @@ interface Place {
 }
 
 function place(t: TestContext): Place {
-  const parent = mkdtempSync(join(tmpdir(), 'replay-'))
-  t.after(() => rmSync(parent, { recursive: true }))
-  const dataDir = join(parent, 'data')
+  const dataDir = join(temporaryDirectory(t), 'data')
   const faults: string[] = []
   const removals: string[] = []
   const time = { nowMs: START_MS }

@@ -3,7 +3,6 @@ import {
   appendFileSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -12,13 +11,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { RFC9068, tokenDialect } from '../config/issuers/token-dialects.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { revokedSessions } from '../edge/rules/response-headers.ts'
 import { Field } from '../edge/syntax/field.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { saidBeforeKill } from './killed-process.test-support.ts'
 import { REVOCATION_LIFETIME_MS, Revocations, revocationLifetimeMs } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
@@ -37,9 +36,7 @@ interface Place {
 }
 
 function place(t: TestContext): Place {
-  const parent = mkdtempSync(join(tmpdir(), 'revocations-'))
-  t.after(() => rmSync(parent, { recursive: true }))
-  const dataDir = join(parent, 'data')
+  const dataDir = join(temporaryDirectory(t), 'data')
   const faults: string[] = []
   const time = { nowMs: NOW_MS }
   const open = () =>

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { introspectionRequest } from './introspection-request.ts'
 
 test('an introspection request is given up when the client secret is not read in time', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'introspection-'))
-  t.after(() => rmSync(directory, { recursive: true }))
+  const directory = temporaryDirectory(t)
   const clientSecretFile = join(directory, 'secret')
   execFileSync('mkfifo', [clientSecretFile])
   const ask = introspectionRequest(

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHmac, createPublicKey } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import type { JWK } from 'jose'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { Revocations } from '../revocations.ts'
@@ -54,8 +52,7 @@ interface Harness {
 }
 
 async function harnessOf(t: TestContext, document: unknown = { keys: published }): Promise<Harness> {
-  const dataDir = mkdtempSync(join(tmpdir(), 'verifier-'))
-  t.after(() => rmSync(dataDir, { recursive: true }))
+  const dataDir = temporaryDirectory(t)
   const time = { nowMs: NOW_MS }
   const clock = () => time.nowMs
   const keys = new KeySet({
