@@ -1,22 +1,19 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { askAdmin } from './admin-client.ts'
 import { countersign } from './program.test-support.ts'
 
 /** Starts a server, and gives its URL and a folder. */
 async function serve(t: TestContext, respond: RequestListener) {
-  const folder = mkdtempSync(join(tmpdir(), 'admin-client-'))
+  const folder = temporaryDirectory(t)
   const server = createServer(respond).listen(0, '127.0.0.1')
-  t.after(() => {
-    server.close()
-    rmSync(folder, { recursive: true, force: true })
-  })
+  t.after(() => server.close())
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   return { folder, port, admin: `http://127.0.0.1:${port}` }

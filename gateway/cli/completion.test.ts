@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { countersign } from './program.test-support.ts'
 
 /** How a test asks each shell what it offers after `$WORDS`. */
@@ -40,8 +40,7 @@ test('a shell that it does not know is refused', async () => {
 })
 
 async function askerOf(shell: keyof typeof ASKED, t: TestContext) {
-  const dir = mkdtempSync(join(tmpdir(), 'completion-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const script = join(dir, 'script')
   const made = await countersign(['completion', shell])
   assert.equal(made.status, 0, made.stderr)

@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { countersign } from './program.test-support.ts'
 
 const SECRET = 'hunter2hunter2hunter2'
 
 function show(t: TestContext, gateway: object, env: Readonly<Record<string, string>> = {}, clients?: object) {
-  const dir = mkdtempSync(join(tmpdir(), 'config-show-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = (name: string, content: object) => {
     writeFileSync(join(dir, name), JSON.stringify(content))
     return join(dir, name)

@@ -10,6 +10,7 @@ import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { describeFault } from '../config/faults.ts'
 import { readConfiguration } from '../runtime/startup/read-configuration.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 import { countersign, PROGRAM } from './program.test-support.ts'
 
@@ -61,8 +62,7 @@ function placesOf(errors: readonly string[]): string[] {
 }
 
 function files(t: TestContext, texts: Record<string, string>): Record<string, string> {
-  const folder = mkdtempSync(join(tmpdir(), 'validate-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryDirectory(t)
   const paths = Object.keys(texts).map((name) => [name, join(folder, name)] as const)
   for (const [name, path] of paths) writeFileSync(path, texts[name]!)
   return Object.fromEntries(paths)

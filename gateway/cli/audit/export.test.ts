@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
-import fs, { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { cpSync, renameSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { checkpointFile } from '../../audit/seals/tiles.ts'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { EXIT, UsageFault } from '../command.ts'
 import { command } from './export.ts'
 
 test('a checkpoint file without a checkpoint is a damaged log, and is named', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'export-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.exchange()
   await trail.end()
@@ -25,16 +24,13 @@ test('a checkpoint file without a checkpoint is a damaged log, and is named', as
 })
 
 test('a trail that is rotated after its files were listed is exported without a fault', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'export-'))
+  const dir = temporaryDirectory(t)
   const { openSync } = fs
   const put = (open: typeof openSync) => {
     Object.assign(fs, { openSync: open })
     syncBuiltinESMExports()
   }
-  t.after(() => {
-    put(openSync)
-    rmSync(dir, { recursive: true })
-  })
+  t.after(() => put(openSync))
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
   await trail.seal()

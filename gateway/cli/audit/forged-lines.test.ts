@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 
 async function said(...words: string[]): Promise<string[]> {
@@ -12,8 +12,7 @@ async function said(...words: string[]): Promise<string[]> {
 }
 
 test('neither the name of a file nor a value of a record can add a line to the output', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'forged-lines-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'one'))
   trail.start()
   trail.exchange()

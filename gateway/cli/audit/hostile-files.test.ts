@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import fs from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign, PROGRAM } from '../program.test-support.ts'
 
 /** Tells the most memory that the program had, in megabytes. */
 const TELL_MEMORY = `data:text/javascript,process.on('exit',()=>console.error('MB',process.resourceUsage().maxRSS/1024))`
 
 describe('files that somebody made to keep an auditor busy', () => {
-  const home = fs.mkdtempSync(join(tmpdir(), 'hostile-files-'))
+  const home = temporaryDirectory({ after })
   const trail = new SealedTrail(join(home, 'trail'))
   const pipe = join(home, 'pipe')
 
@@ -22,7 +22,6 @@ describe('files that somebody made to keep an auditor busy', () => {
     await trail.end()
     execFileSync('mkfifo', [pipe])
   })
-  after(() => fs.rmSync(home, { recursive: true }))
 
   function audit(...words: string[]) {
     const options = { encoding: 'utf8', timeout: 60_000, input: '' } as const

@@ -1,19 +1,18 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { prepareSeals } from '../../runtime/seal-trail.ts'
 import type { StartupConfiguration } from '../../runtime/startup/read-configuration.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 
 for (const origin of [undefined, 'audit.example.com/1']) {
   const which = origin === undefined ? 'without an origin' : `with the origin ${origin}`
   test(`the first start says how to see the verifier key, ${which}`, async (t) => {
-    const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
-    t.after(() => rmSync(dataDir, { recursive: true }))
+    const dataDir = temporaryDirectory(t)
     const told: string[] = []
     const log = { info: (_: object, message: string) => told.push(message), warn: () => {} }
     const settings = { audit: { file: join(dataDir, 'audit.ndjson'), seals: 'on', origin }, dataDir }
@@ -30,8 +29,7 @@ for (const origin of [undefined, 'audit.example.com/1']) {
 }
 
 test('one key is made, and a second beside it only where --second asks for it', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'audit-key-'))
-  t.after(() => rmSync(directory, { recursive: true }))
+  const directory = temporaryDirectory(t)
   const key = async (...words: string[]) => {
     const { status, stdout, stderr } = await countersign(['audit', 'key', ...words])
     return { status, keys: stdout.trimEnd().split('\n'), stderr }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { ReadLines } from '../../evidence/verify/read-lines.ts'
 import { RecordOrder, Warnings } from '../../evidence/verify/record-order.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 
 /** An object whose conversion to text or a number throws. */
@@ -27,8 +27,7 @@ const LINES: readonly object[] = [
 ]
 
 test('no line that somebody appends keeps the commands from a verdict', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'odd-lines-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(join(dir, 'one'))
   trail.start()
   trail.exchange()
@@ -47,8 +46,7 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
 })
 
 test('a found record without its line end is printed as a line of its own', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'no-line-end-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const line = JSON.stringify({ type: 'API_RESPONSE', requestId: 'a', timestamp: at, statusCode: 200 })
   const files = ['one', 'other'].map((name) => join(dir, `${name}.ndjson`))
   for (const file of files) appendFileSync(file, line)
@@ -57,8 +55,7 @@ test('a found record without its line end is printed as a line of its own', asyn
 })
 
 test('a day on which nothing was sealed needs a person, although the last seal is in an earlier file', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'no-seal-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const trail = new SealedTrail(dir)
   trail.start()
   await trail.rotate()

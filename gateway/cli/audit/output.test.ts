@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { hash } from 'node:crypto'
 import fs from 'node:fs'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { gzipSync } from 'node:zlib'
@@ -11,10 +10,11 @@ import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-fil
 import { stampRequest } from '../../audit/witness/stamps/stamp-rounds.ts'
 import { skipWithout } from '../../e2e/other-programs.ts'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign, PROGRAM } from '../program.test-support.ts'
 
 describe('the output of the audit commands', () => {
-  const home = fs.mkdtempSync(join(tmpdir(), 'output-'))
+  const home = temporaryDirectory({ after })
   const trail = new SealedTrail(join(home, 'trail'))
 
   before(async () => {
@@ -22,7 +22,6 @@ describe('the output of the audit commands', () => {
     trail.exchanges(3000)
     await trail.end()
   })
-  after(() => fs.rmSync(home, { recursive: true }))
 
   function run(words: readonly string[], stdout: number | 'pipe' = 'pipe', stderr: number | 'pipe' = 'pipe') {
     return spawnSync(process.execPath, [PROGRAM, ...words], {

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import os from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { parseGatewayFile } from '../../config/gateway-file.ts'
 import { loadSettings } from '../../config/load-settings.ts'
 import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 import { discoverIssuer } from './discover-issuer.ts'
 
@@ -185,8 +185,7 @@ test('init writes what it has found, every route then wants a token, and validat
   const origin = await provider(t, (self) => ({
     [OIDC]: { issuer: `${self}/realms/bank`, jwks_uri: `${self}/keys` },
   }))
-  const dir = mkdtempSync(join(os.tmpdir(), 'init-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const words = ['--upstream', 'http://127.0.0.1:3000', '--issuer', `${origin}/realms/bank`, '--dir', dir]
   const { status, stdout } = await countersign(['init', ...words])
   assert.equal(status, 0)
@@ -215,8 +214,7 @@ test('init with an issuer wants a token where the document does not say who may 
   const origin = await provider(t, (self) => ({
     [OIDC]: { issuer: `${self}/realms/bank`, jwks_uri: `${self}/keys` },
   }))
-  const dir = mkdtempSync(join(os.tmpdir(), 'init-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const openapi = join(dir, 'api.json')
   writeFileSync(openapi, '{"openapi":"3.1.0","paths":{"/a":{"get":{"responses":{}}}}}')
   const init = async (to: string, ...more: string[]) => {

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 
 test('what a row changes of a request, and which methods it is for, is told as the gateway does it', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'explain-route-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = join(dir, 'gateway.json')
   const sending = {
     rewrite: { path: '/internal/{id}' },

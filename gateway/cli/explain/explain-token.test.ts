@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
-import fs, { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import {
@@ -15,11 +14,11 @@ import {
   serve,
   signingKey,
 } from '../../auth/tokens/issuer.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { countersign } from '../program.test-support.ts'
 
 async function explain(t: TestContext, tokens: string, token: string) {
-  const dir = mkdtempSync(join(tmpdir(), 'explain-token-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const { uri } = await serve(t, answerJson({ keys: [signingKey('ES256').jwk] }))
   const file = join(dir, 'gateway.json')
   const routes = [{ path: '/*', auth: ['bearer'] }]
