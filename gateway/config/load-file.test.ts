@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { checkSize, loadFile, readLenient, readText, unreadable, utf8Text } from './load-file.ts'
 
 test('a file is given as its text and what was made of it', () => {
@@ -23,8 +23,7 @@ test('a file that does not parse gives its faults', () => {
 })
 
 test('a file that is no UTF-8 is a fault that names the byte, unless its encoding does not matter', (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'load-file-'))
-  t.after(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryDirectory(t)
   const file = join(folder, 'limits.json')
   writeFileSync(file, Buffer.from('{\n"a": "caf\xe9"}', 'latin1'))
   const { faults } = loadFile(file, (_, text) => ({ value: text }))
@@ -38,8 +37,7 @@ test('a file that is no UTF-8 is a fault that names the byte, unless its encodin
 })
 
 test('a pipe, a device and a directory are not waited for', { timeout: 10_000 }, (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'load-file-'))
-  t.after(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryDirectory(t)
   const pipe = join(folder, 'pipe')
   execFileSync('mkfifo', [pipe])
   for (const file of [pipe, '/dev/zero', folder])

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
+import { test } from 'node:test'
 import fc from 'fast-check'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { readSecret, THIS_MACHINE } from './client-secrets.ts'
 import type { SecretForm } from './webhook-schemes.ts'
 
@@ -16,12 +16,6 @@ function fromEnv(value: string | undefined, form: SecretForm = 'whsec') {
     env: { SECRET: value },
     readFile: () => assert.fail('no file was asked for'),
   })
-}
-
-function directory(t: TestContext): string {
-  const made = mkdtempSync(join(tmpdir(), 'secrets-'))
-  t.after(() => rmSync(made, { recursive: true }))
-  return made
 }
 
 function fromFile(file: string) {
@@ -101,7 +95,7 @@ test('random bytes are never taken for weak ones', () => {
 })
 
 test('a secret in a file may have one line end after it, and the file may be a symlink', (t) => {
-  const [file, link] = [join(directory(t), 'secret'), join(directory(t), 'link')]
+  const [file, link] = [join(temporaryDirectory(t), 'secret'), join(temporaryDirectory(t), 'link')]
   symlinkSync(file, link)
   for (const end of ['', '\n', '\r\n']) {
     writeFileSync(file, SECRET + end)
@@ -115,7 +109,7 @@ test('a secret in a file may have one line end after it, and the file may be a s
 })
 
 test('a file that cannot be a secret is a fault that names it', (t) => {
-  const at = directory(t)
+  const at = temporaryDirectory(t)
   const file = join(at, 'secret')
   assert.equal(
     fromFile(file).reason,

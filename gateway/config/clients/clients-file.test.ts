@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { loadFile } from '../load-file.ts'
 import { oneFile, type Reload, Reloader } from '../reload/reloader.ts'
 import { type ClientTable, parseClients } from './clients-file.ts'
@@ -413,8 +413,7 @@ describe('a secret', () => {
 
 describe('clients.json under a running gateway', () => {
   function live(t: TestContext) {
-    const directory = mkdtempSync(join(tmpdir(), 'clients-'))
-    t.after(() => rmSync(directory, { recursive: true }))
+    const directory = temporaryDirectory(t)
     const [file, secret] = [join(directory, 'clients.json'), join(directory, 'secret')]
     const write = (...clients: unknown[]) => writeFileSync(file, JSON.stringify({ clients }))
     writeFileSync(secret, secretOf(1))

@@ -1,22 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  mkdirSync,
-  mkdtempSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  unlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdirSync, renameSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { FileWatch, type WatchOptions } from './watch.ts'
 
 const BY_HAND_MS = 3_600_000
@@ -25,12 +16,6 @@ interface Seen {
   readonly texts: string[]
   readonly errors: string[]
   readonly watch: FileWatch
-}
-
-function directory(t: TestContext): string {
-  const path = mkdtempSync(join(tmpdir(), 'watch-'))
-  t.after(() => rmSync(path, { recursive: true, force: true }))
-  return path
 }
 
 /** A watch that looks only when it is told to. */
@@ -48,7 +33,7 @@ function watched(t: TestContext, file: string, options: Partial<WatchOptions> = 
 }
 
 test('the first look tells the content, unless the caller knows it already', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, 'one')
   const ignorant = watched(t, file)
   const informed = watched(t, file, { known: 'one' })
@@ -58,7 +43,7 @@ test('the first look tells the content, unless the caller knows it already', asy
 })
 
 test('a file that is written in place is seen, every time', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file, { known: '0' })
   for (const text of ['1', '2', 'three']) {
@@ -69,7 +54,7 @@ test('a file that is written in place is seen, every time', async (t) => {
 })
 
 test('a file that another is renamed over is seen, every time', async (t) => {
-  const folder = directory(t)
+  const folder = temporaryDirectory(t)
   const file = join(folder, 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file, { known: '0' })
@@ -82,7 +67,7 @@ test('a file that another is renamed over is seen, every time', async (t) => {
 })
 
 test('a ConfigMap whose ..data link is swapped is seen, every time', async (t) => {
-  const folder = directory(t)
+  const folder = temporaryDirectory(t)
   const version = (name: string, text: string) => {
     mkdirSync(join(folder, name))
     writeFileSync(join(folder, name, 'a.json'), text)
@@ -100,8 +85,8 @@ test('a ConfigMap whose ..data link is swapped is seen, every time', async (t) =
 })
 
 test("an edit of a symlink's target in another directory is seen", async (t) => {
-  const target = join(directory(t), 'target.json')
-  const file = join(directory(t), 'a.json')
+  const target = join(temporaryDirectory(t), 'target.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(target, '0')
   symlinkSync(target, file)
   const { texts, watch } = watched(t, file, { known: '0' })
@@ -115,7 +100,7 @@ test("an edit of a symlink's target in another directory is seen", async (t) => 
 })
 
 test('a touched file has not changed', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file, { known: '0' })
   await watch.check()
@@ -127,7 +112,7 @@ test('a touched file has not changed', async (t) => {
 })
 
 test('a second write that the clock of file times cannot tell from the first is seen', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const same = await stat(file, { bigint: true })
   const disk = { stat: async () => same, read: (path: string) => readFile(path, 'utf8') }
@@ -139,7 +124,7 @@ test('a second write that the clock of file times cannot tell from the first is 
 })
 
 test('a file that stays the same is read a few times more and then no longer', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   let reads = 0
   const read = async () => {
@@ -156,7 +141,7 @@ test('a file that stays the same is read a few times more and then no longer', a
 })
 
 test('two looks at once are taken one after the other', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const first = Promise.withResolvers<string>()
   const answers = [first.promise, Promise.resolve('newer')]
@@ -169,7 +154,7 @@ test('two looks at once are taken one after the other', async (t) => {
 })
 
 test('again() tells the content once more', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file)
   for (let look = 0; look < 15; look++) await watch.check()
@@ -180,7 +165,7 @@ test('again() tells the content once more', async (t) => {
 })
 
 test('againLater() tells the content after about a second, or later when its use takes long', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const looksUntilTold = async (tookMs: number) => {
     const { texts, watch } = watched(t, file, { known: '0', intervalMs: 250_000 })
@@ -195,7 +180,7 @@ test('againLater() tells the content after about a second, or later when its use
 })
 
 test('againLater() does not put off what again() asked for', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, watch } = watched(t, file, { known: '0' })
   watch.again()
@@ -205,7 +190,7 @@ test('againLater() does not put off what again() asked for', async (t) => {
 })
 
 test('an onChange that throws is called again at each look, and onGone is called once', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   let asked = 0
   let isBroken = true
@@ -223,7 +208,7 @@ test('an onChange that throws is called again at each look, and onGone is called
 })
 
 test('only the return of a file that was gone before is told', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   const { texts, errors, watch } = watched(t, file, { isGone: true })
   for (let look = 0; look < 4; look++) await watch.check()
   writeFileSync(file, '0')
@@ -232,7 +217,7 @@ test('only the return of a file that was gone before is told', async (t) => {
 })
 
 test('a file that is away for one look is no news', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, errors, watch } = watched(t, file, { known: '0' })
   unlinkSync(file)
@@ -245,7 +230,7 @@ test('a file that is away for one look is no news', async (t) => {
 })
 
 test('a file that stays away is told once, and its content when it is back, even if it is the same', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, errors, watch } = watched(t, file, { known: '0' })
   unlinkSync(file)
@@ -261,7 +246,7 @@ test('a file that stays away is told once, and its content when it is back, even
 })
 
 test('an unchanged file is told after a time in which it could not be read', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   let away = false
   const disk = {
@@ -322,14 +307,14 @@ test('a stopped watch looks no more', async (t) => {
 })
 
 test('a file that is not regular counts as away', async (t) => {
-  const { errors, watch } = watched(t, directory(t))
+  const { errors, watch } = watched(t, temporaryDirectory(t))
   await watch.check()
   await watch.check()
   assert.match(errors[0] ?? '', /is not a regular file/)
 })
 
 test('nothing is told after stop, not even by a look that is under way', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const { texts, errors, watch } = watched(t, file)
   const look = watch.check()
@@ -342,7 +327,7 @@ test('nothing is told after stop, not even by a look that is under way', async (
 })
 
 test('edits are told one after another, each within one second', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const told = new EventTarget()
   let looks = 0
@@ -375,7 +360,7 @@ test('edits are told one after another, each within one second', async (t) => {
 })
 
 test('a watch does not keep its process alive', async (t) => {
-  const file = join(directory(t), 'a.json')
+  const file = join(temporaryDirectory(t), 'a.json')
   writeFileSync(file, '0')
   const script = `
     import { FileWatch } from ${JSON.stringify(new URL('watch.ts', import.meta.url).href)}
