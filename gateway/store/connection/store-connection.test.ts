@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
 import { createServer as createSecureServer, type TLSSocket } from 'node:tls'
 import { freePort } from '../../../backend/testing/free-port.ts'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import type { Take } from '../../limits/windows/window.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import {
   NO_REDIS,
@@ -151,9 +151,8 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     assert.doesNotMatch(faults.join(), /horse|staple/)
   })
 
-  it('speaks TLS with a server whose authority it was given, and with no other', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'store-tls-'))
-    cleanups.push(() => rmSync(dir, { recursive: true }))
+  it('speaks TLS with a server whose authority it was given, and with no other', async (t) => {
+    const dir = temporaryDirectory(t)
     const authority = await makeAuthority({ subject: 'CN=store' })
     const server = await makeCertificate({
       subject: 'CN=127.0.0.1',
