@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createPublicKey, X509Certificate } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { skipWithout } from '../../e2e/other-programs.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { type Authority, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { derOf, isAccepted } from './lists.test-support.ts'
 import { readRevocationList, UnusableList } from './revocation-list.ts'
@@ -42,8 +42,7 @@ describe('a revocation list', () => {
   it('made by openssl is read: serial numbers with the first bit set, no entries, Ed25519', {
     skip: skipWithout('openssl'),
   }, (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'crl-'))
-    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = temporaryDirectory(t)
     const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
     const config = '[ca]\ndefault_ca=d\n[d]\ndatabase=index\ndefault_md=sha256\ncrlnumber=number\n'
     writeFileSync(join(folder, 'ca.cnf'), config)
@@ -206,8 +205,7 @@ const SECTIONS = `
 it('a list is refused exactly when OpenSSL would refuse every client in its handshake', {
   skip: skipWithout('openssl'),
 }, async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'crl-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryDirectory(t)
   const ca = await makeAuthority({ subject: 'CN=Root' })
   const client = await makeCertificate({ subject: 'CN=client', issuer: ca })
   writeFileSync(join(folder, 'ca.pem'), ca.certPem)

@@ -1,19 +1,17 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { PROGRAM } from '../../cli/program.test-support.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { TestServer, verdictOn } from '../listener/connect.test-support.ts'
 import { loadTls } from '../listener/tls-reload.ts'
 import type { Authority, Issued } from './throw-away-ca.ts'
 
 function folderOf(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), 'demo-certs-'))
-  t.after(() => rmSync(folder, { recursive: true, force: true }))
-  return join(folder, 'certs')
+  return join(temporaryDirectory(t), 'certs')
 }
 
 function run(...args: string[]) {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { describeFault } from '../../config/faults.ts'
 import type { Reload } from '../../config/reload/reloader.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { makeFixture, makeServer, TestClient, TestServer, verdictOn } from './connect.test-support.ts'
 import type { TlsMaterial } from './tls-context.ts'
@@ -23,7 +23,7 @@ const DAY_MS = 86_400_000
 
 /** A server with a reloader of real files, which looks only when it is told to. */
 async function served(t: TestContext, swap?: (material: TlsMaterial) => void, clock = Date.now) {
-  const folder = mkdtempSync(join(tmpdir(), 'tls-'))
+  const folder = temporaryDirectory(t)
   const at = (name: string) => join(folder, name)
   const { ca, server } = fixture
   const write = (name: string, text: string) => writeFileSync(at(name), text)
@@ -51,10 +51,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void, cl
     onReload: (reload) => told.push(reload),
     intervalMs: 3_600_000,
   })
-  t.after(() => {
-    reloader.stop()
-    rmSync(folder, { recursive: true, force: true })
-  })
+  t.after(() => reloader.stop())
   const look = async (times: number) => {
     for (let count = 0; count < times; count++) await reloader.check()
   }
@@ -76,8 +73,7 @@ async function certificateOf(listener: TestServer): Promise<string> {
 
 describe('loading', () => {
   it('reports every file that cannot be read', (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'tls-'))
-    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = temporaryDirectory(t)
     const at = (name: string) => join(folder, name)
     const files = {
       certFile: at('a'),
@@ -438,8 +434,7 @@ describe('the secret of session tickets', () => {
   const secret = 'a-secret-of-more-than-32-characters'
 
   function filesIn(t: TestContext) {
-    const folder = mkdtempSync(join(tmpdir(), 'tls-'))
-    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const folder = temporaryDirectory(t)
     const at = (name: string) => join(folder, name)
     writeFileSync(at('cert'), fixture.server.certPem)
     writeFileSync(at('key'), fixture.server.keyPem)

@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { skipWithout } from '../../e2e/other-programs.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { OcspAuthority } from './ocsp-authority.test-support.ts'
 import { checkOcspResponse, Revoked } from './ocsp-response.ts'
 
 const MINUTE_MS = 60_000
 
 describe('an OCSP response', { skip: skipWithout('openssl') }, () => {
-  const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
-  after(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryDirectory({ after })
   const authorityIn = (name: string, kind?: string) => {
     mkdirSync(join(folder, name))
     return new OcspAuthority(join(folder, name), kind)

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { skipWithout } from '../../e2e/other-programs.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { FILES } from '../listener/connect.test-support.ts'
 import { parseTls, type TlsFiles } from '../listener/tls-context.ts'
 import { OcspAuthority } from './ocsp-authority.test-support.ts'
@@ -13,8 +11,7 @@ import { type Chain, mustStaple, type Staple, Stapler } from './stapler.ts'
 const MINUTE_MS = 60_000
 
 describe('what is stapled', { skip: skipWithout('openssl') }, () => {
-  const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
-  after(() => rmSync(folder, { recursive: true }))
+  const folder = temporaryDirectory({ after })
   const authority = new OcspAuthority(folder)
   authority.issue('renewed', 11)
   const chainOf = (name: string): Chain => {
