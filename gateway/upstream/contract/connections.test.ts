@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import { skipWithout } from '../../e2e/other-programs.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { openConnection } from '../open-connection.ts'
 import { parseAddress } from '../upstream-address.ts'
 import { UpstreamTls } from '../upstream-tls.ts'
@@ -92,8 +92,7 @@ describe('a connection', () => {
   })
 
   it('to a Unix socket works the same, and a missing socket is an unreachable fault', async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'upstream-'))
-    t.after(() => rmSync(folder, { recursive: true }))
+    const folder = temporaryDirectory(t)
     const { scripted, upstream } = await pair(t, { ...RESPONSE, socketPath: join(folder, 'a.sock') })
     for (let i = 0; i < 3; i++) assert.equal(bodyOf(await send(upstream).over), 'x')
     assert.equal(scripted.connections, 1)
@@ -163,7 +162,7 @@ describe('closing the client', () => {
 })
 
 describe('https', { skip: skipWithout('openssl') }, () => {
-  const folder = mkdtempSync(join(tmpdir(), 'upstream-tls-'))
+  const folder = temporaryDirectory({ after })
   const usual = getCACertificates()
   const read = (name: string): Buffer => readFileSync(join(folder, name))
 
@@ -199,10 +198,7 @@ describe('https', { skip: skipWithout('openssl') }, () => {
       openssl('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...issue)
     }
   })
-  after(() => {
-    setDefaultCACertificates(usual)
-    rmSync(folder, { recursive: true })
-  })
+  after(() => setDefaultCACertificates(usual))
 
   const secure = (name: string): ScriptedOptions => ({
     ...RESPONSE,

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import type { UpstreamsOptions } from '../balancing/origin.ts'
 import {
   bodyOf,
@@ -430,8 +429,7 @@ describe('a target that serves WebSockets only', () => {
   // A local socket has no TLS.
   const itWithoutTls = transport.tls === undefined ? itInBytes : () => {}
   itWithoutTls('makes a retry after a refused connection a success', async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'websockets-'))
-    t.after(() => rmSync(folder, { recursive: true }))
+    const folder = temporaryDirectory(t)
     const socketPath = join(folder, 'socket')
     const events: string[] = []
     const upstream = upstreamsTo([`unix:${socketPath}`], {
