@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { openSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../backend/testing/free-port.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { readAudit } from '../testing/audit-file.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
 import { run } from './child-process.ts'
@@ -17,10 +17,9 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('a gateway that cannot serve', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  const dir = temporaryDirectory({ after })
   const config = join(dir, 'gateway.json')
   const limits = join(dir, 'limits.json')
-  after(() => rmSync(dir, { recursive: true, force: true }))
 
   const attempt = (env: Record<string, string> = {}): RunningProcess =>
     run('gateway/main.ts', {

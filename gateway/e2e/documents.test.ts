@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { REFUSALS } from '../refusals.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -22,17 +22,13 @@ function linkedFiles(document: string): string[] {
   return [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map((match) => match[1] as string)
 }
 
-test('documents of packages do not count as documents of this repository', () => {
-  const root = mkdtempSync(join(tmpdir(), 'countersign-documents-'))
-  try {
-    for (const folder of ['gateway/bench/peers', 'gateway/bench/peers/node_modules/some-package']) {
-      mkdirSync(join(root, folder), { recursive: true })
-      writeFileSync(join(root, folder, 'README.md'), '')
-    }
-    assert.deepEqual(documentsIn(root), ['gateway/bench/peers/README.md'])
-  } finally {
-    rmSync(root, { recursive: true })
+test('documents of packages do not count as documents of this repository', (t) => {
+  const root = temporaryDirectory(t)
+  for (const folder of ['gateway/bench/peers', 'gateway/bench/peers/node_modules/some-package']) {
+    mkdirSync(join(root, folder), { recursive: true })
+    writeFileSync(join(root, folder, 'README.md'), '')
   }
+  assert.deepEqual(documentsIn(root), ['gateway/bench/peers/README.md'])
 })
 
 test('every link of a document to a file of this repository leads to a file that exists', () => {

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import type { RequestListener, ServerResponse } from 'node:http'
 import { connect, constants } from 'node:http2'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { countersign } from '../cli/program.test-support.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import type { Environment } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
@@ -235,8 +235,7 @@ describe('requests with an idempotency key', () => {
   })
 
   it('"idempotency show" makes no file, and names the one that it cannot read', async (t) => {
-    const dir = mkdtempSync(join(tmpdir(), 'keys-'))
-    t.after(() => rmSync(dir, { recursive: true }))
+    const dir = temporaryDirectory(t)
     const [config, data, loop] = ['gateway.json', 'data', 'loop'].map((name) => join(dir, name)) as [
       string,
       string,
@@ -403,8 +402,7 @@ it('HTTP/2 requests with an idempotency key reach the service once too', async (
 })
 
 it('keys are found after a change of their secret, and an edit that would lose them is refused', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-secret-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const file = join(dir, 'key')
   const [old, next, key, later] = ['o'.repeat(32), 'n'.repeat(32), randomUUID(), randomUUID()]
   writeFileSync(file, `${old}\n`)

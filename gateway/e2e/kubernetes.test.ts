@@ -7,16 +7,15 @@ import {
   mkdtempSync,
   readFileSync,
   renameSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Ajv } from 'ajv'
 import { parse, parseAllDocuments } from 'yaml'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { run } from './child-process.ts'
 import { call } from './client.ts'
 import { until } from './running-gateway.ts'
@@ -127,8 +126,7 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml', 'full-rendered.yaml
 
 for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
   describe(`config/kubernetes/${file}`, () => {
-    const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-    after(() => rmSync(dir, { recursive: true, force: true }))
+    const dir = temporaryDirectory({ after })
     const manifests = manifestsOf(file)
     const pod = (manifests.get('StatefulSet') as Manifest).spec.template.spec
     const [sidecar] = pod.initContainers

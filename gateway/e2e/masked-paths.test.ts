@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:http2'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 import { countersign, PROGRAM } from '../cli/program.test-support.ts'
 import { pseudonym } from '../edge/rules/policy/path-mask.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { ISSUER } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
 import { ask } from './http2-client.ts'
@@ -108,9 +108,9 @@ describe('a masked parameter', () => {
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 
-  it('has the pseudonym that "audit pseudonym" prints, by which "audit find" finds it', async () => {
+  it('has the pseudonym that "audit pseudonym" prints, by which "audit find" finds it', async (t) => {
     const env = { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') }
-    const file = join(mkdtempSync(join(tmpdir(), 'mask-')), 'gateway.json')
+    const file = join(temporaryDirectory(t), 'gateway.json')
     writeFileSync(file, JSON.stringify(config))
     const command = [PROGRAM, 'audit', 'pseudonym', '--config', file]
     const options = { input: `${IBAN}\n`, encoding: 'utf8', env } as const

@@ -9,6 +9,7 @@ import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
 import { FORMS } from '../terminal/operational-log.ts'
 import { call } from './client.ts'
@@ -102,8 +103,7 @@ describe('the files for Prometheus and Grafana', () => {
   it('the command in operations.md sets another objective and window in all files', {
     skip: NO_PROMETHEUS,
   }, (t) => {
-    const dir = mkdtempSync(join(tmpdir(), 'countersign-rules-'))
-    t.after(() => rmSync(dir, { recursive: true }))
+    const dir = temporaryDirectory(t)
     cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
     const [command = ''] = /^sed .*$/m.exec(read('docs/operate/operations.md')) ?? []
     const { status, stderr } = spawnSync('sh', ['-c', command], { cwd: dir, encoding: 'utf8' })
@@ -515,8 +515,7 @@ it('the runbook gives files back to the user of the process, by number', async (
 })
 
 it('the runbook lists a data directory that is a link, as with DynamicUser of systemd', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   mkdirSync(join(dir, 'private'))
   symlinkSync('private', join(dir, 'data'))
   const TRAIL = join(dir, 'data/audit.ndjson')

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +9,7 @@ import { FlattenedSign } from 'jose'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
 import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import { countersign } from '../cli/program.test-support.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
@@ -76,7 +76,7 @@ async function ukMessage(requestId: string): Promise<string> {
 }
 
 describe('what a client has signed', () => {
-  const home = mkdtempSync(join(tmpdir(), 'countersign-signed-'))
+  const home = temporaryDirectory({ after })
   const jwksFile = join(home, 'bank.json')
   const messages = new Map<string, string>()
   const responses = new Map<string, string>()
@@ -147,7 +147,6 @@ describe('what a client has signed', () => {
     )
     assert.equal(key.status, 0, key.stderr)
   })
-  after(() => rmSync(home, { recursive: true, force: true }))
 
   function run(script: string, requestId = '') {
     const env = { PATH: `${join(home, 'bin')}:${process.env.PATH}`, REQUEST_ID: requestId }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { after, describe, it, type TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { call } from './client.ts'
 import type { Loaded } from './loaded-probe.ts'
 import { startGateway } from './running-gateway.ts'
@@ -25,8 +25,7 @@ const BUILT_IN_UNDICI = 'NativeModule internal/deps/undici/undici'
  * tests look at the loaded files instead.
  */
 describe('until it listens', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-  after(() => rmSync(dir, { recursive: true, force: true }))
+  const dir = temporaryDirectory({ after })
 
   it('a gateway loads only its own HTTP client, though it will fetch keys', async () => {
     const { files, builtins } = await start('https://127.0.0.1:9')
@@ -77,8 +76,8 @@ describe('until it listens', () => {
 })
 
 describe('at its end', () => {
-  it('a gateway that sent no request of its own has loaded no undici', async () => {
-    assert.deepEqual(await undiciOf({ routes: [{ path: '/', auth: ['none'] }] }), [])
+  it('a gateway that sent no request of its own has loaded no undici', async (t) => {
+    assert.deepEqual(await undiciOf(t, { routes: [{ path: '/', auth: ['none'] }] }), [])
   })
 
   it('a gateway that fetched keys has loaded a part of undici', async (t) => {
@@ -87,17 +86,16 @@ describe('at its end', () => {
     t.after(() => publisher.close())
     const jwksUri = `http://127.0.0.1:${(publisher.address() as AddressInfo).port}/`
     const asked = once(publisher, 'request')
-    const loaded = await undiciOf({ jwksUri, routes: [{ path: '/', auth: ['bearer'] }] }, asked)
+    const loaded = await undiciOf(t, { jwksUri, routes: [{ path: '/', auth: ['bearer'] }] }, asked)
     assert.ok(loaded.includes('lib/dispatcher/client.js'), loaded.join())
     assert.ok(!loaded.includes('index.js') && loaded.length <= MOST_OF_UNDICI, loaded.join())
   })
 
   /** The files of undici that a gateway has loaded after its first response, and after `until`. */
-  async function undiciOf(config: object, until?: Promise<unknown>): Promise<string[]> {
+  async function undiciOf(t: TestContext, config: object, until?: Promise<unknown>): Promise<string[]> {
     // A URL, because a path may have a space.
     const probe = new URL('loaded-probe.ts', import.meta.url).href
-    const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-    const loaded = join(dir, 'loaded.json')
+    const loaded = join(temporaryDirectory(t), 'loaded.json')
     const gateway = await startGateway({
       config: { upstream: 'http://127.0.0.1:9', ...config },
       env: { NODE_OPTIONS: `--import=${probe}`, NODE_V8_COVERAGE: '', LOADED_FILE: loaded },
@@ -109,7 +107,6 @@ describe('at its end', () => {
       return filesOf('undici', (JSON.parse(readFileSync(loaded, 'utf8')) as Loaded).files)
     } finally {
       gateway.kill()
-      rmSync(dir, { recursive: true })
     }
   }
 })

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, test } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
 import { REPORT_MS } from '../runtime/restart/control-socket.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 
 /** The units of a single gateway, and of one of several on one port. */
 const UNITS = ['countersign.service', 'countersign@.service']
@@ -24,8 +24,8 @@ function valuesOf(unit: string, key: string): string[] {
 
 for (const name of UNITS) {
   describe(`config/systemd/${name}`, () => {
-    it('has no fault, and a low exposure level in systemd-analyze', { skip: NO_SYSTEMD }, () => {
-      const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+    it('has no fault, and a low exposure level in systemd-analyze', { skip: NO_SYSTEMD }, (t) => {
+      const dir = temporaryDirectory(t)
       const file = join(dir, name.replace('@', '@1'))
       // The programs of the unit are not installed here.
       writeFileSync(file, read(name).replaceAll(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
@@ -33,7 +33,6 @@ for (const name of UNITS) {
       const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
         encoding: 'utf8',
       })
-      rmSync(dir, { recursive: true })
       assert.equal(verified.stderr, '')
       assert.equal(safe.status, 0, safe.stdout)
     })

@@ -1,19 +1,18 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { TLSSocket } from 'node:tls'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, SERVER_AUTH } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
 import { startGateway, until } from './running-gateway.ts'
 
 test('a group presents its certificate, also in health checks, and a new one without a restart', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'upstream-tls-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
   const san = [{ type: 'dns', value: 'pay.internal' }] as const
   const server = await makeCertificate({ subject: 'CN=x', issuer: ca, san, extendedKeyUsages: [SERVER_AUTH] })
