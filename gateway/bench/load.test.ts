@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { judge } from '../auth/signatures/signed-request.test-support.ts'
 import { profileOf } from '../config/clients/signature-profiles.ts'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { startChild } from './child.ts'
 import type { LoadJob } from './load-job.ts'
 import { carryOut } from './measure.ts'
@@ -17,8 +17,7 @@ const LOAD = fileURLToPath(new URL('./load.ts', import.meta.url))
 const ONLY_LINUX = { skip: process.platform !== 'linux' && 'needs Linux' }
 
 it('goes on with the token after the last one of the same contender', ONLY_LINUX, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const tokensFile = join(dir, 'tokens')
   const names = Array.from({ length: 100_000 }, (_, i) => String(i))
   writeFileSync(tokensFile, names.join('\n'))
@@ -55,8 +54,7 @@ it('goes on with the token after the last one of the same contender', ONLY_LINUX
 })
 
 it('signs each request for itself by the profile fapi-2 if the job says so', ONLY_LINUX, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))
-  t.after(() => rmSync(dir, { recursive: true }))
+  const dir = temporaryDirectory(t)
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const [tokensFile, signingKeyFile] = [join(dir, 'tokens'), join(dir, 'key.pem')]
   writeFileSync(tokensFile, 'one\ntwo')

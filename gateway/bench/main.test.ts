@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 
 const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
 
@@ -17,8 +17,8 @@ const LATENCY =
   /^\| GET, RS256 token seen before, limited path \(repeated\): 50 % of its own saturation \| byte pump \| [\d,]+ \(/m
 
 describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
-  it('measures real processes and writes page and picture', () => {
-    const out = mkdtempSync(join(tmpdir(), 'bench-'))
+  it('measures real processes and writes page and picture', (t) => {
+    const out = temporaryDirectory(t)
     const measured = (seconds: string) => {
       const args = [...['--quick', '--seconds', seconds], ...WHAT, '--out', out]
       const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
@@ -39,7 +39,6 @@ describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' 
       /^latency,"byte pump","50 % of its own saturation",1,/m,
     )
     assert.match(readFileSync(join(out, 'results.svg'), 'utf8'), /^<svg /)
-    rmSync(out, { recursive: true })
   })
 
   it('prints its usage for an unknown scenario', () => {

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { it } from 'node:test'
+import { temporaryDirectory } from '../storage/temporary-directory.test-support.ts'
 import { fillWithConnections } from './memory-gateway.ts'
 
 const CONNECTIONS = 1_000
@@ -14,8 +12,7 @@ const noSignals = process.platform === 'linux' ? false : 'needs /proc'
 it('an idle connection is kept, costs a bounded number of bytes and gives them back', {
   skip: noSignals,
 }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'memory-gateway-'))
-  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  const dir = temporaryDirectory(t)
   const { held, heapBytes, leftBytes } = await fillWithConnections(dir, CONNECTIONS, 3_000)
   assert.equal(held, CONNECTIONS)
   const each = heapBytes / held
