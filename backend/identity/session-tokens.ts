@@ -59,7 +59,7 @@ export function issueAccessToken(
   })
 }
 
-/** Returns the claims of a valid access token that this server issued, also to an OAuth client; else undefined. */
+/** Returns the claims of a valid access token of this server, for a session or an OAuth client; else undefined. */
 export function verifyAccessToken(
   { publicUrl, keys, clock }: Issuer<'published'>,
   token: string,

@@ -38,7 +38,7 @@ export interface ConfigReport {
 
 export interface ReloadResult {
   readonly file: string
-  /** `failure` also while an earlier fault remains. */
+  /** It is also `failure` while an earlier fault remains. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
   readonly needsRestart: readonly string[]
@@ -82,7 +82,7 @@ export class ConfigInForce {
     else this.#set(part, { ...before, lastReload })
   }
 
-  /** Notes an edit of gateway.json, in force or without effect before a restart. */
+  /** Notes an edit of gateway.json: what it changed at once, and what waits for a restart. */
   replacedSettings(
     settings: Settings,
     { changed, needsRestart }: Pick<LastReload, 'changed' | 'needsRestart'>,

@@ -183,7 +183,7 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    'Time from sending a request upstream to the head of its response. For a retried request it begins with the first attempt, and `upstream` is that of the last.',
+    'Time from sending a request upstream to the head of its response. A retried request is timed from its first attempt, and counted for the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),

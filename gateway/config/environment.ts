@@ -23,7 +23,7 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
   ['GATEWAY_PROFILE', (text: string) => choiceFault(text, MEMORY_PROFILES)],
 ])
 
-/** Tells, in faults, what names each file. */
+/** How fault texts say which option, variable or key gives each file. */
 export const NAMES = {
   configFile: '--config, GATEWAY_CONFIG or by default',
   limitsFile: '--limits, GATEWAY_LIMITS or by default',

@@ -27,8 +27,8 @@ const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
 /**
- * Begins a new segment when the file is large or old enough, or the clock was set back. So within a segment the clock
- * goes back by a minute or more only before its last lines, which came before `maintain` noticed.
+ * Begins a new segment when the file is large or old enough, or the clock was set back. So a segment has lines after a
+ * set-back of a minute or more only at its end: those written before `maintain` noticed.
  */
 export class Rotation {
   readonly #options: RotationOptions

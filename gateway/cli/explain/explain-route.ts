@@ -24,7 +24,7 @@ export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Says which row of gateway.json, or operation of its OpenAPI document, applies to a request with this method and path, what the row demands, where the request goes, and why similar rows do not apply. It reads the files here, and needs no running gateway.',
-    'The row with the most specific path applies: an exact path, else the template (such as /users/{id}) or prefix with more text before its first { or *; on a tie the template.',
+    'The row with the most specific path applies. An exact path comes first, then the template (such as /users/{id}) or prefix with more text before its first { or *. On a tie the template applies.',
   ],
   examples: [
     ['countersign explain route GET /api/balance', 'which row, and what it demands'],

@@ -290,7 +290,7 @@ export const ROUTE_KEYS = {
   ),
   routes: list(
     ROUTE,
-    'The requests that are let through; others get 404. The row with the most specific path applies: an exact path, else the template or prefix with more text before its first `{` or `*`; on a tie the template. Required without `openapi`.',
+    'The requests that are let through; others get 404. The row with the most specific path applies. An exact path comes first, then the template or prefix with more text before its first `{` or `*`. On a tie the template applies. Required without `openapi`.',
     { maxItems: 10_000, default: [] },
   ),
 }

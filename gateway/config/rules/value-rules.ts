@@ -91,7 +91,7 @@ export function issuerFault(issuer: string): string | undefined {
   return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
-/** Rules by key of gateway.json, also for each text of a list. */
+/** The rule for each key of gateway.json. If the value is a list, the rule applies to each text in it. */
 export const TEXT_RULES = {
   host: hostFault,
   adminHost: hostFault,

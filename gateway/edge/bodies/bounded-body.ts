@@ -3,7 +3,7 @@ import type { BodyReceiver } from './read-buffers.ts'
 
 const nothing = (): void => {}
 
-/** Bytes of a buffer for short pieces, at first and at most. */
+/** The buffer for short pieces begins with 512 bytes, and grows up to 16 KiB. */
 const LEAST_GATHERED_BYTES = 512
 const GATHERED_BYTES = 16 * 1024
 
@@ -11,7 +11,7 @@ export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
-  /** Short pieces that came after the pieces in the stream. They enter the stream when it is read, or this is full. */
+  /** Short pieces that are not yet in the stream. They enter it when it is read, or when this buffer is full. */
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 

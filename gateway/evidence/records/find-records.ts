@@ -120,7 +120,7 @@ class Finder {
   }
 
   #needle(around: Period | undefined): Buffer | undefined {
-    // A bounded search goes on until no request is open. So it must read requests, which may lack session and status.
+    // A bounded search goes on until no request is open. So it must also find requests, which may lack session and status.
     const isEndless = around === undefined || around.toMs === Number.POSITIVE_INFINITY
     const text = needleOf(this.#filter) ?? (isEndless ? responseNeedleOf(this.#filter) : undefined)
     return text === undefined ? undefined : Buffer.from(text)

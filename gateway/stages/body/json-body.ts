@@ -64,7 +64,7 @@ function valuesOf(
   return values
 }
 
-/** Refuses JSON that services may not read as UTF-8. @param fields as the service gets them */
+/** Refuses JSON that a service might read in another encoding than UTF-8. @param fields as the service gets them */
 export function refuseEncoding(contentType: string, fields: readonly Field[]): Refusal | undefined {
   if (!isInUtf8(contentType)) return CHARSET
   // Checks each such field, because a service may read another than the first.
@@ -73,7 +73,7 @@ export function refuseEncoding(contentType: string, fields: readonly Field[]): R
     : undefined
 }
 
-/** True when no charset but UTF-8 is named. A service may obey another, in which one member looks like several. */
+/** True when no charset but UTF-8 is named. A service that decodes another charset may see several members in one. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
