@@ -23,7 +23,7 @@ const METRICS = {
     'Greatest possible age of the oldest unsealed record; 1 to 2 s are normal under load. For records of an earlier run it counts from the start of this run.',
   ),
   gateway_audit_ship_lag_seconds: gauge(
-    'Time since the oldest segment that is not shipped yet was closed; 0: all are shipped.',
+    'How long ago the oldest unshipped segment was closed; 0: all are shipped.',
   ),
   gateway_audit_tree_size: gauge('Records that the last checkpoint covers.'),
   gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
@@ -165,7 +165,7 @@ const METRICS = {
   gateway_tunnels_ended_total: counter('Tunnels that have ended; closed: by either side.', 'reason'),
   gateway_tunnels_open: gauge('Open tunnels.'),
   gateway_upstream_attempts_total: counter(
-    'Attempts to send a request upstream, after their end.',
+    'Ended attempts to send a request upstream.',
     'upstream',
     'outcome',
   ),

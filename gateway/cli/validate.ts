@@ -69,7 +69,7 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It shows all faults with their lines. While gateway.json has a fault, some files that it names are not checked.',
+    'Checks the environment and every file named there or in gateway.json, or only the FILEs, each recognised by its content. It uses the parsers of the gateway, and shows all faults with their lines. While gateway.json has a fault, some files that it names are not checked.',
     'When FILE is a gateway.json, the command warns of missing keys that may come from the environment.',
     'A warning, for example of a limit that no route reaches, does not change the exit code. A certificate or revocation list that has expired, or is not valid yet, is a fault here, although a gateway starts with it.',
   ],

@@ -32,7 +32,7 @@ export const command: Command = {
     },
     ...PERIOD_FLAGS,
     everywhere: {
-      about: 'reads the whole trail, not only around the time in an id of the gateway; clients may reuse ids',
+      about: 'reads the whole trail, and so also finds later requests in which a client used the id again',
     },
     format: {
       value: 'FORMAT',

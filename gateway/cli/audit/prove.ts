@@ -27,7 +27,7 @@ export const command: Command = {
       about: 'proves that the gateway has signed this response to the message',
     },
     everywhere: {
-      about: 'reads the whole trail, not only around the time in an id of the gateway; clients may reuse ids',
+      about: 'reads the whole trail, and so also finds later requests in which a client used the id again',
     },
     ...LOG_FLAG,
     ...KEY_FLAG,

@@ -13,7 +13,7 @@ export const command: Command = {
   },
   about: [
     'Summarizes a day of the trail for the daily review that PCI DSS 10.4 demands: requests, responses and gRPC calls by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. Last comes what somebody must look at.',
-    'For a day without records, this says when the trail begins.',
+    'For a day without records, this part says when the trail begins.',
     'The report proves nothing; "audit verify" does.',
     ABOUT_FILES,
   ],

@@ -23,7 +23,7 @@ const TLS = keys({
   ),
   clientOcsp: choice(
     ['off', 'soft', 'hard'],
-    'Whether the gateway asks the OCSP responder in a client certificate, over http, if the certificate was revoked. It does not ask if `clientCrlFile` revokes it. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if the certificate names no responder. Default: `off`.',
+    'Whether the gateway asks, over http, the OCSP responder that a client certificate names. It does not ask about a certificate that `clientCrlFile` revokes. Without a usable answer `soft` accepts the certificate. `hard` refuses it with 503, or with 401 if the certificate names no responder. Default: `off`.',
     { env: 'GATEWAY_TLS_CLIENT_OCSP' },
   ),
   ticketKeyFile: text(

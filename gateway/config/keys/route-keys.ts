@@ -81,7 +81,7 @@ const ROUTE = keys({
   ),
   methods: list(
     TEXT,
-    'The allowed methods; others get 405. GET includes HEAD. CONNECT and TRACE are never allowed. Default: all methods registered with IANA (so not PURGE and SUBSCRIBE), except these two.',
+    'The allowed methods; others get 405. GET includes HEAD. CONNECT and TRACE are never allowed. Default: all other methods registered with IANA (so not PURGE and SUBSCRIBE).',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
   ),
   auth: list(
@@ -267,7 +267,7 @@ export const OPENAPI = keys({
   ),
   auth: list(
     AUTH,
-    'The credentials for operations for which neither operation nor document has `security`. Default: such an operation is a fault.',
+    'The credentials for operations without `security`, if the document has none either. Default: such an operation is a fault.',
     { minItems: 1, uniqueItems: true, examples: [['bearer']] },
   ),
   validateRequests: choice(

@@ -70,7 +70,7 @@ const TIMEOUTS = keys({
     { examples: [60_000] },
   ),
   bodyGraceMs: milliseconds(
-    "Longest silence of a client's request body, and its longest delay against the minimum rate. Only time in which the gateway reads counts.",
+    "Longest silence of a client's request body, and its longest delay against the minimum rate. Pauses in the gateway's own reading do not count.",
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
