@@ -81,7 +81,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger, nameLater)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // The gateway does not route these probes. /healthz ignores the database, because a restart would not repair that.
+  // The gateway does not route these probes. /healthz ignores the database, because a restart would not repair it.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { Problem } from './problems.ts'
 import type { App } from './services.ts'
 
-/** The gateway requires the same form of its file. */
+/** The form of the secret. The gateway's file must have the same form. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
 const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz', '/readyz'])
 

@@ -164,7 +164,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
       outcomes.push([status, await Promise.all(signIns)])
       await login(other.email, PASSWORD)
     }
-    // The address that both users have still signs in the other user.
+    // Both users have the same address now. It still signs in the other user.
     assert.deepEqual(outcomes, [
       [200, [200, 401]],
       [200, [200, 200]],

@@ -60,7 +60,7 @@ function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** True for a fault that only repeats others: a failed `if`, or a failed choice of shapes with a faulty member. */
+/** True for a fault that only repeats others: a failed `if`, or a failed `anyOf` with a fault inside its value. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],

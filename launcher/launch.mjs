@@ -74,8 +74,8 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGINT, because SIGTERM would make the program wait for a load balancer. Under npx SIGTERM, because npx got one
-    // that its shell did not pass on.
+    // SIGINT, because SIGTERM would make the program wait for a load balancer. Under npx it is SIGTERM, because npx got
+    // a SIGTERM that its shell did not pass on.
     child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }

@@ -43,7 +43,7 @@ function* skippedLines(skipped) {
     for (const test of tests) yield `  ${test}\n`
   }
   if (skipped.size > 0)
-    yield 'Install what is named there, become root where only root can, or run .ci/run on Debian: it does all of it and skips nothing.\n'
+    yield 'Install what is named there and become root where a test needs root, or run .ci/run on Debian, which skips nothing.\n'
 }
 
 function* leftOutLines() {

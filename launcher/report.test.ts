@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const REPORTER = new URL('report.mjs', import.meta.url).href
 
-it('the report says how many files are done, and last which tests were skipped and how to run them', (t) => {
+it('the report says how many files are done, and at the end which tests were skipped and how to run them', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-report-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const write = (name: string, tests: string) => {
@@ -40,7 +40,7 @@ it('the report says how many files are done, and last which tests were skipped a
   assert.ok(
     said.endsWith(
       'Skipped: needs a, from b\n  one.test.mjs: waits\n  two.test.mjs: all\n' +
-        'Install what is named there, become root where only root can, or run .ci/run on Debian: it does all of it and skips nothing.\n',
+        'Install what is named there and become root where a test needs root, or run .ci/run on Debian, which skips nothing.\n',
     ),
     said,
   )

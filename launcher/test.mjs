@@ -424,7 +424,7 @@ function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Writes a file that imports tests for each group and each other test file. With coverage the others run directly. */
+/** Writes files that import tests: one for each group, and one for each other test file. With coverage the others run directly. */
 function allTests() {
   const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const isRun = (path) => withCoverage || !COVERAGE_ONLY.includes(path)

@@ -26,7 +26,7 @@ const IDLE_MS = 10_000
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/** Settings to end the sessions of a dead backend, because these hold locks. Times in ms, of keepalives in s. */
+/** Settings to end the sessions of a dead backend, because these hold locks. Keepalives are in s, other times in ms. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -88,7 +88,7 @@ export async function openPostgres(options: {
 }
 
 /**
- * Sets the settings that this server knows, because `idle_session_timeout` came with PostgreSQL 14. Not every platform takes
+ * Sets only the settings that this server knows: `idle_session_timeout` came with PostgreSQL 14. Not every platform takes
  * `client_connection_check_interval`: a server on Windows refuses it.
  */
 async function setSessionEnds(client: ClientBase): Promise<void> {

@@ -72,7 +72,7 @@ test('a lock that cannot be taken says why, and blames another process only when
   )
 })
 
-test('a cluster that a link leads to is closed where it is', (t) => {
+test('a cluster behind a link becomes private where it is', (t) => {
   const directory = openDirectory(t)
   const elsewhere = join(directory, '..', 'elsewhere')
   renameSync(join(directory, 'cluster'), elsewhere)

@@ -2,8 +2,9 @@ import { isIPv6 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * The address that tried a password: X-Real-IP, which the gateway sets behind a trusted proxy, else the last entry of
- * X-Forwarded-For, because clients can invent earlier ones, else the peer. IPv6 counts by /64, one subscriber's network.
+ * The address that tried a password. Behind a trusted proxy the gateway sends it in X-Real-IP. Else it is the last entry of
+ * X-Forwarded-For, because clients can invent earlier ones; without that header it is the peer. IPv6 counts by /64, one
+ * subscriber's network.
  */
 export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>): string {
   const named = String(headers['x-real-ip'] ?? headers['x-forwarded-for'] ?? ip)

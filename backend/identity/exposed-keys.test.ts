@@ -86,7 +86,7 @@ describe('signing keys that every user of the machine could read', () => {
     openAll()
     const url = await start()
     assert.equal(warnings(), 1)
-    assert.equal((await publishedKids(url)).length, 2, 'the key that waits is followed later, not now')
+    assert.equal((await publishedKids(url)).length, 2, 'no third key is made yet')
     assert.equal(existsSync(join(directory, 'data', MARKER)), true)
     await start()
     assert.equal(warnings(), 1, 'also after a restart')

@@ -70,7 +70,7 @@ onEachDatabase('key rotation', (database) => {
     assert.equal(new Set(rotations.map((rotation) => 'kid' in rotation && rotation.kid)).size, 1)
   })
 
-  it('gives a verifier that reads the keys every 5 minutes the key of every token in force', async () => {
+  it('lets a verifier that reads the keys every 5 minutes verify every token in force', async () => {
     const issuing = [await loadSigningKeys(database(), clock), await loadSigningKeys(database(), clock)]
     let known = createLocalJWKSet(issuing[0]?.published as JSONWebKeySet)
     const inForce: { token: string; expiresAtMs: number }[] = []
@@ -193,7 +193,7 @@ onEachDatabase('key rotation', (database) => {
     assert.deepEqual({ ...rotation, outcome }, { outcome: 'pending', ...pending })
     await keys.refresh()
     nowMs += PUBLISHED_AHEAD_MS - 1
-    assert.equal(keys.current.kid, before[0], 'the key that has signed signs on')
+    assert.equal(keys.current.kid, before[0], 'the key in use goes on signing')
     nowMs += 1
     assert.equal(keys.current.kid, 'kid' in rotation && rotation.kid)
     nowMs += PUBLISHED_AFTER_MS

@@ -100,7 +100,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key that signs only later counts too: a program with a fast clock made it, and both must sign with it.
+  // A key that signs only later counts too: a program with a fast clock made it, and this program must sign with it too.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known

@@ -117,7 +117,7 @@ describe('access tokens of sessions', () => {
   })
 
   it('are refused when their signature, header, times or claims are not as we issue them', async () => {
-    assert.ok(verifyAccessToken(ISSUER, await signed({})), 'what the cases below differ from is accepted')
+    assert.ok(verifyAccessToken(ISSUER, await signed({})), 'the unchanged token is accepted')
     const publicKey = createPublicKey({ key: { ...PAIR.published }, format: 'jwk' })
     const hmac = (secret: string | Buffer) => {
       const text = unsigned({ alg: 'HS256' })

@@ -194,7 +194,7 @@ function registerChange(
         ? await requirePresentPassword(services, request, id, currentPassword)
         : undefined
     const { subject, session, scopes } = callerOf(request)
-    // Only a proven password moves an operator's own sign-in address. A request without a new address or password proves none.
+    // An operator's own sign-in address changes only with a proven password. Without a new address or password, none was asked for.
     const mayMove = scopes.has(USERS_ADMIN) && (subject !== id || provenHash !== undefined)
     const signInEmail = mayMove ? email : undefined
     if (changesEmail && signInEmail === undefined) {

@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer, type ListenOptions, type Server } from 'node:net'
 
 /**
- * The first port to try. The range is below the ports that systems assign themselves, so a free port stays free until somebody
- * names it, and above the ports that `fetch` and browsers refuse.
+ * The first port to try. The range is above the ports that `fetch` and browsers refuse. It is below the ports that systems assign
+ * by themselves, so a free port stays free until somebody names it.
  */
 const FIRST = 20_000
 const COUNT = 12_000

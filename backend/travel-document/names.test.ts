@@ -51,7 +51,7 @@ describe('nameMatches', () => {
     assertDiffers('Jürgen Müller', 'MOLLER<<JURGEN')
   })
 
-  it('leaves apostrophes and points out and takes hyphens as a space', () => {
+  it('leaves out apostrophes and points, and takes hyphens as a space', () => {
     assertMatches("Mary Jane O'Connor-Smith", 'OCONNOR<SMITH<<MARY<JANE')
     assertMatches('Jean‐Luc D’Artois', 'DARTOIS<<JEAN<LUC')
     assertMatches('J. Smith', 'SMITH<<J')
@@ -62,7 +62,7 @@ describe('nameMatches', () => {
     assertDiffers('Anna Arkfreith', 'ARKFREITH')
   })
 
-  it('compares names that were cut to fit the field as far as they go', () => {
+  it('compares a name that was cut to fit the field only up to the cut', () => {
     // Doc 9303 part 4 section 4.2.3: the examples of truncation.
     const cutGiven = 'NILAVADHANANANDA<<CHAYAPA<DEJTHAMRONG<K'
     assert.equal(cutGiven.length, 39)

@@ -27,7 +27,7 @@ type Word = readonly (readonly string[])[]
 
 /**
  * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The
- * family name must be complete, first or last. The first given name is required. Cut names match by first letters.
+ * family name must be complete and stand first or last. The first given name is required. Cut names match by first letters.
  */
 export function nameMatches(name: string, names: string): boolean {
   const words = wordsOf(name)

@@ -182,7 +182,7 @@ export function signOutPage(
     issuer,
     leadsTo: question.leadsTo,
     body: html`<h1>Sign out of this browser?</h1>
-<p>Applications that you allowed to keep their access keep it.</p>
+<p>An application keeps its access if you allowed that.</p>
 ${new Html(question.form)}
 <button type="submit" form="op.logoutForm" name="logout" value="yes">Sign out</button>
 <button type="submit" form="op.logoutForm" class="quiet">Stay signed in</button>`,
