@@ -53,9 +53,9 @@ function look(): void {
   if (found === undefined) return
   const name = `${found.ino} ${found.mtimeMs}`
   if (name === seen) return
-  seen = name
   try {
     const { size } = readCheckpoint(file)
+    seen = name
     for (const one of rounds) one?.sealed(size)
   } catch (error) {
     const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`

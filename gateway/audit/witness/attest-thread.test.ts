@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { BackgroundThread } from '../background-thread.ts'
+import { checkpointFile } from '../seals/tiles.ts'
+import type { AttestJob, AttestNews } from './attest-thread.ts'
+import { makeSealedLog } from './sealed-log.test-support.ts'
+import { startTestWitness } from './test-witness.test-support.ts'
+
+test('a checkpoint that could not be read at first is cosigned before the thread ends', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'attest '))
+  const log = makeSealedLog(directory)
+  const file = checkpointFile(directory)
+  const witness = await startTestWitness({ name: 'w.example/late', logs: [log.vkey] })
+  t.after(() => {
+    witness.server.close()
+    rmSync(directory, { recursive: true })
+  })
+  // A read that fails for a moment, such as for want of descriptors, changes neither the inode nor the time.
+  const keepTime = () => utimesSync(file, 1, 1)
+  writeFileSync(file, 'no checkpoint')
+  keepTime()
+
+  const unread = Promise.withResolvers<string>()
+  const job: AttestJob = {
+    directory,
+    witnesses: {
+      quorum: { least: 1, members: [witness.vkey] },
+      everyMs: 1,
+      members: [{ url: witness.url, key: witness.vkey, ca: undefined }],
+    },
+    stamps: undefined,
+  }
+  const thread = new BackgroundThread<number, AttestNews>({
+    script: 'witness/attest-thread',
+    job,
+    onNews: (news) => news.type === 'witness-fault' && unread.resolve(news.cause),
+    onFault: unread.reject,
+  })
+  thread.start()
+  assert.match(await unread.promise, /^the checkpoint .* cannot be read: /)
+  log.grow(3)
+  keepTime()
+  await thread.finish(60_000, 60_000)
+  assert.equal(witness.sizeOf(log.key.verifier.name), 3)
+})
