@@ -47,7 +47,19 @@ test('without a token the fault asks for one, and for a refused token it names t
 
 test('health says by --json too that nobody answers', async () => {
   const admin = 'http://127.0.0.1:1'
-  const { status, stdout } = await countersign(['health', '--json', '--admin', admin])
-  const reason = `${admin}/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1`
-  assert.deepEqual([status, JSON.parse(stdout)], [1, { healthy: false, state: 'not ready', reason }])
+  for (const [path, ...live] of [['readyz'], ['healthz', '--live']] as const) {
+    const { status, stdout } = await countersign(['health', ...live, '--json', '--admin', admin])
+    const reason = `${admin}/${path} does not answer: connect ECONNREFUSED 127.0.0.1:1`
+    assert.deepEqual([status, JSON.parse(stdout)], [1, { healthy: false, state: 'no answer', reason }])
+  }
+})
+
+test('health takes a refusal for what was asked, and names no flag that it lacks', async (t) => {
+  const { admin } = await serve(t, (_, res) => res.writeHead(401).end('needs a login\n'))
+  const ask = (...flags: string[]) => countersign(['health', ...flags, '--admin', admin])
+  assert.equal((await ask()).stderr, 'not ready: needs a login\n')
+  const { status, stdout, stderr } = await ask('--live')
+  assert.deepEqual([status, stdout, stderr], [1, '', 'not alive: needs a login\n'])
+  const fault = { healthy: false, state: 'not alive', reason: 'needs a login' }
+  assert.deepEqual(JSON.parse((await ask('--live', '--json')).stdout), fault)
 })

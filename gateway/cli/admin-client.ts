@@ -55,7 +55,7 @@ export async function askAdmin({
   const { statusCode, body } = await send({ method, headers }).catch((error: SendFault) => {
     throw new CommandFault(`${url} does not answer: ${error.message}`)
   })
-  if (statusCode === 401) {
+  if (signed && statusCode === 401) {
     const remedy = 'wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE'
     const wrong = `refuses the token in ${file}: the gateway has another one`
     throw new CommandFault(`${url} ${token === undefined ? remedy : wrong}`)
