@@ -135,7 +135,7 @@ describe('a rotation of the signing keys under load', () => {
       return undefined
     })
     const whenDropped = accepted.get(newKid) as number
-    // The gateway reads the key set every five minutes, so after ten it no longer knows the old key.
+    // The load goes on for a while with the new key alone.
     await meanwhile(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined))
     over = true
     await load
