@@ -1,3 +1,4 @@
+import { inHtml } from '../edge/syntax/characters.ts'
 import { cpuOf, type EntryReport, type Report, SATURATION, spreadAt } from './report.ts'
 
 const WIDTH = 760
@@ -20,14 +21,14 @@ export function renderPicture(report: Report): string | undefined {
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-labelledby="t d">`,
     `<title id="t">${title}</title>`,
-    `<desc id="d">${rows.map((row) => `${escaped(row.name)}: ${row.total.toFixed(1)} µs`).join('; ')}</desc>`,
+    `<desc id="d">${rows.map((row) => `${inHtml(row.name)}: ${row.total.toFixed(1)} µs`).join('; ')}</desc>`,
     `<style>${STYLE}</style>`,
     `<rect class="ground" width="${WIDTH}" height="${height}"/>`,
     `<text class="title" x="16" y="28">${title}</text>`,
-    `<text class="quiet" x="16" y="48">${escaped(scenario.title)}; less is better; the line spans all rounds</text>`,
+    `<text class="quiet" x="16" y="48">${inHtml(scenario.title)}; less is better; the line spans all rounds</text>`,
     legend(),
     ...rows.map((row, index) => bar(row, TOP + index * ROW, scale)),
-    `<text class="quiet" x="16" y="${height - 10}">${escaped(report.date.slice(0, 10))}, medians of ${report.rounds} interleaved rounds</text>`,
+    `<text class="quiet" x="16" y="${height - 10}">${inHtml(report.date.slice(0, 10))}, medians of ${report.rounds} interleaved rounds</text>`,
     '</svg>',
     '',
   ].join('\n')
@@ -56,7 +57,7 @@ function bar(row: Bar, y: number, scale: number): string {
   const middle = y + BAR / 2
   const weight = row.own ? ' class="own"' : ''
   return [
-    `<text${weight} x="${LEFT - 10}" y="${middle + 4}" text-anchor="end">${escaped(row.name)}</text>`,
+    `<text${weight} x="${LEFT - 10}" y="${middle + 4}" text-anchor="end">${inHtml(row.name)}</text>`,
     `<rect class="user" x="${LEFT}" y="${y}" width="${userWidth.toFixed(1)}" height="${BAR}"/>`,
     `<rect class="system" x="${(LEFT + userWidth).toFixed(1)}" y="${y}" width="${systemWidth.toFixed(1)}" height="${BAR}"/>`,
     `<line class="range" x1="${(LEFT + row.min * scale).toFixed(1)}" x2="${(LEFT + row.max * scale).toFixed(1)}" y1="${middle}" y2="${middle}"/>`,
@@ -71,12 +72,4 @@ function legend(): string {
     `<rect class="system" x="${WIDTH - 110}" y="16" width="12" height="12"/>`,
     `<text class="quiet" x="${WIDTH - 92}" y="27">system</text>`,
   ].join('\n')
-}
-
-function escaped(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
 }

@@ -3,12 +3,12 @@ import type { Socket } from 'node:net'
 import { resolve } from 'node:path'
 import type { Settings } from '../../config/settings.ts'
 import { reachable } from '../../edge/rules/network.ts'
+import { inHtml } from '../../edge/syntax/characters.ts'
 import { inShell } from '../../terminal/printable.ts'
 
 const PACKED = new URL('./page/runbook.md', import.meta.url)
 const SOURCE = new URL('../../../docs/operate/runbook.md', import.meta.url)
 const BASE = 'file:///docs/operate/'
-const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
 /** A chapter's id is its alert's name in lower case. @throws what `readFileSync` throws */
 export function runbookPage(): Buffer {
@@ -79,7 +79,7 @@ export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'local
 /** Renders the runbook's Markdown: headings, paragraphs, code blocks; code, bold text and links in a line. */
 export function htmlOf(markdown: string): string {
   const parts = markdown.split(/^```\w*\n(.*?)^```$/ms)
-  return parts.map((part, i) => (i % 2 === 1 ? `<pre>${escaped(part)}</pre>\n` : prose(part))).join('')
+  return parts.map((part, i) => (i % 2 === 1 ? `<pre>${inHtml(part)}</pre>\n` : prose(part))).join('')
 }
 
 function prose(text: string): string {
@@ -89,19 +89,19 @@ function prose(text: string): string {
       const [, marks, title = ''] = /^(#+) (.*)$/.exec(block.trim()) ?? []
       if (marks === undefined) return `<p>${inline(block.trim())}</p>\n`
       const level = marks.length
-      return `<h${level} id="${escaped(title.toLowerCase().replaceAll(' ', '-'))}">${inline(title)}</h${level}>\n`
+      return `<h${level} id="${inHtml(title.toLowerCase().replaceAll(' ', '-'))}">${inline(title)}</h${level}>\n`
     })
     .join('')
 }
 
 function inline(text: string): string {
   const parts = text.split(/`([^`]+)`/)
-  return parts.map((part, i) => (i % 2 === 1 ? `<code>${escaped(part)}</code>` : marked(part))).join('')
+  return parts.map((part, i) => (i % 2 === 1 ? `<code>${inHtml(part)}</code>` : marked(part))).join('')
 }
 
 /** Links to documents that are not served become text with their path. */
 function marked(text: string): string {
-  return escaped(text)
+  return inHtml(text)
     .replaceAll(/\*\*([^*]+)\*\*/g, '<strong>$1</strong>')
     .replaceAll(/\[([^\]]+)\]\((#[\w-]+)\)/g, '<a href="$2">$1</a>')
     .replaceAll(/\[([^\]]+)\]\(([^)#]*)[^)]*\)/g, (_link, words: string, target: string) => {
@@ -109,8 +109,4 @@ function marked(text: string): string {
       if (target === '') return words
       return path.endsWith(words) ? path : `${words} (${path})`
     })
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[&<>"]/g, (character) => ESCAPED[character] as string)
 }

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
+import { inHtml, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Refusal } from '../../refusals.ts'
 
@@ -59,14 +59,14 @@ export function refusalPage(refusal: Refusal, title: string, requestId: string):
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title)}</title>
+<title>${inHtml(title)}</title>
 <style>${STYLE}</style>
 </head>
 <body>
 <main>
-<h1>${escaped(title)}</h1>
-<p class="problem" role="alert">${escaped(detail)}</p>${wait}
-<p class="note">Status ${status}, code ${escaped(code)}, request <span>${escaped(requestId)}</span></p>
+<h1>${inHtml(title)}</h1>
+<p class="problem" role="alert">${inHtml(detail)}</p>${wait}
+<p class="note">Status ${status}, code ${inHtml(code)}, request <span>${inHtml(requestId)}</span></p>
 </main>
 </body>
 </html>
@@ -74,17 +74,5 @@ export function refusalPage(refusal: Refusal, title: string, requestId: string):
 }
 
 function seconds(count: string): string {
-  return count === '1' ? '1 second' : `${escaped(count)} seconds`
-}
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '')
+  return count === '1' ? '1 second' : `${inHtml(count)} seconds`
 }
