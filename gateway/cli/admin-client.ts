@@ -1,8 +1,6 @@
-import { readFileSync } from 'node:fs'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { configFiles, type Environment, NAMES } from '../config/environment.ts'
+import { type Environment, NAMES, writtenKeys } from '../config/environment.ts'
 import { describeFault } from '../config/faults.ts'
-import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import { reachable } from '../edge/rules/network.ts'
@@ -45,9 +43,8 @@ export async function askAdmin({
   env,
   signed = true,
 }: Asked): Promise<{ readonly url: string; readonly status: number; readonly body: string }> {
-  const place = readPlace(env)
-  const url = adminUrl(flags.admin ?? defaultUrl(env, place), path)
-  const file = flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile
+  const url = adminUrl(flags.admin ?? defaultUrl(env), path)
+  const file = flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? writtenKeys(env).adminTokenFile
   const token = signed ? readToken(file) : undefined
   const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS
   const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }
@@ -70,27 +67,10 @@ function adminUrl(base: string, path: string): string {
   return new URL(path, base).href
 }
 
-interface Place {
-  readonly adminHost?: string
-  readonly adminPort?: number
-  readonly adminTokenFile?: string
-}
-
-/** Reads only what leads to the listener, because the file may be in the middle of an edit. */
-function readPlace(env: Environment): Place {
-  try {
-    const { adminHost, adminPort, adminTokenFile } = JSON.parse(
-      withoutMark(readFileSync(configFiles(env).configFile, 'utf8')),
-    )
-    return { adminHost, adminPort, adminTokenFile }
-  } catch {
-    return {}
-  }
-}
-
-function defaultUrl(env: Environment, place: Place): string {
-  const host = env.GATEWAY_ADMIN_HOST ?? place.adminHost ?? DEFAULTS.adminHost.default
-  const port = env.GATEWAY_ADMIN_PORT ?? place.adminPort ?? DEFAULTS.adminPort.default
+function defaultUrl(env: Environment): string {
+  const { adminHost, adminPort } = writtenKeys(env)
+  const host = env.GATEWAY_ADMIN_HOST ?? adminHost ?? DEFAULTS.adminHost.default
+  const port = env.GATEWAY_ADMIN_PORT ?? adminPort ?? DEFAULTS.adminPort.default
   if (Number(port) === 0) throw new UsageFault('cannot know which port the gateway took: name it by --admin')
   return `http://${reachable(host)}:${port}`
 }

@@ -1,8 +1,10 @@
+import { readFileSync } from 'node:fs'
 import { ENVIRONMENT, type Fault } from './faults.ts'
 import { closestTo } from './json/did-you-mean.ts'
-import type { Overrides } from './json/json-file.ts'
+import { type Overrides, withoutMark } from './json/json-file.ts'
 import { OVERRIDDEN_KEYS } from './json/key-names.ts'
 import { describeValue, type Schema, SEVERAL_GATEWAYS } from './json/schema-check.ts'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
 
@@ -39,6 +41,15 @@ export function configFiles(env: Environment): Record<'configFile' | 'limitsFile
     configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
     limitsFile: env.GATEWAY_LIMITS || 'config/limits.json',
     clientsFile: env.GATEWAY_CLIENTS || 'config/clients.json',
+  }
+}
+
+/** What gateway.json says, unchecked; nothing while it is missing or faulty, such as in the middle of an edit. */
+export function writtenKeys(env: Environment): Partial<WrittenGateway> {
+  try {
+    return Object(JSON.parse(withoutMark(readFileSync(configFiles(env).configFile, 'utf8'))))
+  } catch {
+    return {}
   }
 }
 

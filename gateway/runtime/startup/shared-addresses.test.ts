@@ -41,8 +41,11 @@ describe('gateway and backend of npm start', () => {
     const dir = temporaryDirectory(t)
     const GATEWAY_CONFIG = join(dir, 'gateway.json')
     const env = { GATEWAY_CONFIG, GATEWAY_PORT: '18080', BACKEND_PORT: '23000' }
-    writeFileSync(GATEWAY_CONFIG, '{"issuer": "https://id.example.com", "upstream": "http://10.0.0.1"}')
-    assert.deepEqual(sharedAddresses(env), {})
+    const written = '{"issuer": "https://id.example.com", "upstream": "http://10.0.0.1"}'
+    for (const text of [written, `\uFEFF${written}`]) {
+      writeFileSync(GATEWAY_CONFIG, text)
+      assert.deepEqual(sharedAddresses(env), {})
+    }
     writeFileSync(GATEWAY_CONFIG, 'no JSON')
     assert.equal(sharedAddresses(env).GATEWAY_UPSTREAM, 'http://127.0.0.1:23000')
   })

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { configFiles, type Environment } from '../../config/environment.ts'
+import { type Environment, writtenKeys } from '../../config/environment.ts'
 import { reachable } from '../../edge/rules/network.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
@@ -10,7 +9,7 @@ const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 /** Variables by which gateway and backend of `npm start` find each other. What the operator set stays. */
 export function sharedAddresses(env: Environment): Partial<Record<Shared, string>> {
   const { BACKEND_HOST: host, BACKEND_PORT, GATEWAY_PORT, GATEWAY_TLS_PORT } = env
-  const written = writtenKeys(configFiles(env).configFile)
+  const written = writtenKeys(env)
   const shared: Partial<Record<Shared, string>> = {}
   const backendPort = BACKEND_PORT || '3000'
   if ((host || BACKEND_PORT) && backendPort !== '0' && !env.GATEWAY_UPSTREAM && !written.upstream)
@@ -28,15 +27,6 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
     shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
-}
-
-/** Reads nothing from a faulty gateway.json, which the gateway itself reports. */
-function writtenKeys(file: string): { readonly upstream?: unknown; readonly issuer?: unknown } {
-  try {
-    return Object(JSON.parse(readFileSync(file, 'utf8')))
-  } catch {
-    return {}
-  }
 }
 
 /** Variables that name the file of the shared secret. If the operator set only one, it counts for both. */
