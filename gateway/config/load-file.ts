@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { readFileSync, type Stats, statSync } from 'node:fs'
+import { messageOf } from '../terminal/printable.ts'
 import type { Fault, Parsed } from './faults.ts'
 
 /** Protects the memory from a wrong file. */
@@ -71,7 +72,7 @@ export function unreadable(file: string, error: unknown, namedBy?: string): Faul
 
 /** The message of an error, without the file name at its end. */
 export function whyUnreadable(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
+  return messageOf(error).replace(NAME_AT_END, '')
 }
 
 /** The name of a file, cut if it looks like a secret, because somebody may have written the secret itself there. */

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import { messageOf } from '../../terminal/printable.ts'
 import type { Fault, Parsed } from '../faults.ts'
 import { type LoadedFile, type ParseFile, unreadable } from '../load-file.ts'
 import { type Disk, FileWatch } from './watch.ts'
@@ -184,7 +185,7 @@ export class Reloader<T> {
       try {
         swap(after)
       } catch (error) {
-        const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
+        const reason = `cannot be put in force: ${messageOf(error)}`
         this.#fail([...others, { file: files[0]?.file ?? '', path: '$', reason }])
         return
       }

@@ -4,6 +4,7 @@ import type { Parsed } from '../../config/faults.ts'
 import type { Dated } from '../../config/rules/certificate-times.ts'
 import { parseTicketSecret } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
+import { messageOf } from '../../terminal/printable.ts'
 import { subjectOf } from '../clients/certificate-names.ts'
 import { readAuthorities, readRevocationLists } from '../clients/client-authorities.ts'
 import { areIndependent } from '../clients/client-issuers.ts'
@@ -84,7 +85,7 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
   try {
     createSecureContext(secure)
   } catch (error) {
-    const reason = `OpenSSL refuses it: ${error instanceof Error ? error.message : String(error)}`
+    const reason = `OpenSSL refuses it: ${messageOf(error)}`
     return { faults: [{ file: files.certFile, path: '$', reason }] }
   }
   const { chain } = server
