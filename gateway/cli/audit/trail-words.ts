@@ -1,4 +1,5 @@
 import { windowToMs } from '../../config/rules/window-rule.ts'
+import { isInCalendar } from '../../edge/syntax/timestamp.ts'
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { EvidenceFault, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { printable } from '../../terminal/printable.ts'
@@ -110,10 +111,7 @@ export function whenOf(flags: Given['flags'], name: string): number | undefined 
   return ms
 }
 
-/** Epoch milliseconds; NaN when there is no such time. `Date.parse` takes 30 February for 2 March. */
+/** Epoch milliseconds; NaN when there is no such time. */
 export function timeIn(text: string): number {
-  const day = text.slice(0, 10)
-  const dayMs = Date.parse(day)
-  if (!TIME.test(text) || Number.isNaN(dayMs)) return Number.NaN
-  return new Date(dayMs).toISOString().startsWith(day) ? Date.parse(text) : Number.NaN
+  return TIME.test(text) && isInCalendar(text.slice(0, 10)) ? Date.parse(text) : Number.NaN
 }

@@ -1,4 +1,5 @@
 import type { Ajv2020 } from 'ajv/dist/2020.js'
+import { isInCalendar } from '../../edge/syntax/timestamp.ts'
 import { sortedKeys } from '../json/json-path.ts'
 import { COUNTED } from './openapi-schemas.ts'
 import { takeSteps } from './schema-fits.ts'
@@ -80,9 +81,7 @@ function matches(pattern: RegExp): (text: string) => boolean {
 }
 
 function isDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false
-  const date = new Date(`${text}T00:00:00Z`)
-  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text)
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) && isInCalendar(text)
 }
 
 function isDateTime(text: string): boolean {

@@ -15,6 +15,7 @@ import { isValidHost } from '../../edge/rules/request-headers.ts'
 import { LIMIT_FIELDS } from '../../edge/rules/response-headers.ts'
 import { isToken } from '../../edge/syntax/characters.ts'
 import { Field } from '../../edge/syntax/field.ts'
+import { isInCalendar } from '../../edge/syntax/timestamp.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
 import type { WrittenRoute } from '../keys/gateway-keys.ts'
@@ -109,9 +110,7 @@ function hostFault(host: string): string | undefined {
 }
 
 function dateFault(date: string): string | undefined {
-  const ms = Date.parse(date)
-  const isReal = !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(date.replace('Z', ''))
-  return isReal ? undefined : `must be a real date, but is "${date}"`
+  return isInCalendar(date) ? undefined : `must be a real date, but is "${date}"`
 }
 
 const ORDINARY = /^[a-z0-9-]+$/
