@@ -1,4 +1,5 @@
 import { ErrorReply } from '@redis/client'
+import { after } from '../edge/syntax/deadlines.ts'
 import { messageOf } from '../terminal/printable.ts'
 import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
@@ -16,10 +17,7 @@ export interface StoreTimers {
 
 export const REAL_TIMERS: StoreTimers = {
   nowMs: () => performance.now(),
-  after: (ms, run) => {
-    const timer = setTimeout(run, ms).unref()
-    return () => clearTimeout(timer)
-  },
+  after,
   soon: (run) => void setImmediate(run),
   random: () => Math.random(),
 }

@@ -5,6 +5,7 @@ import type {
   UpstreamTlsFiles,
 } from '../config/upstreams/upstream-group.ts'
 import { FairPermits } from '../edge/rules/fair-share.ts'
+import { after } from '../edge/syntax/deadlines.ts'
 import type { Field } from '../edge/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
@@ -48,13 +49,7 @@ interface CheckTerms {
   readonly upstreamSecret: Field | undefined
 }
 
-const TIMERS: CheckTimers = {
-  after: (ms, run) => {
-    const timer = setTimeout(run, ms).unref()
-    return () => clearTimeout(timer)
-  },
-  random: Math.random,
-}
+const TIMERS: CheckTimers = { after, random: Math.random }
 
 export class UpstreamGroups {
   readonly #options: GroupsOptions

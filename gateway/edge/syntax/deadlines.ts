@@ -6,6 +6,12 @@ export interface Timed extends Slotted {
   checkTime(nowMs: number): void
 }
 
+/** Calls `run` later, if the process still runs. @returns a function that cancels the call */
+export function after(ms: number, run: () => void): () => void {
+  const timer = setTimeout(run, ms).unref()
+  return () => clearTimeout(timer)
+}
+
 /** Objects whose deadlines are checked every 50 ms. A timer for each object would cost more. */
 export class Deadlines<T extends Timed = Timed> extends Slots<T> {
   readonly #clock: () => number
