@@ -46,3 +46,26 @@ test('a checkpoint that could not be read at first is cosigned before the thread
   await thread.finish(60_000, 60_000)
   assert.equal(witness.sizeOf(log.key.verifier.name), 3)
 })
+
+test('a checkpoint that cannot be read is a fault of the stamps where there are no witnesses', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'attest '))
+  // The thread does not keep the process alive.
+  const alive = setTimeout(() => {}, 60_000)
+  t.after(() => {
+    clearTimeout(alive)
+    rmSync(directory, { recursive: true })
+  })
+  writeFileSync(checkpointFile(directory), 'no checkpoint')
+  const news = Promise.withResolvers<AttestNews>()
+  const stamps = { url: 'http://127.0.0.1:1', everyMs: 1, authorities: [], ca: undefined, policy: undefined }
+  const job: AttestJob = { directory, witnesses: undefined, stamps }
+  const thread = new BackgroundThread<number, AttestNews>({
+    script: 'witness/attest-thread',
+    job,
+    onNews: news.resolve,
+    onFault: news.reject,
+  })
+  thread.start()
+  assert.equal((await news.promise).type, 'stamp-fault')
+  await thread.finish(0, 60_000)
+})

@@ -59,7 +59,8 @@ function look(): void {
     for (const one of rounds) one?.sealed(size)
   } catch (error) {
     const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`
-    tell({ type: 'witness-fault', witness: undefined, failure: 'internal', cause })
+    if (witnesses === undefined) tell({ type: 'stamp-fault', cause })
+    else tell({ type: 'witness-fault', witness: undefined, failure: 'internal', cause })
   }
 }
 
