@@ -38,28 +38,28 @@ const NEW_TOKENS = 20_000
 
 export const ATTACKS: Readonly<Record<string, Attack>> = {
   ahead: {
-    what: `200 connections, each ${AHEAD.toLocaleString('en-US')} requests of 27 bytes pipelined, then gone`,
+    what: `200 connections that each pipeline ${AHEAD.toLocaleString('en-US')} requests of 27 bytes, then disconnect`,
     begin: async ({ port }) => {
       await Promise.all(Array.from({ length: 200 }, () => sendAndGo(port)))
     },
   },
   bodies: {
-    what: '1,024 bodies of which one byte comes',
+    what: '1,024 requests that send one byte of their body',
     begin: ({ port }) => openMany(port, { count: 1024, bytes: HALF_BODY }),
   },
   handshakes: {
-    what: '5,000 TLS connections without a handshake, 4,096 files',
+    what: '5,000 connections to the TLS port without a handshake; the gateway may open 4,096 files',
     files: 4096,
     bystanders: 'tls',
     begin: ({ tlsPort }) => openMany(tlsPort, { count: 5000 }),
   },
   connections: {
-    what: '600 connections with half a head each, 512 files',
+    what: '600 connections that send half a request head; the gateway may open 512 files',
     files: 512,
     begin: ({ port }) => openMany(port, { count: 600, bytes: HALF_HEAD }),
   },
   webhooks: {
-    what: '64 webhooks of 1 MiB that are announced, from 8 addresses',
+    what: '64 webhooks from 8 addresses that announce 1 MiB and send one byte',
     bystanders: 'webhooks',
     begin: async ({ port }) => {
       for (let i = 0; i < 64; i++) {
@@ -68,7 +68,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
     },
   },
   tokens: {
-    what: '512 connections, each request with another valid token (ES256)',
+    what: '512 connections, each request with another valid token; bystanders send a known token',
     bystanders: 'token',
     begin: async ({ port }, keyFile) => {
       const key = createPrivateKey(readFileSync(keyFile, 'utf8'))

@@ -22,7 +22,7 @@ import { hasHaproxy, startPlainHaproxy } from './plain-haproxy.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const ATTACKER = fileURLToPath(new URL('./client-attacker.ts', import.meta.url))
-const USAGE = `npm run bench:clients [-- --gateway DIR] [--only ${Object.keys(ALL_ATTACKS).join(',')}]`
+const USAGE = `npm run bench:clients -- [--gateway DIR] [--only ${Object.keys(ALL_ATTACKS).join(',')}]`
 const BEFORE_MS = 500
 const LONG_MS = 6_000
 const LOOK_MS = 50
@@ -55,7 +55,7 @@ async function main(): Promise<void> {
   const { values } = parseArgs({ options: { gateway: { type: 'string' }, only: { type: 'string' } } })
   const names = values.only?.split(',') ?? Object.keys(ALL_ATTACKS)
   const unknown = names.find((name) => ALL_ATTACKS[name] === undefined)
-  if (unknown !== undefined) throw new Error(`no attack ${unknown}: ${USAGE}`)
+  if (unknown !== undefined) throw new Error(`no attack is called ${unknown}: ${USAGE}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   const facts = machineFacts().map((fact) => fact.join(': '))
   process.stdout.write(`${facts.join(' · ')}\n\n`)

@@ -32,6 +32,6 @@ describe('npm run bench:drain', { skip: process.platform !== 'linux' && 'needs L
       env,
     })
     assert.equal(status, 1)
-    assert.match(stderr, /--stops must be a number above 0\n[\s\S]*--against/)
+    assert.match(stderr, /--stops must be a whole number above 0\n[\s\S]*--against/)
   })
 })

@@ -18,9 +18,9 @@ const CLIENTS = { keeping: 24, opening: 12 }
 /** The least time before SIGTERM. A random time from 0 to LOAD_MS is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:drain -- [options]
-  --stops n     default 50, of each tree
-  --root DIR    stop the gateway of that tree instead of this one's
-  --against DIR stop that of another tree as well, in turns`
+  --stops n      how often each gateway is stopped; default 50
+  --root DIR     stops the gateway of that tree instead of this one's
+  --against DIR  also stops the gateway of that tree, in turns; may be given several times`
 
 interface Stopped extends DrainCounts {
   readonly endedAfterMs: number
@@ -55,7 +55,7 @@ async function main(): Promise<void> {
   }
   say(facts.join(' · '))
   const { keeping, opening } = CLIENTS
-  say(`${keeping} clients that keep their connections, ${opening} that open one for each request\n`)
+  say(`load: ${keeping} clients keep their connections, ${opening} open one for each request\n`)
   say('| gateway of | stops | with a failure | requests | cannot connect | broken | not 200 | ends after |')
   say('| --- | --- | --- | --- | --- | --- | --- | --- |')
   for (const [root, all] of stopped) say(lineOf(root, all))
@@ -72,7 +72,7 @@ function optionsOrExit() {
       },
     })
     const stops = Number(values.stops)
-    if (!(Number.isInteger(stops) && stops > 0)) throw new Error(`--stops must be a number above 0`)
+    if (!(Number.isInteger(stops) && stops > 0)) throw new Error('--stops must be a whole number above 0')
     return {
       stops,
       roots: [values.root, ...values.against].map((dir) => resolve(dir)),

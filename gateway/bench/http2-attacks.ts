@@ -56,23 +56,23 @@ const FLOODS: Readonly<Record<string, Flood>> = {
     frames: (id) => Buffer.concat([request(id), frameOfNumbers(RST_STREAM, id, CANCEL)]),
   },
   'reset-again': {
-    what: 'the same, each connection replaced by a new one when it is closed',
+    what: 'requests that it resets; a new connection replaces each that is closed',
     replaces: true,
     frames: (id) => Buffer.concat([request(id), frameOfNumbers(RST_STREAM, id, CANCEL)]),
   },
   'made-you-reset': {
-    what: 'requests that it makes us reset (CVE-2025-8671)',
+    what: 'requests that it makes the gateway reset (CVE-2025-8671)',
     frames: (id) => Buffer.concat([request(id), frameOfNumbers(WINDOW_UPDATE, id, 0)]),
   },
   continuation: {
-    what: 'a head of CONTINUATION without end (CVE-2024-27316)',
+    what: 'a head of CONTINUATION frames without end (CVE-2024-27316)',
     first: frame(HEADERS, 0, 1, GET + REST),
     frames: () => frame(CONTINUATION, 0, 1, `\0${text('x')}${text('y'.repeat(100))}`),
   },
   settings: { what: 'SETTINGS (CVE-2019-9515)', frames: () => frame(SETTINGS, 0, 0) },
   ping: { what: 'PING (CVE-2019-9512)', frames: () => frame(PING, 0, 0, '12345678') },
   hpack: {
-    what: 'heads of 16 KB that mean 64 MB (HPACK bomb)',
+    what: '16 KB heads that decode to 64 MB (HPACK bomb)',
     first: frame(
       HEADERS,
       END_STREAM | END_HEADERS,
@@ -82,13 +82,13 @@ const FLOODS: Readonly<Record<string, Flood>> = {
     frames: (id) => frame(HEADERS, END_STREAM | END_HEADERS, id, Buffer.alloc(16_000, REMEMBERED)),
   },
   windows: {
-    what: '100 requests for 1 MiB that it takes nothing of (CVE-2019-9511, 9517)',
+    what: '100 requests for 1 MiB, with a window of 0 bytes (CVE-2019-9511, 9517)',
     window: 0,
     times: 100,
     frames: (id) => request(id, GET + LARGE),
   },
   'empty-data': {
-    what: 'a body of empty DATA (CVE-2019-9518)',
+    what: 'a body of empty DATA frames (CVE-2019-9518)',
     first: frame(HEADERS, END_HEADERS, 1, POST + REST),
     frames: () => frame(DATA, 0, 1),
   },
@@ -99,7 +99,7 @@ const FLOODS: Readonly<Record<string, Flood>> = {
     frames: (id) => frame(HEADERS, END_HEADERS, id, POST + REST),
   },
   refused: {
-    what: 'requests beyond the streams that it may have',
+    what: 'more requests than it may have streams',
     frames: (id) => frame(HEADERS, END_HEADERS, id, POST + REST),
   },
 }

@@ -47,7 +47,7 @@ describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' 
       env,
     })
     assert.equal(status, 1)
-    assert.match(stderr, /no scenario everything/)
+    assert.match(stderr, /no scenario is called everything/)
     assert.match(stderr, /--quick/)
   })
 })

@@ -26,7 +26,7 @@ async function main(): Promise<void> {
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   say(
-    `The rooms first, each in a process of its own and asked directly: a million requests would take minutes.`,
+    'First each memory is filled in a process of its own, without HTTP: a million requests would take minutes.',
   )
   const rows: MemoryRow[] = []
   for (const [name, memory] of Object.entries<Memory>(MEMORIES)) {
@@ -56,7 +56,7 @@ function isCostly({ held, heapBytes }: Filled, { budgetBytes }: Memory): boolean
 
 async function tokensOverHttp(dir: string): Promise<MemoryRow> {
   const what = 'tokens over HTTP, one request each'
-  say(`${what}: ${TOKENS}`)
+  say(`${what}: ${TOKENS} are offered`)
   const { mostHeld, bound } = MEMORIES.tokens
   const filled = { held: mostHeld, ...(await fillWithTokens(dir, TOKENS)) }
   return {
@@ -72,11 +72,11 @@ async function connectionsOverHttp(dir: string): Promise<MemoryRow> {
   const files = openFiles()
   const offered = Math.min(CONNECTIONS, files - OTHER_FILES)
   if (offered < CONNECTIONS)
-    say(`only ${offered} connections: this process may open no more than ${files} files`)
+    say(`only ${offered} connections are opened: this process may open no more than ${files} files`)
   const what = 'idle connections after one request'
-  say(`${what}: ${offered}`)
+  say(`${what}: ${offered} are opened`)
   const { leftBytes, ...filled } = await fillWithConnections(dir, offered)
-  say(`${what}: ${leftBytes} bytes of heap are left when they have gone`)
+  say(`${what}: ${leftBytes} bytes of heap remain after they are closed`)
   const bound = 'open files of the process; keepAliveMs, 65 s by default'
   return { what, offered, bound, ...filled, broken: filled.held < offered }
 }

@@ -23,16 +23,16 @@ export interface BenchOptions {
 }
 
 export const USAGE = `npm run bench -- [options]
-  --quick            one short round of everything, to try it out
-  --only a,b         only these scenarios; table: those in whose every row a C proxy should be no better choice
-  --among a,b        only these contenders, by their names in the table
-  --rounds n         default 5
-  --seconds n        of each contender in each round, default 2.5
-  --against DIR,DIR  measure other trees of this repository beside this one
-  --root DIR         measure the gateway of that tree instead of this one's
-  --ratelimit FILE   envoyproxy/ratelimit, default service_cmd on PATH. To install it:
+  --quick            one short round of everything, as a trial
+  --only a,b         only these scenarios; "table" means those that decide between this gateway and a C proxy
+  --among a,b        only these contenders, by their names in RESULTS.md
+  --rounds n         how many rounds; default 5, with --quick 1
+  --seconds n        how long each contender is measured in a round; default 2.5, with --quick 0.5
+  --against DIR,DIR  also measures the gateways of these other trees of this repository
+  --root DIR         measures the gateway of that tree instead of this one's
+  --ratelimit FILE   the program of envoyproxy/ratelimit; default: service_cmd on PATH. To install it:
                      go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
-  --out DIR          where RESULTS.md, results.csv and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
+  --out DIR          where RESULTS.md, results.csv and results.svg go; default: gateway/bench for a whole run, otherwise data/bench`
 
 /**
  * Reads the options. Throws with words for the user.
@@ -67,7 +67,8 @@ export function parseOptions(
       : new Set(values.only.split(',').flatMap((id) => groups[id] ?? [id]))
   const among = values.among === undefined ? undefined : new Set(values.among.split(','))
   const unknown = [...(only ?? [])].filter((id) => !ids.includes(id))
-  if (unknown.length > 0) throw new Error(`no scenario ${unknown.join(', ')}: there are ${ids.join(', ')}`)
+  if (unknown.length > 0)
+    throw new Error(`no scenario is called ${unknown.join(', ')}: the scenarios are ${ids.join(', ')}`)
   const rounds = positive('rounds', values.rounds) ?? (quick ? 1 : 5)
   const seconds = positive('seconds', values.seconds) ?? (quick ? 0.5 : 2.5)
   const asIs = [only, among, values.against, root].every((value) => value === undefined)
@@ -81,7 +82,8 @@ function positive(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   const value = Number(text)
   if (!(value > 0) || (name === 'rounds' && !Number.isInteger(value))) {
-    throw new Error(`--${name} must be a number above 0, but is "${text}"`)
+    const kind = name === 'rounds' ? 'whole number' : 'number'
+    throw new Error(`--${name} must be a ${kind} above 0, but is "${text}"`)
   }
   return value
 }

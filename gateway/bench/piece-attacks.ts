@@ -24,7 +24,7 @@ const PER_WRITE = 10_000
 /** Many requests or pieces in few bytes. */
 export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
   chunks: {
-    what: `a body of ${CHUNKS.toLocaleString('en-US')} chunks of one byte`,
+    what: `a request body of ${CHUNKS.toLocaleString('en-US')} chunks of one byte`,
     haproxy: true,
     begin: async ({ port }) => {
       const socket = await open(port)
@@ -43,7 +43,7 @@ export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
     },
   },
   'h2-data': {
-    what: `HTTP/2: a body of ${PIECES.toLocaleString('en-US')} DATA frames of one byte`,
+    what: `HTTP/2: a request body of ${PIECES.toLocaleString('en-US')} DATA frames of one byte`,
     haproxy: true,
     http2: true,
     begin: async ({ port }) => {
@@ -67,7 +67,7 @@ export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
     },
   },
   'h2-many': {
-    what: 'HTTP/2, 300 connections: 100 requests each at once, 0.7 MB of them all',
+    what: 'HTTP/2: 300 connections, each with 100 requests at once',
     haproxy: true,
     http2: true,
     connections: 300,
@@ -79,7 +79,7 @@ export const PIECE_ATTACKS: Readonly<Record<string, Attack>> = {
     },
   },
   metrics: {
-    what: '80 connections, each 50 pipelined requests of /metrics; bystanders ask /healthz',
+    what: '80 connections to the admin listener that each pipeline 50 requests for /metrics; bystanders request /healthz',
     bystanders: 'probe',
     begin: async ({ adminPort }) => {
       const sockets = await Promise.all(Array.from({ length: 80 }, () => open(adminPort)))

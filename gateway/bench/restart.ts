@@ -21,8 +21,8 @@ const CLIENTS = { keeping: 24, opening: 12 }
 /** The least time between restarts. A random time from 0 to LOAD_MS is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:restart -- [options]
-  --restarts n  default 20, of each kind
-  --tls a,b     default no,yes`
+  --restarts n    how often the gateway is restarted without TLS, and again with TLS; default 20
+  --tls no|yes    only without TLS (no) or only with TLS (yes); default: no,yes`
 
 interface Restarted extends DrainCounts {
   readonly heldMs: readonly number[]
@@ -55,9 +55,9 @@ async function main(): Promise<void> {
   const facts = machineFacts().map((fact) => fact.join(': '))
   const { keeping, opening } = CLIENTS
   say(facts.join(' · '))
-  say(`${keeping} clients that keep their connections, ${opening} that open one for each request\n`)
+  say(`load: ${keeping} clients keep their connections, ${opening} open one for each request\n`)
   say(
-    '| TLS | restarts | requests | cannot connect | broken | not 200 | unmatched pairs | nobody serves, median (most) | longest without a response |',
+    '| TLS | restarts | requests | cannot connect | broken | not 200 | unmatched pairs | neither process serves, median (longest) | longest time without a response |',
   )
   say('| --- | --- | --- | --- | --- | --- | --- | --- | --- |')
   for (const tls of kinds) {
@@ -75,7 +75,8 @@ function optionsOrExit() {
       },
     })
     const restarts = Number(values.restarts)
-    if (!(Number.isInteger(restarts) && restarts > 0)) throw new Error('--restarts must be a number above 0')
+    if (!(Number.isInteger(restarts) && restarts > 0))
+      throw new Error('--restarts must be a whole number above 0')
     return { restarts, kinds: values.tls.split(',') }
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
