@@ -150,7 +150,9 @@ describe('the seals of the audit trail', () => {
   it('are made also with a key that others may read, with a warning', async () => {
     chmodSync(keyFile(), 0o644)
     await start()
-    const warnings = gateway.process.lines.filter(({ msg }) => msg === 'the key of the seals')
+    const warnings = gateway.process.lines.filter(
+      ({ msg }) => msg === 'other users may use the key of the seals',
+    )
     assert.deepEqual(
       warnings.map(({ file, cause }) => [file, /mode is 0644/.test(String(cause))]),
       [[keyFile(), true]],

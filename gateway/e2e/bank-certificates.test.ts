@@ -132,7 +132,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     assert.equal((await ask('/accounts', certificate, agent)).status, 200)
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: clients(false) }))
-    await gateway.process.line(({ msg }) => msg === 'clients in force')
+    await gateway.process.line(({ msg }) => msg === 'clients are in force')
     const { status } = await ask('/accounts', certificate, agent)
     agent.destroy()
     assert.equal(status, 403)

@@ -124,13 +124,13 @@ describe('with the authorities of two banks', () => {
   it('a second authority does not come into force while an entry lacks its issuer', async () => {
     tls.write('ca.pem', tls.ca.certPem)
     tls.write('crl.pem', await makeRevocationList(tls.ca))
-    await until(() => gateway.process.lines.find(({ msg }) => msg === 'certificates in force'))
+    await until(() => gateway.process.lines.find(({ msg }) => msg === 'certificates are in force'))
     const [first, , last] = clients()
     writeFileSync(
       gateway.clientsFile,
       JSON.stringify({ clients: [{ ...first, mtls: { sanDns: SAN.value } }, last] }),
     )
-    await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
+    await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients are in force'))
     assert.equal(await ask(ofA), 'a')
     tls.write('ca.pem', both.ca)
     tls.write('crl.pem', both.crl)
@@ -146,7 +146,9 @@ describe('with the authorities of two banks', () => {
     const from = gateway.process.lines.length
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: [first, last] }))
     // Only clients.json is edited: now the refused authorities come into force.
-    await until(() => gateway.process.lines.slice(from).find(({ msg }) => msg === 'certificates in force'))
+    await until(() =>
+      gateway.process.lines.slice(from).find(({ msg }) => msg === 'certificates are in force'),
+    )
     assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [])), 401)
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: clients() }))
     await until(async () => ((await ask(await make(bankB, 'CN=b,O=Bank B', []))) === 'b' ? true : undefined))

@@ -259,7 +259,7 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
     assert.equal((await call(`${gateway.url}/a`)).body, 'whole')
     for (const res of held.splice(0)) res.end('at last')
     for (const { response } of clients) assert.equal((await response).body, 'at last')
-    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await gateway.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
     for (const { id } of clients) {
       const [, { statusCode, recovered }] = await gateway.pair(id)
       assert.deepEqual([statusCode, recovered], [200, undefined])

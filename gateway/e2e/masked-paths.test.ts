@@ -137,7 +137,7 @@ describe('a masked parameter', () => {
     }
     assert.equal(await pathOf('/cards/4111111111111111', 'before'), '/cards/4111111111111111')
     writeFileSync(join(other.dir, 'gateway.json'), JSON.stringify(edited(['number'])))
-    await until(() => other.process.lines.find(({ msg }) => msg === 'settings in force'))
+    await until(() => other.process.lines.find(({ msg }) => msg === 'settings are in force'))
     // The HTTP/2 connection was open before the edit.
     const shown = await pathOf(`/cards/%35500000000000004?x=1`, 'after')
     const key = readFileSync(join(other.dir, 'data', 'mask-key'), 'utf8').trim()

@@ -472,7 +472,7 @@ it('the runbook finds the same log lines in each format, and shows their time', 
   const time = Date.UTC(2026, 10, 28, 3)
   const lines = [
     { level: 30, time, msg: 'started after a crash' },
-    { level: 30, time, msg: 'tls', part: 'certificates' },
+    { level: 30, time, msg: 'check the TLS files' },
     { level: 40, time, code: 'upstream_timeout', route: '/a', cause: 'an error', msg: 'refused' },
     { level: 50, time, err: { type: 'Error', message: 'no', stack: 'Error: no' }, msg: 'it failed' },
     { level: 50, time, store: 'shared', cause: 'WRONGPASS', msg: 'the shared store is away' },

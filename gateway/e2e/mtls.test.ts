@@ -585,7 +585,7 @@ describe('mutual TLS', () => {
       const issuer = ['CN=Root,O=Test', 'CN=Next root,O=Test']
       const named = clients().map(({ mtls, ...client }) => ({ ...client, mtls: { ...mtls, issuer } }))
       writeFileSync(gateway.clientsFile, JSON.stringify({ clients: named }))
-      await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
+      await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients are in force'))
       const keepAlive = () => new Agent({ keepAlive: true, maxSockets: 1 })
       const [agent, newAgent, bareAgent] = [keepAlive(), keepAlive(), keepAlive()]
       const early = await ask('/machine/x', newcomer, { agent: newAgent })
@@ -643,7 +643,7 @@ describe('mutual TLS', () => {
     const count = gateway.process.lines.length
     const file = tls.write(name, text)
     const { files } = await until(() =>
-      gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'),
+      gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates are in force'),
     )
     assert.ok(Array.isArray(files) && files.includes(file), `the log does not name ${name}`)
   }
@@ -698,7 +698,9 @@ describe('the check of the configuration', () => {
     assert.match(lines.join('\n'), /^warning: .+two\.pem: certificate 2 expired at \S+$/m)
     assert.doesNotMatch(lines.join('\n'), /late\.pem: OK|warning: \S+late/)
     const gateway = await startGateway({ config: { routes: [{ path: '/*', auth: ['none'] }] }, env })
-    const warnings = gateway.process.lines.filter(({ msg, level }) => msg === 'tls' && level === 40)
+    const warnings = gateway.process.lines.filter(
+      ({ msg, level }) => msg === 'check the TLS files' && level === 40,
+    )
     assert.ok(
       warnings.some(({ warning }) => `${warning}`.includes(`late.pem: certificate 1 expired at ${until}`)),
     )

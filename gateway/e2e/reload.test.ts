@@ -219,7 +219,7 @@ describe('an edit of the limit table', () => {
       rmSync(file, { recursive: true, force: true })
       writeFileSync(file, table(10))
       await until(async () => ((await gateway.metric(CHANGES)) === 1 ? true : undefined))
-      await logged(({ msg }) => msg === 'limits in force')
+      await logged(({ msg }) => msg === 'limits are in force')
       assert.equal(changes().length, before.changes)
     })
   }
@@ -259,7 +259,7 @@ describe('a limit table that is probably wrong', () => {
     assert.match(String(line.faults), /byte 100000 \(0xFF, in line 1\) is not UTF-8/)
     writeFileSync(gateway.limitsFile, large)
     const good = await gateway.process.line(({ rows }) => rows === 2000)
-    assert.equal(good.msg, 'limits in force')
+    assert.equal(good.msg, 'limits are in force')
     await gateway.end()
   })
 })

@@ -64,7 +64,7 @@ describe('a restart', () => {
     held[0]?.end('held')
     await waiting.has(/held[\s\S]*whole/)
     assert.deepEqual(statuses(waiting.received), [200, 200])
-    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await gateway.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
     const [, response] = await gateway.pair('under-way')
     assert.deepEqual([response.statusCode, response.recovered], [200, undefined])
     idle.send(GET)
@@ -255,7 +255,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     }
     held?.end('held')
     assert.equal((await waiting).body, 'held')
-    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await gateway.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
     const [, response] = await gateway.pair('under-way')
     assert.deepEqual([response.statusCode, response.recovered], [200, undefined])
     for (const wire of wires) {

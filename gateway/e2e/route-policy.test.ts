@@ -186,13 +186,19 @@ describe('the policy of a route', () => {
       const lacking = await logged(answered.headers['x-request-id'])
       assert.deepEqual(
         [lacking.msg, lacking.route, lacking.cause],
-        ['a browser refuses', '/cors/*', `"cors.headers" lacks "x-mine", which a page of "${APP}" wants`],
+        [
+          'a browser withholds the response from its page',
+          '/cors/*',
+          `"cors.headers" lacks "x-mine", which a page of "${APP}" wants`,
+        ],
       )
       const read = await ask('/cors/a', {
         headers: { ...preflight(APP).headers, origin: 'https://evil.example' },
       })
       const unread = await gateway.process.line(
-        ({ requestId, msg }) => requestId === read.headers['x-request-id'] && msg === 'a browser refuses',
+        ({ requestId, msg }) =>
+          requestId === read.headers['x-request-id'] &&
+          msg === 'a browser withholds the response from its page',
       )
       assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is not one of/)
     })

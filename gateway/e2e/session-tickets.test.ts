@@ -113,7 +113,7 @@ describe('a TLS session', () => {
     }
     const { restarted, text } = await alone.restart()
     assert.ok(restarted, text)
-    await alone.process.line(({ msg }) => msg === 'replaced')
+    await alone.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
     for (const [at, version] of VERSIONS.entries()) {
       assert.equal(await timesResumed(alone, version, sessions[at] as Buffer), CONNECTIONS, version)
     }

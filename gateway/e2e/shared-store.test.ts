@@ -278,7 +278,7 @@ describe('two gateways with one store', { skip: NO_REDIS }, () => {
         // Waits until both processes know that the store is away, so that the old one cannot send the second end.
         await until(() => (outages() >= before + 2 ? true : undefined))
       }
-      await one.process.line(({ msg }) => msg === 'replaced')
+      await one.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
       redis.signal('SIGCONT')
       await until(async () => ((await call(other.url, second)).status === 401 ? true : undefined))
     } finally {

@@ -98,7 +98,7 @@ describe('an OCSP response in a file', { skip: skipWithout('openssl') }, () => {
   it('is sent after a restart', async () => {
     const { restarted, text } = await gateway.restart()
     assert.ok(restarted, text)
-    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await gateway.process.line(({ msg }) => msg === 'this process ends: a new one serves in its place')
     await isStapled(gateway, next)
   })
 
@@ -148,7 +148,7 @@ describe('an OCSP response in a file', { skip: skipWithout('openssl') }, () => {
       responder.close()
       responder.closeAllConnections()
     })
-    await gateway.process.line(({ msg }) => msg === 'the OCSP response is sent')
+    await gateway.process.line(({ msg }) => msg === 'the OCSP response is sent to clients')
     const sent = await until(() => stapled(gateway))
     await isStapled(gateway, sent)
   })

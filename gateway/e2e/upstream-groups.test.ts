@@ -142,7 +142,8 @@ describe('upstream groups', () => {
     for (let i = 0; i < 40; i++) await ask('/checked/x')
     const share = ill.asked.length - earlier
     assert.ok(share >= 1 && share <= 6, `${share} of 40`)
-    const [down, up] = await logged('upstream health check', 2)
+    const [down] = await logged('an upstream failed its health checks', 1)
+    const [up] = await logged('an upstream passes its health checks again', 1)
     assert.deepEqual(
       [down?.group, down?.upstream, down?.isUp, down?.cause, up?.isUp],
       ['checked', url(1), false, 'status 302', true],
@@ -160,10 +161,8 @@ describe('upstream groups', () => {
     assert.ok(!ill.asked.includes('GET /broken/refused'))
     ill.status = 200
     await until(async () => ((await ask('/broken/well')).status === 200 ? true : undefined))
-    assert.deepEqual(
-      (await logged('upstream circuit breaker', 3)).map((line) => line.state),
-      ['open', 'half-open', 'closed'],
-    )
+    for (const state of ['open', 'half-open', 'closed'])
+      assert.equal((await logged(`the circuit breaker of an upstream is ${state}`, 1))[0]?.state, state)
     assert.equal(await gateway.metric(`gateway_upstream_breaker_opened_total{upstream="${url(3)}"}`), 1)
     assert.equal((await gateway.metric('gateway_refusals_total{code="upstream_unavailable"}')) >= 1, true)
     const [request, response] = await gateway.pair(String(refused.headers['x-request-id']))

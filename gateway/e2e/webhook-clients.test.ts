@@ -104,7 +104,7 @@ describe('rows and their webhookClient', () => {
     writeRows([open, { path: '/hooks', auth: ['hmac'] }])
     assert.equal((await logged(from, NEVER)).file, gateway.clientsFile)
     writeClients([{ ...ACME, hmac: { ...ACME.hmac, keyId: 'key_acme' } }, OTHER])
-    await logged(from, /clients in force/)
+    await logged(from, /clients are in force/)
     const again = gateway.process.lines.length
     writeClients([ACME, OTHER])
     await logged(again, NEVER)
@@ -161,7 +161,9 @@ describe('rows and their webhookClient', () => {
       [await send('the-first-secret-1', 'b'), await send('the-second-secret', 'c')],
       [401, 200],
     )
-    const changed = filed.process.lines.filter(({ msg, changed }) => msg === 'clients in force' && changed)
+    const changed = filed.process.lines.filter(
+      ({ msg, changed }) => msg === 'clients are in force' && changed,
+    )
     assert.equal(changed.length, 1)
     writeFileSync(secretFile, '')
     const { result, faults } = await reload()

@@ -24,7 +24,7 @@ export function attestTrail({ settings, log }: StartupConfiguration, metrics: Me
   }
   const job: AttestJob = { directory: logDirectory(file), witnesses, stamps }
   const onFault = (cause: string) =>
-    log.error({ cause }, 'a fault with witnesses or time stamps of the audit log')
+    log.error({ cause }, 'there is a fault with witnesses or time stamps of the audit log')
   const thread = new BackgroundThread<number, AttestNews>({
     script: 'witness/attest-thread',
     job,

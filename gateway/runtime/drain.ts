@@ -87,7 +87,10 @@ export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
 export function breakOff({ gateway }: InForce): void {
   const { load, log } = gateway
   load.phase = 'over'
-  log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
+  log.warn(
+    { inFlight: load.inFlight.size, tunnels: load.tunnels.taken },
+    'open requests and tunnels are ended: the drain deadline has come, or the gateway was told again to stop',
+  )
   load.inFlight.visitAll((exchange) => giveUp(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
   endOrphans(load)

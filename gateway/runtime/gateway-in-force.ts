@@ -147,7 +147,8 @@ export class GatewayInForce {
       if (decision === undefined) continue
       metrics.gateway_decisions_total.begin(path, 'failed')
       const { key, url } = decision
-      const onFault = (cause: string) => log.warn({ url, cause }, 'decider')
+      const onFault = (cause: string) =>
+        log.warn({ url, cause }, 'a decider gives no decision, so requests get 503')
       deciders.set(key, deciders.get(key) ?? before?.deciders.get(key) ?? new Decider(decision, { onFault }))
     }
     return deciders
@@ -184,7 +185,7 @@ export class GatewayInForce {
       settings,
       {
         clock,
-        onFault: (uri, cause) => log.warn({ uri, cause }, 'issuer'),
+        onFault: (uri, cause) => log.warn({ uri, cause }, 'there is a fault with an issuer'),
         nameSession: this.#nameSession,
         countIntrospection: (issuer, outcome) =>
           metrics.gateway_introspection_requests_total.count(issuer, outcome),
@@ -269,7 +270,8 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   const { state, trail, metrics, secret } = foundation
   const signers = new ClientKeys({
     clock: Date.now,
-    onFault: (client, uri, cause) => log.warn({ client, uri, cause }, 'signing keys of a client'),
+    onFault: (client, uri, cause) =>
+      log.warn({ client, uri, cause }, 'there is a fault with the signing keys of a client'),
   })
   const table = clients?.value ?? NO_CLIENTS
   signers.replace(table.signers)
@@ -319,7 +321,8 @@ function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metric
     onAnswer: (outcome, thumbprint, cause) => {
       metrics.gateway_client_ocsp_total.count(outcome)
       const due = outcome === 'good' ? undefined : fault.due(cause)
-      if (due !== undefined) log.warn({ thumbprint, outcome, ...due, mode }, 'OCSP of a client certificate')
+      if (due !== undefined)
+        log.warn({ thumbprint, outcome, ...due, mode }, 'OCSP did not confirm a client certificate')
     },
   })
 }

@@ -43,7 +43,9 @@ export async function runGateway(): Promise<void> {
   const { settings, log } = startup
   const { serving, admin, attestation } = await start(startup, predecessor)
   const tellSystemd = (...states: string[]) =>
-    notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
+    notifyServiceManager(states, ({ message: cause }) =>
+      log.warn({ cause }, 'systemd could not be told the state of the gateway'),
+    )
   // After a restart the main process is another one.
   void tellSystemd('READY=1', `MAINPID=${process.pid}`)
   startWatchdog(() => void tellSystemd('WATCHDOG=1'))
@@ -61,7 +63,7 @@ export async function runGateway(): Promise<void> {
   })
   const control = new ControlSocket(settings.dataDir, {
     restart: () => restarts.restart(),
-    onFault: (cause) => log.warn({ cause }, 'countersign restart cannot reach this process'),
+    onFault: (cause) => log.warn({ cause }, '"countersign restart" cannot reach this process'),
   })
   control.open()
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
@@ -70,7 +72,7 @@ export async function runGateway(): Promise<void> {
     const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
     await told
-    log.info('replaced')
+    log.info('this process ends: a new one serves in its place')
     process.exit(0)
   }
   control.close()
@@ -95,7 +97,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...trailWarnings(settings.audit),
     ...reusePortWarnings(settings),
   ]
-  for (const warning of warnings) log.warn({ warning }, 'configuration')
+  for (const warning of warnings) log.warn({ warning }, 'check the configuration')
   const inheritance = await predecessor?.inherit(placesOf(settings))
   // The old process may have put edits in force that were made after this process had read the files.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)

@@ -49,7 +49,7 @@ test('a missing key that has sealed the log is not replaced', (t) => {
   assert.ok(prepare(WITH_SECOND)?.keys.mlDsa44)
   assert.deepEqual(
     logged.map((message) => message.split(':')[0]),
-    ['made a key for the seals', 'made an ML-DSA-44 key for the seals'],
+    ['a new key signs the seals', 'a new ML-DSA-44 key signs the seals too'],
   )
 })
 
@@ -77,7 +77,7 @@ test('a log that an Ed25519 key alone has sealed goes on with an ML-DSA key too,
   assert.deepEqual([existsSync(second), logged], [false, []])
   assert.ok(prepare(WITH_SECOND)?.keys.mlDsa44)
   assert.ok(existsSync(second))
-  assert.deepEqual(logged, ['made an ML-DSA-44 key for the seals'])
+  assert.deepEqual(logged, ['a new ML-DSA-44 key signs the seals too'])
 })
 
 test('a second key that is no longer asked for stays where it is, signs nothing, and the log says so', (t) => {

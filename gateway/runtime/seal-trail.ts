@@ -45,7 +45,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     if (makeSealKey(file)) {
       const flag = origin === undefined ? '' : ` --origin ${origin}`
       const command = `countersign audit key --show ${inShell(file)}${flag}`
-      log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
+      log.info({ file }, `a new key signs the seals: ${command} prints its verifier key; note it elsewhere`)
     }
   }
   const sealKey = sealKeyOf(readKeyFiles(file, false), origin)
@@ -54,7 +54,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   const withSecond = secondSealKey !== undefined
   // Made only after the check that the log is not of another key.
   if (withSecond && sealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
-    log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
+    log.info({ file: second }, 'a new ML-DSA-44 key signs the seals too')
   if (!withSecond && !isMissing(second))
     log.warn(
       { file: second },
@@ -68,7 +68,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
       // Whoever can read the key can seal another trail in place of this one.
       if (stats !== undefined) checkPrivate(stats)
     } catch (error) {
-      log.warn({ file: path, cause: (error as Error).message }, 'the key of the seals')
+      log.warn({ file: path, cause: (error as Error).message }, 'other users may use the key of the seals')
     }
   }
   return { directory, keys: readKeys(file, settings.audit), origin: sealKey.origin }

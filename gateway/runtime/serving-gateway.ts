@@ -81,7 +81,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     /** Resolves when requests are served. @throws CannotListen */
     begin: async () => {
       const { settings, tls } = startup
-      for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
+      for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'check the TLS files')
       // On inherited sockets and on a shared port, connections come before anyone asks for readiness.
       if (inheritance !== undefined || settings.reusePort) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })

@@ -128,5 +128,5 @@ it('a lasting fault is recorded again each hour, with its beginning, until it is
       { type: 'STORE_RESTORED', store: 'limits', since },
     ],
   )
-  assert.equal(lines.filter(({ msg }) => msg === 'the store cannot be written').length, 2)
+  assert.equal(lines.filter(({ msg }) => msg === 'a store in the data directory cannot be written').length, 2)
 })

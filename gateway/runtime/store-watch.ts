@@ -10,6 +10,10 @@ type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared
 /** A lasting fault is recorded again after this time, for readers of a single day of the trail. */
 const RECORD_AGAIN_MS = 3_600_000
 
+function nameOf(store: StoreName): string {
+  return store === 'shared' ? 'the shared store' : 'a store in the data directory'
+}
+
 interface StoreWatchOptions {
   readonly log: Logger
   readonly metrics: Metrics
@@ -40,8 +44,7 @@ export class StoreWatch {
     metrics.gateway_store_write_errors_total.count(store)
     this.#because(store, cause)
     const due = this.#faults[store].due(cause)
-    if (due !== undefined)
-      log.error({ store, ...due }, store === 'shared' ? 'the shared store' : 'the data directory')
+    if (due !== undefined) log.error({ store, ...due }, `${nameOf(store)} reports a fault`)
   }
 
   #because(store: StoreName, cause: string): void {
@@ -104,7 +107,7 @@ export class StoreWatch {
       trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp, store, since: degraded.since }))
       log.info(
         { store },
-        store === 'shared' ? 'the shared store responds again' : 'the store can be written again',
+        store === 'shared' ? 'the shared store responds again' : `${nameOf(store)} can be written again`,
       )
       return
     }
@@ -113,7 +116,7 @@ export class StoreWatch {
     trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp, store, cause }))
     log.error(
       { store, cause },
-      store === 'shared' ? 'the shared store is away' : 'the store cannot be written',
+      store === 'shared' ? 'the shared store is away' : `${nameOf(store)} cannot be written`,
     )
   }
 

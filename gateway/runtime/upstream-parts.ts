@@ -83,14 +83,17 @@ export function observeUpstreams(
       log.warn({ group, upstream, ...what }, message)
   }
   return {
-    onHealth: (group, upstream, healthy) => warn(group, upstream, { healthy }, 'upstream health'),
+    onHealth: (group, upstream, healthy) =>
+      warn(group, upstream, { healthy }, `an upstream is ${healthy ? 'healthy again' : 'unhealthy'}`),
     onCheck: (group, upstream, { isUp, cause }) =>
-      warn(group, upstream, isUp ? { isUp } : { isUp, cause }, 'upstream health check'),
+      isUp
+        ? warn(group, upstream, { isUp }, 'an upstream passes its health checks again')
+        : warn(group, upstream, { isUp, cause }, 'an upstream failed its health checks'),
     onBreaker: (group, upstream, state) => {
       // Requests from before a reload may still open the breaker that it replaced.
       if (!inForce().targets.some(({ url, breaker }) => url === upstream && breaker?.state === state)) return
       if (state === 'open') metrics.gateway_upstream_breaker_opened_total.count(upstream)
-      warn(group, upstream, { state }, 'upstream circuit breaker')
+      warn(group, upstream, { state }, `the circuit breaker of an upstream is ${state}`)
     },
     onRetry: (group, outcome) => metrics.gateway_upstream_retries_total.count(group, outcome),
   }

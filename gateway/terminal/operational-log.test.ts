@@ -13,14 +13,14 @@ describe('a log line for people', () => {
   it('has the time, the level, the message and the fields', () => {
     const text = line({
       level: 40,
-      msg: 'upstream health',
+      msg: 'an upstream is unhealthy',
       upstream: 'http://a',
       healthy: false,
       cause: 'two words',
     })
     assert.match(
       text,
-      /^\d\d:\d\d:\d\d warn {2}upstream health {2}upstream=http:\/\/a {2}healthy=false {2}cause="two words"\n$/,
+      /^\d\d:\d\d:\d\d warn {2}an upstream is unhealthy {2}upstream=http:\/\/a {2}healthy=false {2}cause="two words"\n$/,
     )
   })
 

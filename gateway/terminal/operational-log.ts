@@ -129,7 +129,7 @@ const LEVELS: ReadonlyMap<number, readonly [name: string, colour: 'dim' | 'cyan'
 const PLAIN_WORD = /^[^\s"=]+$/
 
 /**
- * Makes a line for people: `12:08:59 warn  upstream health  upstream=http://127.0.0.1:3000  healthy=false`. Sentences
+ * Makes a line for people: `12:08:59 warn  an upstream is unhealthy  upstream=http://127.0.0.1:3000  healthy=false`. Sentences
  * of a list, such as faults, stand on lines of their own. Colours follow NO_COLOR and FORCE_COLOR.
  */
 export function logLine(json: string): string {

@@ -91,7 +91,7 @@ export class Decider {
       return { answer: decision, isThere: true }
     } catch (error) {
       const cause = (error as Error).message
-      if (!this.#isReported) this.#onFault(`gives no decision, so requests get 503: ${cause}`)
+      if (!this.#isReported) this.#onFault(cause)
       this.#isReported = true
       return { answer: { outcome: 'failed', cause: `${url}: ${cause}` }, isThere: refusesOne(statusCode) }
     }

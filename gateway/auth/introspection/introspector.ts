@@ -165,7 +165,7 @@ export class Introspector {
   #failed(cause: string): Verification {
     const { settings, count, onFault } = this.#options
     count('failed')
-    if (!this.#isReported) onFault(`cannot be asked, so its tokens get 503: ${cause}`)
+    if (!this.#isReported) onFault(`the issuer cannot be asked, so its tokens get 503: ${cause}`)
     this.#isReported = true
     return unavailable(`${settings.url}: ${cause}`)
   }

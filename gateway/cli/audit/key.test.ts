@@ -18,7 +18,7 @@ for (const origin of [undefined, 'audit.example.com/1']) {
     const settings = { audit: { file: join(dataDir, 'audit.ndjson'), seals: 'on', origin }, dataDir }
     const start = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
     start()
-    const [, words = ''] = /^made a key for the seals: countersign (.*) prints/.exec(String(told[0])) ?? []
+    const [, words = ''] = /^a new key signs the seals: countersign (.*) prints/.exec(String(told[0])) ?? []
     const { stdout } = await countersign(words.split(' '))
     const { verifier } = readSealKey(join(dataDir, 'audit-seal-key.pem'), origin)
     assert.equal(stdout.split('\n')[0], formatVerifierKey(verifier), told.join('\n'))

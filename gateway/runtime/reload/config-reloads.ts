@@ -42,7 +42,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
   let table = startup.clients?.value
   let clients: Reloader<ClientTable> | undefined
   const warn = (file: string | undefined, warnings: readonly string[]) => {
-    for (const warning of warnings) log.warn({ file, warning }, 'configuration')
+    for (const warning of warnings) log.warn({ file, warning }, 'check the configuration')
   }
   const limits = watchLimits(watched, {
     warnOf: ({ rows }) => warn(inForce.limitsFile, limitWarnings(inForce.routes, rows)),
@@ -186,7 +186,7 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
       exposeExpiry(metrics, material)
     },
     onReload: reporter<TlsMaterial>(reports, edited, ({ before, after }) => {
-      for (const warning of after.warnings) log.warn({ warning }, 'tls')
+      for (const warning of after.warnings) log.warn({ warning }, 'check the TLS files')
       return { before: [before.summary], after: [after.summary] }
     }),
   })

@@ -85,7 +85,7 @@ export function reporter<T>(
       for (const record of records) trail.settle(record)
     }
     const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
-    log.info({ file, files, ...shown, changed }, `${name} in force`)
+    log.info({ file, files, ...shown, changed }, `${name} are in force`)
   }
 }
 

@@ -81,7 +81,7 @@ describe('an OCSP response from the responder', { skip: skipWithout('openssl') }
     respond = speaking('good')
     const { one, state } = fetching(t)
     await one.ask()
-    assert.deepEqual(state.told, ['the OCSP response is sent'])
+    assert.deepEqual(state.told, ['the OCSP response is sent to clients'])
     const { staple } = state
     assert.ok(staple)
     respond = speaking('good', 'renewed')

@@ -35,8 +35,8 @@ abstract class ReportedStapler extends Stapler implements Watching {
       },
       onVerdict: (fault) => {
         metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
-        if (fault === undefined) log.info({ source, until }, 'the OCSP response is sent')
-        else log.error({ source, cause: fault, until }, 'the OCSP response cannot be sent')
+        if (fault === undefined) log.info({ source, until }, 'the OCSP response is sent to clients')
+        else log.error({ source, cause: fault, until }, 'the OCSP response cannot be sent to clients')
       },
     })
     this.#checking = setInterval(() => super.check(), CHECK_MS).unref()
@@ -108,7 +108,11 @@ export class StapleFetch extends ReportedStapler {
     this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
     // A failed fetch raises no alert while the last good response is valid.
     if (isVerdict || this.staple === undefined) this.offer(answer)
-    else this.#reports.log.warn({ cause: judged.fault }, 'no new OCSP response yet')
+    else
+      this.#reports.log.warn(
+        { cause: judged.fault },
+        'no good new OCSP response has come: clients get the last one',
+      )
   }
 
   async #fetch(chain: Chain): Promise<Buffer | string> {

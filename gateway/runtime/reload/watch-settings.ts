@@ -75,11 +75,11 @@ function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
 
 function warn({ log }: Reports, file: string, { settings, needsRestart }: EditedSettings): void {
   if (needsRestart.length > 0) {
-    const warning = `stays as it is until the gateway is started again: ${needsRestart.join(', ')}`
-    log.warn({ file, keys: needsRestart, warning }, 'configuration')
+    const warning = `the edit of ${needsRestart.join(', ')} is in force after a restart`
+    log.warn({ file, keys: needsRestart, warning }, 'check the configuration')
   }
   for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)])
-    log.warn({ file, warning }, 'configuration')
+    log.warn({ file, warning }, 'check the configuration')
 }
 
 /** Faults in files that only the next start reads. Files in force have their own watches. */

@@ -162,14 +162,17 @@ describe('a restart whose new process hangs', () => {
         tickets: { dayKey: () => undefined },
       })
       await withProgram(script, async () => {
-        const failed = assert.rejects(restarts.restart(), /^Error: it took longer than 30 s$/)
+        const failed = assert.rejects(restarts.restart(), /^Error: the new process took longer than 30 s$/)
         reach('started')
         await failed
       })
       const back = reached === 'suspended' ? ['has the files', 'has the trail', 'serves again'] : []
-      assert.deepEqual(logged.splice(0), [...back, 'not restarted: it took longer than 30 s'])
+      assert.deepEqual(logged.splice(0), [
+        ...back,
+        'the restart failed: the new process took longer than 30 s',
+      ])
       await withProgram('process.exit(3)', () => assert.rejects(restarts.restart(), /exit code 3/))
-      assert.deepEqual(logged, ['not restarted: it ended with exit code 3'])
+      assert.deepEqual(logged, ['the restart failed: the new process ended with exit code 3'])
     })
   }
 })

@@ -52,7 +52,7 @@ export class Restarts {
       await successor.end()
       this.#successor = undefined
       const cause = messageOf(error)
-      log.error({ cause }, 'not restarted')
+      log.error({ cause }, 'the restart failed')
       throw new CannotRestart(cause)
     }
     const pid = successor.pid as number
@@ -148,6 +148,9 @@ function differenceOf(ours: Places, theirs: Places): string | undefined {
 
 function within<T>(ms: number, promise: Promise<T>): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new SuccessorFailed(`it took longer than ${ms / 1000} s`)), ms)
+  const timer = setTimeout(
+    () => reject(new SuccessorFailed(`the new process took longer than ${ms / 1000} s`)),
+    ms,
+  )
   return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }

@@ -33,7 +33,9 @@ export class Successor {
     for (const each of [this.#prepared, this.#serving]) each.promise.catch(() => {})
     this.#child.on('message', (message, handle) => this.#receive(message as ToPredecessor, handle))
     this.#child.on('error', (error) => this.#ended(error.message))
-    this.#child.on('exit', (code, signal) => this.#ended(`it ended with ${signal ?? `exit code ${code}`}`))
+    this.#child.on('exit', (code, signal) =>
+      this.#ended(`the new process ended with ${signal ?? `exit code ${code}`}`),
+    )
   }
 
   get pid(): number | undefined {

@@ -53,7 +53,7 @@ export function openTunnel(
       lapsed: () => lapseOf(gateway, exchange, hadCertificate) ?? staleAuthentication(gateway, exchange),
       ended: (why) => {
         gateway.metrics.gateway_tunnels_ended_total.count(why)
-        gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
+        gateway.log.debug({ requestId, traceId, route: route.path, why }, 'a tunnel has ended')
       },
     })
   })

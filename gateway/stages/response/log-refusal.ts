@@ -27,7 +27,12 @@ export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, caus
 
 /** Logs that a browser will withhold the response from its page. */
 export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
-  writeLine(gateway, exchange, { code: undefined, cause, level: 'info', message: 'a browser refuses' })
+  writeLine(gateway, exchange, {
+    code: undefined,
+    cause,
+    level: 'info',
+    message: 'a browser withholds the response from its page',
+  })
 }
 
 /** The cause for the console, with the client that the credential names. */
