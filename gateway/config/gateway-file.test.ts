@@ -384,7 +384,7 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ overload: { maxDelayMs: 200 } }, /^\$\.overload: is not a known key; it was removed: .*maxInFlight/],
     [
       { audit: { retention: { keep: '1d', minFreeBytes: 2_000_000 } } },
-      /^\$\.audit\.retention\.minFreeBytes: is not a known key; it was removed: nothing is removed before its time/,
+      /^\$\.audit\.retention\.minFreeBytes: is not a known key; it was removed: no segment is removed before "keep" is over/,
     ],
     [
       { workers: 1 },

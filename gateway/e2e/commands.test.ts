@@ -428,7 +428,7 @@ describe('the command line', () => {
       [
         'countersign init --upstream http://127.0.0.1:1 --issuer https://bank.eu.auth0.com',
         2,
-        /--issuer of Auth0 ends with "\/": https:\/\/bank\.eu\.auth0\.com\//,
+        /--issuer of Auth0 must end with "\/": https:\/\/bank\.eu\.auth0\.com\//,
       ],
       ['countersign init --upstream http://127.0.0.1:1 --audience a', 2, /--audience needs --issuer URL/],
       ['countersign init --upstream localhost', 2, /--upstream must be http:\/\/host:port/],

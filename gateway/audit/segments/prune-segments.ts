@@ -81,11 +81,11 @@ async function mayGo(
   { next, before }: { readonly next: ClosedSegment | undefined; readonly before: LeafRange | undefined },
   { auditFile, retention, isSealed, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
-  if (segment.inode === (await inUse())) return 'it is still written'
+  if (segment.inode === (await inUse())) return 'the gateway is still writing it'
   if ((await needed()).has(segment.path)) return 'a request that began in it or before it is still open'
   const tree = SealedTree.of(auditFile)
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
-    return 'nothing is sealed, and audit.retention does not allow that'
+    return 'nothing is sealed, and audit.retention.unsealed is not true'
   const range = await tree?.rangeOf(segment, 'beginning', before && before.last + 1)
   // The sealer needs the last leaf, so its segment stays.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))

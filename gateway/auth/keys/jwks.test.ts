@@ -89,9 +89,9 @@ test('a bad key is left out and named, and the others load', async () => {
   assert.ok(keys.find('ES256'))
   assert.equal(keys.find('weak'), undefined)
   assert.equal(faults.length, 3)
-  assert.match(faults[0]!, /^key "weak" left out: it is of a kind not accepted: kty "EC", crv "P-192"/)
-  assert.match(faults[1]!, /^key number 2 left out: it has no kid/)
-  assert.match(faults[2]!, /^key number 3 left out: it is not a JSON object/)
+  assert.match(faults[0]!, /^key "weak" is left out: it is of a kind not accepted: kty "EC", crv "P-192"/)
+  assert.match(faults[1]!, /^key number 2 is left out: it has no kid/)
+  assert.match(faults[2]!, /^key number 3 is left out: it is not a JSON object/)
 })
 
 test('a key without a kid is found by its thumbprint (RFC 7638), even if it is published twice', async () => {
@@ -140,7 +140,7 @@ test('a kid that two keys for one algorithm share names neither', async () => {
   assert.equal(await keys.refresh(), 'refreshed')
   assert.equal(keys.find('ES256'), undefined)
   assert.ok(keys.find('RS256'))
-  assert.deepEqual(faults, ['key "ES256" left out: another key for ES256 has its kid'])
+  assert.deepEqual(faults, ['key "ES256" is left out: another key for ES256 has its kid'])
 })
 
 test('64 keys are taken and 65 are not', async () => {
@@ -173,7 +173,7 @@ for (const [what, document, cause] of [
     assert.equal(await keys.refresh(), 'failed')
     assert.equal(keys.find('ES256'), before)
     assert.equal(keys.loaded, true)
-    assert.match(faults.at(-1)!, /^keys not refreshed, so the last good ones stay for a while: /)
+    assert.match(faults.at(-1)!, /^keys cannot be fetched, so the last good ones stay for a while: /)
     assert.match(faults.at(-1)!, cause)
   })
 }
@@ -182,7 +182,7 @@ test('the fault of a first fetch speaks of no earlier keys', async () => {
   const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
   assert.equal(await keys.refresh(), 'failed')
   assert.deepEqual(faults, [
-    'keys not fetched, so requests that need them get 503: the response has status 403, not 200',
+    'keys cannot be fetched, so requests that need them get 503: the response has status 403, not 200',
   ])
 })
 
@@ -315,7 +315,7 @@ test('a fault that lasts is reported once, and again when it comes back', async 
   assert.equal(harness.keys.fault, '')
   await refresh(new Error('down'))
   assert.equal(faults.length, 2)
-  assert.equal(harness.keys.fault, 'keys not refreshed, so the last good ones stay for a while: down')
+  assert.equal(harness.keys.fault, 'keys cannot be fetched, so the last good ones stay for a while: down')
 })
 
 test('a fetch that fails is reported again each 5 minutes, a key that is left out is not', async () => {

@@ -197,8 +197,8 @@ export class KeySet {
       return keys.map((key) => this.#keys.find((before) => isSameKey(before, key)) ?? key)
     } catch (error) {
       const state = this.loaded
-        ? 'keys not refreshed, so the last good ones stay for a while'
-        : 'keys not fetched, so requests that need them get 503'
+        ? 'keys cannot be fetched, so the last good ones stay for a while'
+        : 'keys cannot be fetched, so requests that need them get 503'
       faults.push(`${state}: ${(error as Error).message}`)
       return undefined
     }
@@ -227,14 +227,16 @@ export function readKeys(document: unknown, faults: string[]): readonly Verifica
     const kid = kidOf(jwk)
     const { key, fault } = readKey(jwk)
     if (key === undefined)
-      faults.push(`key ${typeof kid === 'string' ? quote(kid) : `number ${index + 1}`} left out: it ${fault}`)
+      faults.push(
+        `key ${typeof kid === 'string' ? quote(kid) : `number ${index + 1}`} is left out: it ${fault}`,
+      )
     else if (!keys.some((other) => isSameKey(other, key))) keys.push(key)
   }
   return keys.filter((key) => {
     const namesakes = keys.filter((other) => other.kid === key.kid && !other.key.equals(key.key))
     const shared = key.algorithms.find((one) => namesakes.some(({ checks }) => checks.has(one)))
     if (shared !== undefined)
-      faults.push(`key ${quote(key.kid)} left out: another key for ${shared} has its kid`)
+      faults.push(`key ${quote(key.kid)} is left out: another key for ${shared} has its kid`)
     return shared === undefined
   })
 }

@@ -163,7 +163,7 @@ test('a file without a usable key is a fault; a key that is not usable is report
   assert.deepEqual(clientKeyFaults('clients.json', file(KEY.jwk, bad)), [])
   for (const [table, reason] of [
     [file(), /^names a file without a usable key: it has none$/],
-    [file(bad), /^names a file without a usable key: key "bad" left out: it is of a kind not accepted/],
+    [file(bad), /^names a file without a usable key: key "bad" is left out: it is of a kind not accepted/],
   ] as const) {
     const [fault] = clientKeyFaults('clients.json', table)
     assert.equal(fault?.path, '$.clients[0].signature.jwksFile')
@@ -175,5 +175,5 @@ test('a file without a usable key is a fault; a key that is not usable is report
   keys.start()
   await keys.of('bank')?.keys.refresh()
   keys.stop()
-  assert.match(faults.join(), /^bank: key "bad" left out/)
+  assert.match(faults.join(), /^bank: key "bad" is left out/)
 })

@@ -90,7 +90,7 @@ export async function discoverIssuer(issuer: string, audience: string | undefine
   const url = new URL(issuer)
   const provider = PROVIDERS.find(({ fits }) => fits(url)) ?? ANY
   if (provider.hasSlash?.(url) && !issuer.endsWith('/'))
-    throw new UsageFault(`--issuer of ${provider.name} ends with "/": ${issuer}/`)
+    throw new UsageFault(`--issuer of ${provider.name} must end with "/": ${issuer}/`)
   const published = await fetchDocument(issuer, fetch)
   const { cause, jwksUri = cause && provider.jwksUri(issuer), endpoint } = published
   const isOpaque = jwksUri === undefined

@@ -58,7 +58,7 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   [
     '$.audit.retention.minFreeBytes',
-    'it was removed: nothing is removed before its time. Watch the disk, or shorten keep',
+    'it was removed: no segment is removed before "keep" is over. Watch the disk, or shorten "keep"',
   ],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])

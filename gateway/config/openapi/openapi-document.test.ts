@@ -271,6 +271,7 @@ test('a row that differs from an operation only in letter case or a closing slas
 })
 
 test('a document that the gateway cannot use is a fault that names the place', () => {
+  const chain = Array.from({ length: 15 }, (_, at) => ({ $ref: `#/x/${at}` }))
   const cases: [document: object | string, fault: RegExp][] = [
     ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
     ['1', /\$: must be an object/],
@@ -297,6 +298,11 @@ test('a document that the gateway cannot use is a fault that names the place', (
     ],
     [api({ '/a': { $ref: 'other.json' } }), /refers to "other\.json", and only what is in this document/],
     [api({ '/a': { $ref: '#/components/none' } }), /is not in this document/],
+    [api({ '/a': { $ref: '#/paths/~1a' } }), /leads through 16 references or more, perhaps back to itself/],
+    [
+      api({ '/a': { $ref: '#/x/15' } }, { x: [OPEN, ...chain] }),
+      /leads through 16 references or more, perhaps back to itself/,
+    ],
     [api({ '/a/{x}': { get: OPEN }, '/A/{y}': { get: OPEN } }), /may be taken for "\/a\/\{x\}"/],
   ]
   for (const [document, fault] of cases) assert.match(read(document).faults.join('\n'), fault)

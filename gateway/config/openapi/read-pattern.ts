@@ -166,7 +166,7 @@ class Reader {
 
   #group(): Term {
     const [kind] = this.#match(GROUP) ?? []
-    if (kind === undefined) throw new OtherDialect('switches flags within it')
+    if (kind === undefined) throw new OtherDialect('has a group with flags, of which only "(?i:" is known')
     this.#depth += 1
     if (this.#depth > MAX_DEPTH) throw new Unsupported(`has groups more than ${MAX_DEPTH} deep`)
     const ignoredCase = this.#ignoresCase

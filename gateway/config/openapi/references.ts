@@ -35,5 +35,5 @@ export function followed(document: unknown, { value, pointer }: Located): Locate
     }
     found = { value: at(document, target), pointer: target }
   }
-  return 'refers to itself'
+  return `leads through ${MAX_HOPS} references or more, perhaps back to itself`
 }
