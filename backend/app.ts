@@ -157,7 +157,7 @@ function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyRe
   // While the database is away every request fails here, and a stack trace adds nothing.
   if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
   else if (problem.status >= 500)
-    request.log.error({ err: problem.cause, code: problem.code }, 'request failed')
+    request.log.error({ err: problem.cause, code: problem.code }, 'a request failed')
   return reply
     .code(problem.status)
     .headers(problem.headers)

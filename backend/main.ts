@@ -80,7 +80,7 @@ async function prepare(settings: Environment) {
   )
   try {
     const applied = await migrate(database)
-    if (applied.length > 0) logger.info({ applied }, 'schema migrated')
+    if (applied.length > 0) logger.info({ applied }, 'the schema of the database was migrated')
     if (demo) await seedDemoUsers(database, clock())
     const keys = await loadSigningKeys(database, clock)
     const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
@@ -117,10 +117,10 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
       if (!stop.aborted) logger.error({ err: fault }, `${what} failed`)
     })
   }
-  const sweepOnce = logged('sweep', async () =>
+  const sweepOnce = logged('the removal of old data', async () =>
     sweep(database, await earlierTime(database, clock()), webhooksKeptMs),
   )
-  const keepOnce = logged('upkeep of the signing keys', () => keepKeys(upkeep))
+  const keepOnce = logged('the upkeep of the signing keys', () => keepKeys(upkeep))
   const rotateIfAsked = logged('a rotation of the signing keys', async () => {
     if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
   })

@@ -4,7 +4,7 @@ const USAGE = 2
 
 // A word on the command line is meant for another program.
 if (process.argv.length > 2) {
-  process.stderr.write('this program takes no arguments: the command line is `npx -- countersign --help`\n')
+  process.stderr.write('this program takes no arguments: `npx -- countersign --help` lists the commands\n')
   process.exit(USAGE)
 }
 applyMemoryProfile()

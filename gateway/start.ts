@@ -28,7 +28,7 @@ if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
   try {
     chmodSync('data', 0o700)
   } catch (fault) {
-    process.stderr.write(`data cannot be closed to other users: ${(fault as Error).message}\n`)
+    process.stderr.write(`the directory data cannot be closed to other users: ${(fault as Error).message}\n`)
   }
 }
 
@@ -90,7 +90,7 @@ function launch(part: Child): void {
       void stop(code ?? 1, 'SIGINT')
       return
     }
-    process.stderr.write(`${part.name} ended with ${signal ?? `exit code ${code}`}, starting it again\n`)
+    process.stderr.write(`${part.name} ended with ${signal ?? `exit code ${code}`}: it is started again\n`)
     setTimeout(() => {
       if (!stopping) launch(part)
     }, RESTART_MS)

@@ -91,7 +91,10 @@ function registerRefresh(app: App, services: Services): void {
       case 'rotated':
         return tokenResponse(services, exchange.session)
       case 'reused':
-        request.log.warn({ sessionId: exchange.sessionId }, 'refresh token reused, session revoked')
+        request.log.warn(
+          { sessionId: exchange.sessionId },
+          'a refresh token was used again, so its session was revoked',
+        )
         throw new Problem('refresh_token_reused', { headers: { [REVOKE_SESSION]: exchange.sessionId } })
       case 'invalid':
         throw new Problem('invalid_refresh_token')

@@ -66,7 +66,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger, nameLater
     // A gateway that has hung up does not see this response.
     if (ctx.req.socket.destroyed) nameLater(grantId)
     else ctx.append(REVOKE_SESSION, grantId)
-    logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'grant revoked')
+    logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'a grant was revoked')
   }
   storeTogether(provider, {
     database,
@@ -105,7 +105,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger, nameLater
     ctx.body = ''
   }
   provider.on('server_error', (ctx, err) => {
-    logger.error({ err, requestId: ctx.get('x-request-id') }, 'authorization server failed')
+    logger.error({ err, requestId: ctx.get('x-request-id') }, 'the authorization server failed')
   })
   return provider
 }
