@@ -82,10 +82,10 @@ export function isSameKey(one: VerificationKey, other: VerificationKey): boolean
 }
 
 function faultOfPurpose({ use, key_ops: operations }: JsonObject): string | undefined {
-  if (use !== undefined && use !== 'sig') return `is not for signatures: use ${quote(use)}`
+  if (use !== undefined && use !== 'sig') return `is not for signatures: its use is ${quote(use)}`
   if (operations === undefined) return undefined
   const verifies = Array.isArray(operations) && operations.includes('verify')
-  return verifies ? undefined : `is not for verifying: key_ops ${quote(operations)}`
+  return verifies ? undefined : `is not for verifying: its key_ops are ${quote(operations)}`
 }
 
 function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] | undefined {

@@ -103,7 +103,7 @@ describe('tokens that Keycloak 26.7.3 wrote, with the preset keycloak', () => {
 
   it('the key for encryption beside the key for signatures is passed over', () => {
     assert.deepEqual(faults, [
-      'key "jV9i83J0I8yaN8DxRRIUDoN9eMLOqOzs_Vd3hXOpIqU" is left out: it is not for signatures: use "enc"',
+      'key "jV9i83J0I8yaN8DxRRIUDoN9eMLOqOzs_Vd3hXOpIqU" is left out: it is not for signatures: its use is "enc"',
     ])
   })
 })
