@@ -20,7 +20,7 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Called when records are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called when others have written to the trail. Each start in the file that was begun for this repeats the call. */
+  /** Called when others have written to the trail. A start repeats the call if the file begins with AUDIT_FOREIGN. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
   onCrash?(): void

@@ -156,7 +156,7 @@ describe('a gateway with witnesses and time stamps', { skip: skipWithout('openss
     const verified = await verify('--key', join(home, 'seal-key.pem'), ...flags)
     assert.match(
       verified.stdout,
-      /\nothers: \d+ lines signed by w\.example\/tls at .*\nothers: \d+ lines? there at .*\nproven\n$/s,
+      /\nothers: \d+ lines signed by w\.example\/tls at .*\nothers: \d+ lines? stamped at .*\nproven\n$/s,
     )
 
     const policy = join(home, 'witnesses.policy')

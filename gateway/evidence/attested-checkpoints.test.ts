@@ -81,10 +81,10 @@ describe('a log that others attest', { skip: skipWithout('openssl') }, () => {
     const witnessed = openWitnessed(seen, trustedWitnesses(keys(0, 1, 2), 2))
     assert.match(witnessed.says, /^signed by w\.example\/a at 20\S+Z, w\.example\/b at 20\S+Z$/)
     const [stamped, ...more] = openStamps(stampsDirectory(log.directory), readAuthorities(authority.caFile))
-    assert.match(stamped?.says ?? '', /^there at 20\S+Z$/)
+    assert.match(stamped?.says ?? '', /^stamped at 20\S+Z$/)
     assert.deepEqual(more, [])
     for (const one of [witnessed, stamped]) {
-      assert.match(shown(one as KeptCheckpoint, provenLog(log)), /^300 lines (signed by|there at) /)
+      assert.match(shown(one as KeptCheckpoint, provenLog(log)), /^300 lines (signed by|stamped at) /)
     }
   })
 

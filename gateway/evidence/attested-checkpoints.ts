@@ -87,7 +87,7 @@ export function openStamps(
       parseCheckpoint(parseNote(bytes).text)
       const response = readRegularFile(join(directory, `${size}.tsr`))
       const { timeMs } = checkStamp(response, { hash: hash('sha256', bytes, 'buffer'), authorities })
-      return { file, bytes, says: `there at ${new Date(timeMs).toISOString()}` }
+      return { file, bytes, says: `stamped at ${new Date(timeMs).toISOString()}` }
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error
       throw new AttestationFault(`${file} ${(error as Error).message}`)

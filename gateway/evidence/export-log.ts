@@ -72,7 +72,7 @@ function tileNames(size: number): TileName[] {
   return names.reverse()
 }
 
-/** An entry follows its length. A bundle that begins before the first line is left out. */
+/** Writes each entry after its length. Leaves out a bundle that begins before the first line. */
 async function writeBundles(
   segments: readonly Segment[],
   tiles: ProvenTiles,

@@ -52,7 +52,7 @@ export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> 
   // Such a file belongs to a trail of which no other file is left.
   const alone = beside.find((path) => !named.has(auditFileOf(path.replace(BESIDE, ''))))
   if (alone !== undefined)
-    throw new Error(`${alone} names no audit trail: no file of a trail of this name is there`)
+    throw new Error(`${alone} names no audit trail: its audit file and all rotated files are missing`)
   const trails: TrailFiles[] = []
   for (const [auditFile, { whole, inDirectory, segments }] of named) {
     const found = whole ? await segmentsOfTrail(auditFile) : await segmentsFrom([...segments])

@@ -26,7 +26,7 @@ export function openToAppend(file: string): number {
   if (stats.isFile() || stats.isCharacterDevice()) return fd
   closeSync(fd)
   const kind = stats.isFIFO() ? 'a pipe' : 'a special file'
-  throw unusable(file, `${kind} is no place for a trail; - is standard output`)
+  throw unusable(file, `${kind} is no place for a trail; the name of standard output is "-"`)
 }
 
 /** Gives one path for all names of a file, which need not exist. */

@@ -87,7 +87,7 @@ export class AppendLog {
     this.flush(nowMs)
   }
 
-  /** Forgets waiting and lost lines, which a new file has. */
+  /** Forgets waiting and lost lines. The caller writes them to a new file. */
   forget(): void {
     this.leave()
     this.#waiting = []

@@ -145,7 +145,7 @@ export class Outage {
     this.writable = false
   }
 
-  /** Calls back once nothing is pending, so that no crash loses what clients saw; after `timeoutMs` with an error. */
+  /** Calls back once nothing is pending, so that no crash loses what clients saw. After `timeoutMs`, gives an error. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)

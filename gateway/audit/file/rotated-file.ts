@@ -10,7 +10,7 @@ const HEAD_BYTES = 128 * 1024
 type Candidate = { readonly path: string; readonly mtimeNs: bigint; readonly isLocked: boolean }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
-/** Lists files of the directory by inode. The open file of a trail, or one that was open, has a lock beside it. */
+/** Lists files of the directory by inode. Each audit file has a lock beside it, even if no gateway runs. */
 export function candidatesIn(directory: string): Candidates {
   const names = new Set(readdirSync(directory))
   const files = [...names].flatMap((name) => {

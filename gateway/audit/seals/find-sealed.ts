@@ -48,7 +48,7 @@ export class LastLeaves {
   }
 }
 
-/** Finds where sealing goes on. A new log begins with the oldest segment, or the open one if one cannot be read. */
+/** Finds where sealing goes on. A new log begins with the oldest segment; if one is unreadable, with the open one. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {
@@ -77,7 +77,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/** Finds the last line that is one of these leaves. Lines can be equal, so the line before must be the leaf before. */
+/** Finds the last line that is one of these leaves. Lines can be equal, so the line before must match too. */
 async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined

@@ -48,7 +48,7 @@ function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
 
 type FullTile = Pick<EdgeTile, 'level' | 'index' | 'bytes'>
 
-/** The log of a trail in its gateway. Tiles that could not be written wait in memory for the next `seal`. */
+/** The log of a trail, as its gateway writes it. Tiles that could not be written wait in memory for the next `seal`. */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey

@@ -30,7 +30,7 @@ export async function compressSegment(path: string): Promise<void> {
     const sha256 = isFound ? await hashOf(createReadStream(path)) : await writeCopy(path, copy)
     isWritten = !isFound
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
-      throw new Error('its compressed copy has other bytes')
+      throw new Error('the compressed copy has other bytes')
     }
     // A copy that another program made may not be synced yet.
     if (isFound) {

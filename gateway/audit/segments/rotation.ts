@@ -27,8 +27,8 @@ const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
 /**
- * Begins a new segment when the file is large or old enough, or the clock was set back. So a segment has lines after a
- * set-back of a minute or more only at its end: those written before `maintain` noticed.
+ * Begins a new segment when the file is large or old enough, or the clock was set back. Lines written after a set-back
+ * of a minute or more, but before `maintain` notices it, are at the end of the old segment.
  */
 export class Rotation {
   readonly #options: RotationOptions

@@ -10,7 +10,7 @@ import type { AddressInfo } from 'node:net'
 
 export interface TestWitness {
   readonly name: string
-  /** For the log: base of `add-checkpoint`. */
+  /** The log posts to `add-checkpoint` below it. */
   readonly url: string
   readonly vkey: string
   /** Leaves of the last tree that it cosigned for a log. */

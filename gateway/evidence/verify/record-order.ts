@@ -69,7 +69,7 @@ export class RecordOrder {
   #readReadBack(line: string): void {
     const [, records = ''] = /"records":(\d{1,15})}$/.exec(line) ?? []
     this.#warnings.add(
-      `${plural(Number(records), 'record')} before it ${records === '1' ? 'was' : 'were'} read back from the file to be sealed: the seal does not show whether somebody had added or changed some of them`,
+      `the gateway had to read ${plural(Number(records), 'record')} before this line from the file to seal ${records === '1' ? 'it' : 'them'}: the seal does not show whether somebody had added or changed some of them`,
     )
   }
 
