@@ -1,7 +1,7 @@
 import { isOverShare } from '../rules/fair-share.ts'
 
 const MIB = 1024 * 1024
-/** Limits in bytes of all buffered bodies, of those of one key, and of those of one address (IPv6: a /64). */
+/** Limits in bytes of the buffered bodies: of all, of one key, and of one address (IPv6: a /64). */
 const MAX_BYTES = 64 * MIB
 const MAX_OF_KEY_BYTES = 16 * MIB
 const MAX_OF_NETWORK_BYTES = 8 * MIB

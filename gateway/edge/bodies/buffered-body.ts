@@ -12,7 +12,10 @@ export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 1024
 
-/** Buffers a whole body in up to three times its size, or 1 KiB. Does not read on after a refusal. Never rejects. */
+/**
+ * Buffers a whole body. Takes up to three times its size in memory, or 1 KiB. Does not read on after a refusal.
+ * Never rejects.
+ */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')

@@ -167,7 +167,10 @@ export class ReadBuffer {
     this.bytes = next
   }
 
-  /** Passes a piece. Copies it if it is in the shared buffer, or short while others are held. @returns `false` to pause */
+  /**
+   * Passes a piece. Copies it if it is in the shared buffer, or if it is short and the receiver holds other pieces.
+   * @returns `false` to pause
+   */
   pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
     const { bytes, from, to } = piece
     const isShared = bytes === this.#shared

@@ -19,7 +19,7 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
-/** The parser refuses more bytes, `admit` more fields. */
+/** A head with more bytes is refused by the parser, one with more fields by `admit`. */
 export interface HeadBounds {
   readonly maxBytes: number
   readonly maxFields: number

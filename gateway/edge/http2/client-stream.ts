@@ -351,7 +351,7 @@ class StreamResponse implements OutgoingResponse {
     for (const listener of this.#closeListeners) listener()
   }
 
-  /** While the window of the stream is open, data of other streams counts too: this response waits for its turn. */
+  /** While the window is open, DATA sent on any stream counts as progress: this response waits for its turn. */
   isStalled(nowMs: number, usualIdleMs: number): boolean {
     const waitedMs = this.window > 0 ? nowMs - this.#carrier.dataSentMs : NEVER
     return Math.min(nowMs - this.#stalledSinceMs, waitedMs) >= (this.idleMs ?? usualIdleMs)

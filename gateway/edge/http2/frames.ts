@@ -116,7 +116,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** Limit of waiting bytes. They are written at once, so that a writer sees in time that the client takes no more. */
+/** When this many bytes wait, they are written at once, so that a writer sees in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /** Writes the frames of one turn as one piece: one system call, one record of TLS. Copying costs less than `cork`. */

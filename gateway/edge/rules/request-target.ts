@@ -18,7 +18,7 @@ const VISIBLE = /^[!-~]*$/
 /**
  * Reads a request target in origin-form or absolute-form, with its path in canonical form.
  * @param leniency what any route allows: the route is not known yet
- * @returns a sentence that says what is wrong when the upstream could understand the target differently
+ * @returns a sentence that says what is wrong, if the upstream could understand the target differently
  */
 export function readTarget(raw: string, leniency?: PathLeniency): Target | string {
   if (isPlainPath(raw)) return { path: raw, query: '', authority: undefined }

@@ -23,7 +23,10 @@ const OF_HEADS: ReadonlySet<string> = new Set([
   'www-authenticate',
 ])
 
-/** Drops request trailers that the gateway reads or withholds in a head. @param removed names that the route removes */
+/**
+ * Drops request trailers that belong in a head, or that the gateway would read or withhold there.
+ * @param removed names that the route removes
+ */
 export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
   return fields.filter(
     ({ lower }) =>

@@ -32,7 +32,7 @@ const UPLOAD_FIELD = /^(?:location|upload-[a-z-]+)$/
 
 /** Methods that change nothing (RFC 9110 section 9.2.1), so that their requests can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
-/** Wait for the head of a response after its client has gone: long enough for a password change. */
+/** Time to wait for the head of a response whose client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 /** A client that leaves sooner has changed its mind, and does not count as unanswered. */
 const UNANSWERED_AFTER_MS = 1000

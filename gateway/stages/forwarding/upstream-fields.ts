@@ -164,7 +164,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, vary
   }
 }
 
-/** Leaves out a Signature of another form than RFC 9421, beside which nobody could read the gateway's own. */
+/** Leaves out a Signature of another form than RFC 9421: beside it, nobody could read the gateway's own. */
 function withoutOtherSignature({ req }: Exchange, sent: number[], removed: string[]): number[] {
   const isOf = (name: string) => (at: number) => req.fields[at]?.lower === name
   const isOther = isOf('signature')

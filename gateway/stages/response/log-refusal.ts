@@ -6,7 +6,7 @@ import { traceIdOf } from '../../tracing/trace.ts'
 
 /** Time between two lines of one code, after a burst. */
 const EVERY_MS = 1000
-/** Most lines of one code at once. Those of `info` are enough to debug one caller's attempts. */
+/** How many lines of one code may come at once. At `info` they are enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
 /** Untrusted text in a cause is already quoted and short. */
 const MAX_CAUSE_LENGTH = 400

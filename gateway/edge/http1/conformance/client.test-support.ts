@@ -39,7 +39,7 @@ export interface Client {
 
 export interface Serving {
   readonly seen: readonly Seen[]
-  /** Counts of requests that were never begun, of each ended connection. */
+  /** Numbers of requests that were never begun, as reported to `abandoned`. */
   readonly left: readonly number[]
   readonly http: HttpServer
   /** Time of the server, set by the test. */

@@ -20,7 +20,7 @@ interface Said {
   readonly version: string
   /** Flat list: name, value, as received. */
   readonly headers: readonly string[]
-  /** Why its framing, or a field of it, makes it unacceptable as a whole. */
+  /** Why the whole request is unacceptable: a fault of its framing or of a field. */
   readonly refusal: Refused | undefined
 }
 
@@ -163,12 +163,13 @@ export const TRANSITIONS: Readonly<
   },
   body: {
     response: 'the body is complete',
-    'last response': 'the body is malformed or late, or the client is gone and was to have no other response',
+    'last response':
+      'the body is malformed or late, or the client is gone and this response was to be the last',
     lingering: 'the response was written before the body was complete',
   },
   response: {
     idle: 'the response is written',
-    'last response': 'the client is gone and was to have no other response',
+    'last response': 'the client is gone and this response was to be the last',
     lingering: 'the response is written and was the last one, or the client has closed its half',
     detached: 'the protocol was switched, or another process goes on with the connection',
   },

@@ -136,7 +136,7 @@ export function originFault(origin: string): string | undefined {
   if (origin === 'null') return 'must not be "null": any page can make itself an origin of that name'
   if (origin !== origin.toLowerCase()) return `must be in lower case, as browsers send it, ${found}`
   if (!ORIGIN.test(origin))
-    return `must be "*", or scheme, host and perhaps a port without a path: "https://app.example", "https://*.app.example" or "http://localhost:*", ${found}`
+    return `must be "*", or scheme, host and perhaps a port, but no path: "https://app.example", "https://*.app.example" or "http://localhost:*", ${found}`
   if (/^[^*]*\*\.[^.:]+(?::|$)/.test(origin))
     return `must name more than a top-level domain behind "*.", ${found}`
   return DEFAULT_PORT.test(origin) ? `must leave out the scheme's default port, ${found}` : undefined
