@@ -161,7 +161,7 @@ test('rows that go on alone without the store are named: a request with a key ma
   assert.deepEqual(told({}), [])
   assert.match(
     String(told({ GATEWAY_STORE: 'redis://x' })),
-    /^rows on which two gateways may send one request .*: \/a$/,
+    /^rows on which two gateways may both send the same request .*: \/a$/,
   )
 })
 
@@ -213,7 +213,7 @@ test('a rewrite that leads to what another row keeps for other callers is warned
   const [warning = ''] = told([admin, { ...open, rewrite: { prefix: '/api' } }])
   assert.match(
     warning,
-    /^\/open\/\* is sent on as \/api\/\*, so its callers reach what \/api\/admin\/\* has for others: /,
+    /^\/open\/\* is sent on as \/api\/\*, so its callers reach what \/api\/admin\/\* serves to other callers: /,
   )
   const user = { path: '/u/{id}', auth: ['none'] }
   assert.equal(told([admin, { ...user, rewrite: { path: '/api/{id}/keys' } }]).length, 1)

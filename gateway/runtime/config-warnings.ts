@@ -89,7 +89,7 @@ export function settingsWarnings(
     ...closed.map((names) => `closed for maintenance: ${names}`),
     ...named(pathsOf(alone)).map(
       (names) =>
-        `rows on which two gateways may send one request while the store is away, because "idempotency.onStoreFailure" is "local": ${names}`,
+        `rows on which two gateways may both send the same request while the store is away, because "idempotency.onStoreFailure" is "local": ${names}`,
     ),
     ...named(pathsOf(safe)).map(
       (names) =>
@@ -153,7 +153,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
     return other === undefined
       ? []
       : [
-          `${row.path} is sent on as ${path}, so its callers reach what ${other.path} has for others: give both rows the same "auth" and "scopes", or rewrite to another path`,
+          `${row.path} is sent on as ${path}, so its callers reach what ${other.path} serves to other callers: give both rows the same "auth" and "scopes", or rewrite to another path`,
         ]
   })
 }

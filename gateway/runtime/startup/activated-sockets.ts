@@ -24,7 +24,7 @@ export function socketsFromSystemd(
       )
     if (reusesPort(env) && name !== 'admin')
       throw new Error(
-        `systemd passes the socket ${name}, and GATEWAY_REUSE_PORT has the gateway open it: stop the socket unit, or unset the variable and set ReusePort=yes in the unit`,
+        `systemd passes the socket ${name}, and GATEWAY_REUSE_PORT makes the gateway open it: stop the socket unit, or unset the variable and set ReusePort=yes in the unit`,
       )
     // Without a listener, clients of the socket would wait for ever.
     if (name === 'https' && !hasTls)
