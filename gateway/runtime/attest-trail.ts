@@ -12,8 +12,8 @@ const REPEAT_MS = 600_000
 const FINISH_MS = 2000
 
 /**
- * Starts a thread that has the checkpoints of the audit log cosigned and time-stamped. During a restart two processes do this: a
- * witness that has cosigned a larger tree refuses the older process, which goes on from the newer checkpoint on disk.
+ * Starts a thread that gets the checkpoints of the audit log cosigned and time-stamped. During a restart two processes do this. A
+ * witness that has cosigned a larger tree then refuses the older process, which goes on from the newer checkpoint on disk.
  */
 export function attestTrail({ settings, log }: StartupConfiguration, metrics: Metrics) {
   const { file, witnesses, stamps } = settings.audit
@@ -34,7 +34,7 @@ export function attestTrail({ settings, log }: StartupConfiguration, metrics: Me
   })
   thread.start()
   return {
-    /** Has the last checkpoint cosigned. @param hurry ends the wait */
+    /** Gets the last checkpoint cosigned. @param hurry ends the wait */
     finish: async (hurry: Promise<void>) => {
       // The thread reports which witnesses were late.
       if (witnesses === undefined || (await thread.finish(FINISH_MS, FINISH_MS + 500, hurry))) return

@@ -30,7 +30,7 @@ interface Draining {
 
 /**
  * Stops the gateway. Until the grace ends it is not ready but serves requests, and closes each connection after its next
- * response. Requests unfinished `timeouts.drainMs` later are refused, or broken off if their response has begun.
+ * response. `timeouts.drainMs` later, unfinished requests are refused, or broken off if their response has begun.
  */
 export async function drain(
   inForce: InForce,

@@ -1,4 +1,4 @@
-/** Most kinds of faults that are logged in one period. */
+/** Limit on the kinds of faults that are logged in one period. */
 const MAX_KINDS = 4
 
 /** Tells which faults to log: a full disk fails every request, and the log may be on that disk. */

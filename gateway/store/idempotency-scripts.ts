@@ -32,7 +32,7 @@ end
 `
 
 /**
- * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, most keys of the caller, `1` if an unknown
+ * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, the caller's maximum of keys, `1` if an unknown
  * key may be begun again, rest. Reply: the outcome of `Begun`, and after `done` and `unknown` the rest; or `foreign`
  * and the check of another secret or version. A key becomes unknown only when it is asked for after its lease. Until
  * then its request may finish it.
@@ -50,7 +50,7 @@ if value then
     return { 'unknown', string.sub(value, at) }
   end
 else
-  -- At most 100 at once, which is more than one request adds.
+  -- At most 100 at once. That is enough, because a request adds only one.
   local over = call('ZRANGEBYSCORE', all, '-inf', now, 'LIMIT', 0, 100)
   if #over > 0 then call('ZREM', all, unpack(over)) end
   if call('ZCARD', all) >= tonumber(ARGV[7]) then return { 'too_many' } end

@@ -90,7 +90,7 @@ async function serve(dir: string, port: number, args: readonly string[]): Promis
 async function spawnServer(port: number, args: readonly string[]): Promise<ChildProcess> {
   const [program, ...before] = PROGRAM
   const child = spawn(program, [...before, ...args], { stdio: 'ignore' })
-  // A test that fails early leaves the server to the end of the process.
+  // If a test fails early, the server runs until this process ends.
   child.unref()
   running.add(child)
   child.once('exit', () => running.delete(child))
@@ -225,7 +225,7 @@ export async function startAddress(first: Pick<RedisServer, 'port'>) {
   }
 }
 
-/** Looks at intervals that grow until `holds`; a look that fails is repeated. @throws after a minute */
+/** Calls `holds` at growing intervals until it returns true; a call that throws is repeated. @throws after a minute */
 export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const endMs = performance.now() + 60_000
   let cause: unknown

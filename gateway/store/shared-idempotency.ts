@@ -299,7 +299,7 @@ async function findSharedKey(
   const isUnderWay = (state === 'begun' || state === 'again') && nowMs < leaseMs
   const found = {
     state: isUnderWay ? 'begun' : state === 'done' ? 'done' : 'unknown',
-    // Renewals hide when a key under way began.
+    // Renewals move the lease of a key under way, so its beginning is not known.
     ...(!isUnderWay && { sinceMs: leaseMs }),
     ...(Number(leftMs) > 0 && { untilMs: nowMs + Number(leftMs) }),
   }

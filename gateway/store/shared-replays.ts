@@ -25,7 +25,7 @@ interface SharedReplaysOptions {
 const MAX_UNSURE = 10_000
 /** More commands at once than a connection accepts would count as a failure of the store. */
 const MAX_BATCH = 200
-/** How often a message is taken back, once a second. A command of a lost connection may run late. */
+/** Number of times that a message is taken back, a second apart: a command of a lost connection may run late. */
 export const TAKEN_BACK_TIMES = 3
 
 /** A message that a dead gateway had under way stays in progress for this time. */

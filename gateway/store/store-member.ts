@@ -31,7 +31,7 @@ interface StoreMemberOptions {
   readonly onFault: (cause: string) => void
 }
 
-/** Most that two clocks differ, plus the lateness of a command. */
+/** Allows for the difference of two clocks and the lateness of a command. */
 const SLACK_MS = 1000
 
 export class StoreMember {

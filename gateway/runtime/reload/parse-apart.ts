@@ -12,7 +12,7 @@ export type ParseJob =
 
 /** Longer texts are parsed in a thread, which takes 50 ms to start, so that requests need not wait. */
 const SMALL_LENGTH = 32 * 1024
-/** A text that needs more ends only the parsing thread. */
+/** If a text needs more, only the parsing thread ends. */
 const MAX_HEAP_MB = 1024
 /** The main thread has no larger stack, and at the next start it must parse what passes here. */
 const STACK_MB = 1

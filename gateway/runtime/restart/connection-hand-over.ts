@@ -163,7 +163,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   server.on('connection', async (far) => {
     far.on('error', () => {})
     if (near.connecting) await once(near, 'connect').catch(() => {})
-    // Any program of this machine may connect too, from another loopback address even with the same port.
+    // Any program of this machine may connect too. From another loopback address, it may have the same port.
     const isNear = far.remotePort === near.localPort && far.remoteAddress === near.localAddress
     if (isNear) found.resolve(far)
     else far.destroy()

@@ -64,7 +64,7 @@ export class HandOver {
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations, memories } = this.#parts
     await connections.suspend()
-    // Before the files, because the other process may miss what is written from now on.
+    // Before `files.suspend`, because the other process may miss what is written from now on.
     revocations.otherProcess = (sid) => this.#tell({ type: 'revoked', sid })
     for (const memory of MEMORIES)
       memories[memory].otherProcess = (digest) => this.#tell({ type: 'accepted', memory, digest })

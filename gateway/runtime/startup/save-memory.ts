@@ -48,7 +48,7 @@ export function saveMemory(profile: MemoryProfile): void {
   // Otherwise V8 learns to allocate some objects of a socket as old, which keep alive all that they point to until the next full
   // collection. The flag must come before anything is compiled. As an option at the start it would cost the code cache.
   setFlagsFromString('--no-allocation-site-pretenuring')
-  // Few young objects survive, so waking helper threads takes longer than copying: milliseconds on one processor.
+  // Few young objects survive, so one thread copies them faster. To wake helper threads takes milliseconds on one processor.
   setFlagsFromString('--no-parallel-scavenge')
   if (profile !== 'small') return
   // The Maglev compiler takes 10 MiB under load. `--no-maglev` at the start would cost the code cache: 20 ms and 3 MiB more.

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** The retries of `SAVED_SECONDS` at `minPerSecond` can be saved, and in any case `SAVED_RETRIES`. */
+/** At most the retries of `SAVED_SECONDS` at `minPerSecond` can be saved, or `SAVED_RETRIES` if that is more. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 

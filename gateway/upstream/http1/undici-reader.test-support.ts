@@ -9,7 +9,7 @@ export interface UndiciReading {
   ended: boolean
 }
 
-/** Sends a request on a connection of its own, and has undici, which is another HTTP/1.1 parser, read the response. */
+/** Sends a request on a connection of its own. Undici, another HTTP/1.1 parser, reads the response. */
 export async function readByUndici(url: string, method: string): Promise<UndiciReading> {
   const client = new Client(url, { pipelining: 1, allowH2: false })
   const reading: UndiciReading = {
