@@ -66,7 +66,7 @@ function isSigned(
   }
 }
 
-/** RSASSA-PSS (RFC 4055 section 3.1). Mask and signature must have one hash: `node:crypto` supports nothing else. */
+/** RSASSA-PSS (RFC 4055 section 3.1). Mask and signature must have the same hash, as `node:crypto` demands. */
 function pssAlgorithm(parameters: Der | undefined): SignatureAlgorithm {
   const { hash, saltLength } = pssParameters(parameters)
   if (hash === 'sha1') return { name: 'RSASSA-PSS with SHA-1' }

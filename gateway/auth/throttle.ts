@@ -18,7 +18,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** Most callers that are blocked at a time. One more drops the caller seen least recently. */
+  /** How many callers may be blocked at a time. One more drops the caller seen least recently. */
   readonly maxBlocked?: number
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined

@@ -33,7 +33,7 @@ interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
-  /** True at the end of a turn. `process.nextTick` then writes the record, as `setImmediate` comes a turn later. */
+  /** True at the end of a turn. `process.nextTick` then writes the record: `setImmediate` would come a turn later. */
   readonly isAtTurnEnd?: boolean | undefined
   /** @param isWritten true when the file may have the record in spite of the error */
   readonly run?: (error: Error | undefined, isWritten: boolean) => void
@@ -123,7 +123,7 @@ export class KeyJournal {
     if (!this.#isSyncing && !this.#isSuspended) this.#rotate()
   }
 
-  /** Writes the time, as a later process counts ages up to the last record of each file. @returns false on failure */
+  /** Writes the time: a later process counts ages up to the last record of each file. @returns false on failure */
   markTime(): boolean {
     const secret = this.#secret
     // No request has an empty key.

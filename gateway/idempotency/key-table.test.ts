@@ -393,18 +393,18 @@ describe('keys whose secret is changed', () => {
         )
       third.table.close()
       for (const secrets of [[NEW], [OLD]] as const)
-        assert.throws(() => openTable(directory, { secrets }), /bring its line back, below the new one/)
+        assert.throws(() => openTable(directory, { secrets }), /put that line back, below the new one/)
     })
 
   it('keep the old secret until nothing needs it, and nothing is sent again', (t) => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, outcome, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
-    assert.throws(() => table.rekey([NEW]), /has keys of another "idempotencyKeyFile"/)
+    assert.throws(() => table.rekey([NEW]), /has keys that need a line missing from "idempotencyKeyFile"/)
     assert.equal(outcome('old'), 'done', 'nothing has changed')
     table.rekey([NEW, OLD])
     finish(held('new'), RESPONSE, none)
-    assert.throws(() => table.rekey([NEW]), /has keys of another/)
+    assert.throws(() => table.rekey([NEW]), /has keys that need a line/)
     time.nowMs += MINUTE_MS
     table.rekey([NEW])
     assert.deepEqual([outcome('new'), outcome('old')], ['done', 'begun'])
@@ -495,7 +495,10 @@ describe('keys whose secret is changed', () => {
     assert.ok(!readdirSync(directory).includes('keys-0000000001.log'))
     table.close()
     assert.equal(openTable(directory, { secrets: [NEW, OLD] }).outcome('old'), 'done')
-    assert.throws(() => openTable(directory, { secrets: [NEW] }), /another "idempotencyKeyFile"/)
+    assert.throws(
+      () => openTable(directory, { secrets: [NEW] }),
+      /need a line missing from "idempotencyKeyFile"/,
+    )
   })
 
   it('seal nothing more under the old secret, also when the disk is slow during the change', (t) => {
@@ -518,7 +521,7 @@ describe('keys whose secret is changed', () => {
     endSync()
     table.flush()
     table.rekey([NEW, OLD])
-    assert.throws(() => table.rekey([NEW]), /bring its line back/)
+    assert.throws(() => table.rekey([NEW]), /put that line back/)
     endSync()
     table.rekey([NEW])
     table.begin(request('new'), none)

@@ -12,7 +12,7 @@ export interface KeyedRequest {
   readonly content: readonly (string | Uint8Array)[]
   readonly requestId: string
   readonly keepMs: number
-  /** Most keys of the caller at a time. */
+  /** How many keys the caller may have at a time. */
   readonly maxKeys: number
   /** True if a request of unknown outcome is sent again, because the service can resolve it. */
   readonly resolves: boolean
@@ -70,7 +70,7 @@ export const MAX_KEYS = 1_000_000
 /** Beyond these bytes of records, only statuses are kept. The disk holds about twice as much. */
 export const MAX_BYTES = 1024 * 1024 * 1024
 const SWEPT_AT_ONCE = 5000
-/** Most expired keys of its caller that a request drops. It is more than the request adds. */
+/** How many expired keys of its caller a request drops at most. It is more than the request adds. */
 const SWEPT_OF_CALLER = 8
 /** The longest `keep`, used for a damaged record. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
@@ -131,7 +131,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     for (const name of [...needed, ...this.#journal.secretsInUse])
       if (secretNamed(secrets, name) === undefined)
         throw new Error(
-          `${this.#options.directory} has keys of another "idempotencyKeyFile": bring its line back, below the new one, until they have expired, or move the directory away, which forgets every key`,
+          `${this.#options.directory} has keys that need a line missing from "idempotencyKeyFile": put that line back, below the new one, until the keys have expired, or move the directory away, which forgets every key`,
         )
   }
 

@@ -102,7 +102,7 @@ export interface Judge {
   take(asked: Asked): Take | Promise<Take>
 }
 
-/** Runs a schedule with a judge, and asserts that it decides and tells what the law does. */
+/** Runs a schedule with a judge, and asserts that its decisions and numbers are those of the law. */
 export async function holdsLaw([kinds, first, steps]: Law, judge: Judge): Promise<void> {
   const hits = new Map<string, number[]>()
   let us = 1_000_000_000

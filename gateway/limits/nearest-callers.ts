@@ -13,7 +13,7 @@ export interface RowUse {
 const NEAREST = 10
 /** Keys of all rows together. A look takes 1.5 ms. */
 const KEYS_PER_LOOK = 5000
-/** Least callers of a row that a look sees. */
+/** How many callers of a row a look sees at least. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12
 

@@ -11,9 +11,9 @@ export interface Receiver {
   /** PEM of the gateway's certificate for this receiver, and of its key. */
   readonly cert?: string | undefined
   readonly key?: string | undefined
-  /** Most requests at a time; others wait. Default: 1. */
+  /** How many requests may run at a time; others wait. Default: 1. */
   readonly connections?: number
-  /** Most time from the beginning of a request to the last byte of its response. Default: 10 s. */
+  /** Time limit from the beginning of a request to the last byte of its response. Default: 10 s. */
   readonly timeoutMs?: number
   /** Default: 64 KiB. */
   readonly maxResponseBytes?: number

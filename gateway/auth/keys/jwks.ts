@@ -63,7 +63,7 @@ export class KeySet {
     return this.#keys.length > 0
   }
 
-  /** Finds a key, one for the algorithm where several share the `kid` (FAPI 2.0 section 5.4.3). */
+  /** Finds a key. If several share the `kid`, prefers one for the algorithm (FAPI 2.0 section 5.4.3). */
   find(kid: string, algorithm?: Algorithm): VerificationKey | undefined {
     const named = this.named(kid)
     return named.find(({ checks }) => algorithm !== undefined && checks.has(algorithm)) ?? named[0]

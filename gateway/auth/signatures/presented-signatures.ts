@@ -121,7 +121,7 @@ const AHEAD_MS = 10_000
 /** How long a signature can be accepted, plus one second: `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Most keys of the same name that are tried for one signature. */
+/** How many keys of the same name are tried for one signature. */
 const MAX_TRIED = 8
 const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name: give yours another kid')
 

@@ -84,8 +84,8 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
 }
 
 /**
- * Fetches keys. If `uri` is of a target of an upstream, sends the upstream secret, and after a fault asks its
- * other targets. @throws the fault of the first fetch
+ * Fetches keys. If `uri` belongs to a target of an upstream, sends the upstream secret. After a fault, asks the other
+ * targets of the upstream. @throws the fault of the first fetch
  */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
@@ -109,7 +109,7 @@ function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
-/** A function of its own: a closure in `trustedIssuers` would keep the issuers before the edit in memory. */
+/** A function of its own: a closure in `trustedIssuers` would keep the former issuers in memory. */
 function introspectorOf(
   issuer: AskedIssuer,
   settings: IntrospectionSettings,

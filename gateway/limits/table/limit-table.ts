@@ -105,7 +105,7 @@ function closedPath(path: string): string {
   return lower.endsWith('/') ? lower : `${lower}/`
 }
 
-/** Makes a test of paths made by `closedPath`. */
+/** Makes a function that tells whether the row covers a path, given as `closedPath` makes it. */
 function coverOf(row: LimitRow): (closed: string) => boolean {
   if (isTemplate(row.path)) {
     const table = new PathTable([row])

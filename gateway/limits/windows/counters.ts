@@ -12,7 +12,7 @@ import {
 
 /** Keys of all rows, at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
-/** Keys that each take checks: more than it may add. */
+/** How many keys one `take` checks: more than it may add. */
 const SWEEP = 2
 /** Keys of a row, and of another, that are checked before the row refuses a new key. */
 const SWEEP_FOR_ROOM = 64
@@ -49,7 +49,7 @@ export class KeyBudget {
     return true
   }
 
-  /** Drops idle keys of the next row with common keys: a row without takes drops none itself. */
+  /** Drops idle keys of the next row with common keys, because a row that gets no requests drops none itself. */
   makeRoom(nowMs: number): void {
     for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
       this.#turn = (this.#turn + 1) % this.#rows.length

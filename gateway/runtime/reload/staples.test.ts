@@ -151,7 +151,7 @@ describe('an OCSP response from the responder', { skip: skipWithout('openssl') }
     assert.deepEqual(nobody.state.told, ['the certificate names no responder with an http URL'])
     const alone = fetching(t, [chainOf('asked')[0]])
     await alone.one.ask()
-    assert.match(alone.state.told[0] ?? '', /does not hold that of its issuer/)
+    assert.match(alone.state.told[0] ?? '', /lacks the certificate of the issuer/)
     authority.issue('secure', 40, { more: 'authorityInfoAccess = OCSP;URI:https://127.0.0.1/ocsp' })
     assert.equal(responderOf(chainOf('secure')[0]), undefined)
     assert.equal(responderOf(chainOf('asked')[0]), url)

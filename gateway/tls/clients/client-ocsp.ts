@@ -48,7 +48,7 @@ const DEADLINE_MS = 3000
 const CONNECTIONS = 4
 const MAX_RESPONDERS = 64
 const MAX_CERTIFICATES = 10_000
-/** Responders make answers without nextUpdate anew each time, so an older one may be a replay. */
+/** A responder that sets no nextUpdate makes a new answer each time, so an older one may be a replay. */
 const MAX_AGE_WITHOUT_END_MS = 10 * MINUTE_MS
 const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
 const MAX_PAUSE_MS = 60 * MINUTE_MS

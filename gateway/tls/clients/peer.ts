@@ -66,7 +66,7 @@ const CACHE = new WeakMap<
   CachedPeer | (Pick<CachedPeer, 'trust'> & { readonly peer: undefined })
 >()
 
-/** True when the client may be proved by a new connection only. Without a certificate, true once there are other authorities. */
+/** True when only a new connection can prove the client; without a certificate, once there are other authorities. */
 export function mayPassAnew(socket: TLSSocket, trust: ClientTrust | undefined): boolean {
   const cached = CACHE.get(socket)
   if (cached === undefined || trust === undefined) return false
@@ -96,7 +96,7 @@ export function peerOf(
   if (cached === undefined) return firstVerdict(socket, trust, nowMs)
   if (cached.peer === undefined) return undefined
   if (cached.trust === trust && nowMs <= cached.goodUntilMs) return cached.peer
-  // What the handshake refused, another handshake may accept after a reload.
+  // After a reload, a new handshake may accept what the first one refused.
   const base = cached.base.authorized ? cached.base : { ...cached.base, mayPassAnew: true as const }
   return verdict(socket, { ...cached, base, trust }, nowMs)
 }

@@ -20,13 +20,13 @@ export const sequence = (...content: readonly Buffer[]) => der(TAG.sequence, ...
 export const utf8 = (text: string) => der(TAG.utf8, Buffer.from(text))
 export const roleOid = (number: number) => derOid(`0.4.0.19495.1.${number}`)
 
-/** RolesOfPSP of pairs of a number and a name. */
+/** Encodes RolesOfPSP. Each pair has the number and the name of a role. */
 export function rolesOf(form: RoleForm, pairs: readonly (readonly [number: number, name: string])[]): Buffer {
   const roles = pairs.map(([number, name]) => [roleOid(number), utf8(name)])
   return sequence(...(form === 'nested' ? roles : [roles.flat()]).map((role) => sequence(...role)))
 }
 
-/** A statement of the given roles and what follows them. */
+/** A statement with the given roles, then the name and id of the authority. */
 export function psd2Statement(roles: Buffer, authority = [utf8('BaFin'), utf8('DE-BAFIN')]): Buffer {
   return sequence(derOid('0.4.0.19495.2'), sequence(roles, ...authority))
 }

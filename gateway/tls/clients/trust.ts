@@ -95,7 +95,7 @@ function firstScopeEndMs(lists: readonly RevocationList[]): number {
   return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))
 }
 
-/** The only temporary fault, unless the handshake found it: with a renewed list, the certificate is accepted again. */
+/** The only temporary fault: with a renewed list, the certificate is accepted again, if the handshake accepted it. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
 const NEVER = Number.POSITIVE_INFINITY

@@ -91,7 +91,7 @@ describe('what is stapled', { skip: skipWithout('openssl') }, () => {
     const { one, state } = stapler([chainOf('server')[0]])
     one.offer(authority.respond())
     assert.equal(state.staple, undefined)
-    assert.match(state.verdicts[0] ?? '', /does not hold that of its issuer/)
+    assert.match(state.verdicts[0] ?? '', /lacks the certificate of the issuer/)
   })
 
   it('is demanded by certificates with the TLS feature', () => {

@@ -88,7 +88,7 @@ export function judgeStaple(offered: Buffer | string, chain: Chain, nowMs: numbe
   const certificate = issuedCertificate(chain)
   if (certificate === undefined) {
     const fault =
-      'the file of the certificate does not hold that of its issuer: add it, so that the response can be checked'
+      'the certificate file lacks the certificate of the issuer: add it, so that the response can be checked'
     return { fault, isRevoked: false }
   }
   try {
