@@ -8,7 +8,7 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 /** Names and labels are a public contract. */
 const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
-    'Bytes that others added to the audit trail or removed from it; a change of the same size counts as 1.',
+    'Bytes that others added to the audit trail or removed from it; a change that keeps the size counts as 1.',
   ),
   gateway_audit_last_seal_timestamp_seconds: gauge(
     'Unix time of the last checkpoint of this run; 0: none yet.',

@@ -30,7 +30,7 @@ for (const name of ['stdout', 'stderr'] as const) {
 }
 
 /**
- * Runs a command in this process, which costs a hundredth of a process. A test that needs a process starts {@link PROGRAM}.
+ * Runs a command in this process, which costs a hundredth of a new process. A test that needs a process starts {@link PROGRAM}.
  *
  * @param env all variables that the command sees; default: those of this process
  */

@@ -51,7 +51,7 @@ export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/** Finds faults in a key of each route. Each is at the row (of `routes` or `openapi.rows`) or operation that has the key. */
+/** Finds faults in a key of each route. Each fault is at the row (of `routes` or `openapi.rows`) or operation with the key. */
 export function keyFaults<
   R extends {
     readonly laidAt?: Readonly<Record<string, number>> | undefined

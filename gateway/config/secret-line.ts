@@ -23,7 +23,7 @@ export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) =
 
 /** Keys that gateways with one store must share if a row has the policy. */
 const SHARED_KEYS = [
-  ['mask', 'maskKeyFile', 'need one key for what rows "mask"'],
+  ['mask', 'maskKeyFile', 'need one key for the parameters that rows "mask"'],
   ['idempotency', 'idempotencyKeyFile', 'need one key for "idempotency" of rows'],
 ] as const
 

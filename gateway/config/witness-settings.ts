@@ -46,7 +46,7 @@ export interface AttestationSettings {
   readonly stamps: StampsSettings | undefined
 }
 
-/** Matches a certificate, also one without an end, as in a half-written file, so that it is refused. */
+/** Also matches a certificate without an end, as in a half-written file. `isCertificate` then refuses it. */
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {

@@ -97,7 +97,9 @@ function checkpointOf(
   }
   const file = given ?? join(directory, WITNESSED_FILE)
   if (given === undefined && statSync(file, { throwIfNoEntry: false })?.isFile() !== true) {
-    throw new AttestationFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
+    throw new AttestationFault(
+      `${file} is missing: no checkpoint was ever signed by enough witnesses, or the file was removed`,
+    )
   }
   return [openWitnessed(file, witnesses)]
 }

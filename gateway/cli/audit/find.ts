@@ -42,7 +42,7 @@ export const command: Command = {
   about: [
     'Prints the records that match all flags, in the order of the trail. --since and --until are about the start of a request; its response is found however late it came.',
     ABOUT_FILES,
-    'The command reads the trail only from --since to --until, or around the time in an id that the gateway made. So it may miss a request that was recorded more than ten minutes after its start, and records in a file during which the clock was set back by more than a minute.',
+    'The command reads the trail only from --since to --until, or around the time in an id that the gateway made. So it may miss a request that was recorded more than ten minutes after its start, and records in a file in which the clock goes back by more than a minute.',
   ],
   examples: [
     ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],

@@ -50,7 +50,7 @@ export function introspectionConflicts({ configFile, issuers, routes, readFile }
   const trusting = keyFaults(configFile, routes, ({ auth, trustIssuers }) => {
     const names = asked.map(({ issuer }) => issuer).filter((name) => trustIssuers?.has(name) !== false)
     if (!auth.has('bearer') || names.length < 2) return undefined
-    const reason = `must name at most one issuer with introspection in "trustIssuers", because a token is shown to no server but its own; the row trusts ${names.join(', ')}`
+    const reason = `must name at most one issuer with introspection: the gateway may show a token only to its own issuer, and the row trusts ${names.join(', ')}`
     return { key: 'trustIssuers', reason }
   })
   return [...faults, ...trusting]

@@ -93,7 +93,7 @@ class Inspection {
   readonly #steps: (string | number)[] = []
   /** Levels of `writeOnly` around this value. */
   #hidden = 0
-  /** True while the value stands under a name that must not be repeated. */
+  /** True while the value stands under a refused name, which no fault may show. */
   #isUnnamed = false
 
   visit(schema: Schema, value: unknown): void {

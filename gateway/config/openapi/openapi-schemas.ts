@@ -2,7 +2,7 @@ import { percentDecoded } from '../../edge/syntax/characters.ts'
 import { followed } from './references.ts'
 
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
-/** Left out: an `$id` in an example would name a schema, and a mistake in the others would make a schema invalid. */
+/** Keywords that are left out. In an example, `$id` would name a schema. A mistake in another makes a schema invalid. */
 const LEFT_OUT: ReadonlySet<string> = new Set(
   'example examples title description deprecated writeOnly $comment $schema'.split(' '),
 )
@@ -19,7 +19,7 @@ const APPLIED_STEPS = 40
 /** An `enum` of more values costs steps, because they are compared one by one. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
-/** What authors mean beside `$ref`, although OpenAPI 3.0 ignores all that stands there. */
+/** Keywords that count in a schema with `$ref`. OpenAPI 3.0 ignores the last two there, but authors mean them. */
 const BESIDE_REF: ReadonlySet<string> = new Set(['$ref', 'nullable', 'readOnly'])
 /** Beside these keywords the library does not let `nullable` allow null. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']

@@ -65,7 +65,7 @@ const MAX_DEPTH = 100
 const ANY = '\\x{0}-\\x{10ffff}'
 const NOT_LINE_END = '[^\\x{a}\\x{d}\\x{2028}\\x{2029}]'
 const CONTROLS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, 0: 0 }
-/** Long names of general categories, which RE2 has by their short ones. */
+/** Short names of general categories by their long ones, which RE2 does not know. */
 const CATEGORIES: Readonly<Record<string, string>> = {
   Letter: 'L',
   Mark: 'M',

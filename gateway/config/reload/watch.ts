@@ -22,7 +22,7 @@ export interface WatchOptions {
   readonly disk?: Disk
 }
 
-/** Checks that read the file after a change of its identity, because coarse file times can hide a second write. */
+/** Number of checks that read the file after a change of its identity, because coarse file times can hide a second write. */
 const SUSPICIOUS_CHECKS = 8
 
 /** Checks until a retry. They take a second at the usual interval. */

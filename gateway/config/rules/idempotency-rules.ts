@@ -30,7 +30,7 @@ function headerFault(header: string): string | undefined {
   const { once, joined, odd, upstream } = ruleOf(lower)
   if (WITH_MEANING.test(lower)) return `must not be ${JSON.stringify(header)}, which has a meaning of its own`
   if (lower === DEFAULT_HEADER || (once === 0 && !joined && !odd && upstream === 'copied')) return undefined
-  return `must not be ${JSON.stringify(header)}, which the gateway reads or keeps from services`
+  return `must not be ${JSON.stringify(header)}, which the gateway reads or does not pass to services`
 }
 
 export function idempotencyTerms(idempotency: NonNullable<AnyRow['idempotency']>): IdempotencyTerms {

@@ -30,7 +30,7 @@ test('the fault of a parameter as routers write it says how a route writes it', 
     ['/users/{user}/cards/:id', ':id'],
     ['/users/:id/*', ':id'],
   ] as const) {
-    const reason = `must not hold the segment "${segment}": it would be taken as it stands, and a part that varies is "{id}"`
+    const reason = `must not hold the segment "${segment}": it would be taken as it stands; write a part that varies as "{id}"`
     assert.equal(routePathFault(path), reason)
   }
 })
@@ -51,9 +51,9 @@ test('each way for a path to be wrong has its reason', () => {
     ['/../*', /"\." or "\.\."/],
     ['/a?b=c', /end before "\?"/],
     ['/a#b', /end before "#"/],
-    ['/users/:id', /^must not hold the segment ":id": .* a part that varies is a closing "\/\*"$/],
+    ['/users/:id', /^must not hold the segment ":id": .* write a part that varies as a closing "\/\*"$/],
     ['/users/:id/cards/*', /the segment ":id"/],
-    ['/users/{id}', /a part that varies is a closing "\/\*"/],
+    ['/users/{id}', /write a part that varies as a closing "\/\*"/],
     ['/a;b', /must not hold ";": requests that do are refused/],
     ['/a\\b', /must not hold "\\\\": requests that do are refused/],
     ['/a%2Fb', /must not hold "%2F"/],

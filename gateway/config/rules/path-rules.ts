@@ -18,7 +18,7 @@ export function pathFault(path: string, varying = 'a closing "/*"'): string | un
   if (/\/\.{1,2}(?:\/|$)/.test(fixed)) return 'must not hold "." or ".." as a segment'
   const parameter = PARAMETER.exec(fixed)?.[1]
   if (parameter !== undefined) {
-    return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is ${varying}`
+    return `must not hold the segment "${parameter}": it would be taken as it stands; write a part that varies as ${varying}`
   }
   return characterFault(fixed)
 }
@@ -50,7 +50,7 @@ function characterFault(path: string): string | undefined {
   }
   const [bad] = FIRST_FORBIDDEN.exec(path.replaceAll(/%[0-9A-F]{2}/g, '')) ?? ['%']
   if (bad === '?' || bad === '#') return `must end before "${bad}": only the path of a request is compared`
-  if (bad === '{') return 'must not hold "{": a part that varies is a closing "/*"'
+  if (bad === '{') return 'must not hold "{": write a part that varies as a closing "/*"'
   if (bad === ';' || bad === '\\') return `must not hold ${JSON.stringify(bad)}: requests that do are refused`
   if (bad.startsWith('%')) return `must write its percent-encoded octets as "%" and two hexadecimal capitals`
   return `must not hold ${JSON.stringify(bad)}: write it percent-encoded`
@@ -60,7 +60,7 @@ function needlessEscape(path: string): string | undefined {
   for (const [octet] of path.matchAll(/%[0-9A-Fa-f]{2}/g)) {
     const character = String.fromCharCode(Number.parseInt(octet.slice(1), 16))
     if (character === '*')
-      return 'must not hold "%2A": requests are compared with "*" decoded, which a row cannot name'
+      return 'must not hold "%2A": it is decoded before requests are compared, and a row cannot name the character "*"'
     if (standsForItself(character)) return `must hold "${character}" itself instead of "${octet}"`
   }
   return undefined

@@ -100,7 +100,8 @@ function lineFault(text: string): string | undefined {
 }
 
 function nameFault(name: string): string | undefined {
-  if (name === '*') return 'must not be "*", which browsers do not take for Authorization: name the headers'
+  if (name === '*')
+    return 'must not be "*", which does not include Authorization in browsers: name the headers'
   return isToken(name) ? undefined : `must be the name of a header, but is ${JSON.stringify(name)}`
 }
 

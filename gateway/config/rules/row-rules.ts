@@ -72,7 +72,7 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
     return `${written} differs from ${JSON.stringify(other.row.path)} of ${other.at} only in letter case or a closing slash, and an upstream may take them for one`
   }
   if (!methodsMeet(methodSet(row.methods), methodSet(other.row.methods))) return undefined
-  return `${written} is also the path of ${other.at}: give both "methods", and none that the other has (GET includes HEAD)`
+  return `${written} is also the path of ${other.at}: give both rows "methods", and no method to both (GET includes HEAD)`
 }
 
 export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {

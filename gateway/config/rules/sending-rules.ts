@@ -62,7 +62,7 @@ export function checkSending(json: JsonFile<unknown>, at: string, route: Written
   const again = (name: string) => {
     const folded = foldedName(name.toLowerCase())
     return names.indexOf(folded) !== names.lastIndexOf(folded)
-      ? `must not name ${JSON.stringify(name)} more than once in "allow", "set" and "remove": services take names that differ in letter case or punctuation for one`
+      ? `must not name ${JSON.stringify(name)} more than once in "allow", "set" and "remove": to services, names that differ only in letter case or punctuation are one`
       : undefined
   }
   json.checkEach(`${at}.requestHeaders.allow`, allow, (name) => allowFault(name) ?? again(name))
