@@ -52,19 +52,28 @@ export function documentedRoutes(
     ...(typeof written === 'string' ? { file: written } : written),
   }
   const { file } = options
-  const { value, faults } = loadFile(file, (_, text) => parseOpenApi(options, text), {
+  const patterns = Map.groupBy(own.keys(), (index) => foldedPattern(own[index]?.path ?? ''))
+  const coveringOf = (operation: Operation) =>
+    patterns.get(foldedPattern(operation.path))?.find((index) => isFor(own[index] ?? {}, operation))
+  const isReplaced = (operation: Operation) => coveringOf(operation) !== undefined
+  const { value, faults } = loadFile(file, (_, text) => parseOpenApi(options, text, isReplaced), {
     readFile,
     namedBy: '"openapi"',
   })
   if (faults !== undefined) return { ...NONE, openapi: undefined, faults }
-  return merged(options, value.value, own)
+  return merged(options, value.value, own, coveringOf)
 }
 
-function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[]): DocumentedRoutes {
+/** @param coveringOf the index of the file's row that replaces an operation */
+function merged(
+  options: OpenApiFile,
+  api: ApiDescription,
+  own: readonly OwnRow[],
+  coveringOf: (operation: Operation) => number | undefined,
+): DocumentedRoutes {
   const { file, validateRequests } = options
   const laid = laidOver(options.rows ?? [], api.operations)
   const validated: ValidatedOperations[] = own.map(() => ({}))
-  const patterns = Map.groupBy(own.keys(), (index) => foldedPattern(own[index]?.path ?? ''))
   const rows: DocumentedRow[] = []
   const operations: ValidatedOperations[] = []
   const faults: Fault[] = []
@@ -79,8 +88,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
         written === false || different.length < same.length
           ? {}
           : { [method]: { path, pointer, skipsPatterns: (written ?? validateRequests) === 'skip-patterns' } }
-      const alike = patterns.get(foldedPattern(path)) ?? []
-      const covering = alike.find((index) => isFor(own[index] ?? {}, operation))
+      const covering = coveringOf(operation)
       const reason = operation === first ? nearlySame(path, own, covering) : twice
       if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
       if (covering === undefined) {

@@ -258,6 +258,30 @@ test('rows of gateway.json take the place of operations with the same path and m
   assert.deepEqual(read(document, {}, all).routes, ['/users/{id}  bearer ', '/a GET,HEAD none '])
 })
 
+test('an operation whose place a row of gateway.json takes may have security that no row can ask for', () => {
+  const securitySchemes = { token: { type: 'http', scheme: 'bearer' }, certificate: { type: 'mutualTLS' } }
+  const own = [{ path: '/a/{b}', methods: ['GET'], auth: ['bearer'] }]
+  for (const security of [
+    [{ token: [], certificate: [] }],
+    [{ token: ['x'] }, { certificate: [] }],
+    [{ unknown: [] }],
+    undefined,
+  ]) {
+    const document = {
+      ...api(
+        { '/a/{id}': { get: { security }, put: { security: [] } } },
+        { components: { securitySchemes } },
+      ),
+      security: undefined,
+    }
+    assert.deepEqual(read(document, {}, own).routes, ['/a/{b} GET,HEAD bearer ', '/a/{id} PUT none '])
+    assert.match(
+      read(document, {}, [{ path: '/a/{b}', methods: ['POST'], auth: ['bearer'] }]).faults.join(),
+      /^api\.json: \$\.paths\["\/a\/\{id\}"\]\.get: .* \(line 1\)$/,
+    )
+  }
+})
+
 test('a row that differs from an operation only in letter case or a closing slash is a fault of the operation', () => {
   const document = api({ '/users/{id}': { get: OPEN, put: OPEN } })
   for (const path of ['/Users/{id}', '/users/{id}/'])

@@ -21,10 +21,14 @@ export interface ApiOperation {
   readonly method: string
   /** The end of its path after "#". No request has it, so one request may fit several operations. */
   readonly fragment: string | undefined
+  /** Empty, as `scopes`, for an operation that is replaced: its security is not read. */
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]
   readonly pointer: string
 }
+
+/** Tells whether a row of gateway.json replaces an operation. */
+export type IsReplaced = (operation: Pick<ApiOperation, 'path' | 'method'>) => boolean
 
 export interface ApiDescription {
   /** The document, with its schemas as JSON Schema 2020-12. */
@@ -55,7 +59,11 @@ export function openApiFile(file: string, text: string): JsonFile<Written> {
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})
 }
 
-export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDescription> {
+export function parseOpenApi(
+  options: OpenApiFile,
+  text: string,
+  isReplaced: IsReplaced,
+): Parsed<ApiDescription> {
   const { file } = options
   const json = openApiFile(file, text)
   const { value: document } = json
@@ -63,7 +71,7 @@ export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDesc
   if (document === undefined || known.length > 0) return { faults: known }
   const version = versionFault(document)
   if (version !== undefined) return { faults: [{ file, path: '$.openapi', reason: version }] }
-  const reading = new Reading(options, document)
+  const reading = new Reading(options, document, isReplaced)
   const operations = reading.operations()
   for (const { pointer, reason } of reading.faults) json.refuse({ path: pathOfPointer(pointer), reason })
   const faults = json.faults()
@@ -81,10 +89,12 @@ class Reading {
   readonly faults: { readonly pointer: string; readonly reason: string }[] = []
   readonly #options: OpenApiFile
   readonly #document: Written
+  readonly #isReplaced: IsReplaced
 
-  constructor(options: OpenApiFile, document: Written) {
+  constructor(options: OpenApiFile, document: Written, isReplaced: IsReplaced) {
     this.#options = options
     this.#document = document
+    this.#isReplaced = isReplaced
   }
 
   operations(): ApiOperation[] {
@@ -115,7 +125,9 @@ class Reading {
     return writtenOperations(item).flatMap(([method, written, pointer]) => {
       const operation = Object(written) as { security?: unknown; servers?: Servers }
       const full = joined(this.#basePathOf(operation, pointer) ?? own, path)
-      const security = this.#securityOf(operation)
+      const security = this.#isReplaced({ path: full, method })
+        ? { auth: [], scopes: [] }
+        : this.#securityOf(operation)
       const reason =
         pathFaultOf(full) ?? methodFault(method) ?? (typeof security === 'string' ? security : undefined)
       if (reason !== undefined) return this.#refuse(pointer, reason)

@@ -29,7 +29,7 @@ export function readSecurity(security: unknown, rules: SecurityRules): Operation
   if (auth.includes('none')) return { auth, scopes: [] }
   const [first = [], ...others] = auth.map((kind) => leastSets(all.filter((one) => one.kind === kind)))
   if (others.some((sets) => keyOf(sets) !== keyOf(first))) {
-    return 'asks for scopes that differ by kind of credential, but a route has the same for all: leave this operation out, and write a row of "routes" for it'
+    return 'asks for scopes that differ by kind of credential, but a route has the same for all: write a row of "routes" with its path and method'
   }
   return { auth, scopes: first.map((set) => [...set]) }
 }
@@ -71,7 +71,7 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   const checked = asked.filter(({ auth }) => auth !== 'none')
   const kinds = new Set(checked.map(({ auth }) => auth as RouteAuth))
   if (kinds.size > 1) {
-    return `asks for ${checked.map(({ name }) => name).join(' and ')} together, but a route accepts any one of its kinds: leave this operation out, and write a row of "routes" for it`
+    return `asks for ${checked.map(({ name }) => name).join(' and ')} together, but a route accepts any one of its kinds: write a row of "routes" with its path and method`
   }
   const [kind = 'none'] = kinds
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
