@@ -10,7 +10,7 @@ import { ResponseReader } from './response-reader.ts'
 const READ_BYTES = 64 * 1024
 /** Connections are opened in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
-/** Open loop: the rate of first requests before the load; any contender keeps up with it. */
+/** Open loop: the rate at which connections send first requests, before the load. Any contender keeps up with it. */
 const FIRST_PER_SECOND = 2500
 const MAX_WAIT_MS = 10_000
 const LONGEST_US = 2 ** 32
@@ -60,7 +60,7 @@ export class LoadRun {
   #session: Buffer | undefined = undefined
 
   /**
-   * @param cycle the previous run's, so that the token that a contender saw most recently comes last again
+   * @param cycle the previous run's, so that a token comes again only after all others
    * @param sign signs a request before it is sent
    */
   constructor(

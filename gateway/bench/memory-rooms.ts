@@ -78,7 +78,7 @@ export const MEMORIES = {
     mostHeld: 10_000,
     budgetBytes: 1_100,
     bound:
-      'CACHE_SIZE and MAX_CACHED_CHARS in auth/tokens/verifier.ts; the one used longest ago is verified again',
+      'CACHE_SIZE and MAX_CACHED_CHARS in auth/tokens/verifier.ts; beyond them, the token used longest ago must be verified again',
     begin: beginTokens,
   },
   replays: {
@@ -87,7 +87,7 @@ export const MEMORIES = {
     mostHeld: 500_000,
     budgetBytes: 160,
     bound:
-      'DEFAULT_MAX_ENTRIES in auth/replay.ts; a full memory refuses new ones, a nearly full one those of senders over their share',
+      'DEFAULT_MAX_ENTRIES in auth/replay.ts; a full memory refuses new ones, and a nearly full memory refuses those of senders over their share',
     begin: beginReplays,
   },
   blocked: {
@@ -95,7 +95,8 @@ export const MEMORIES = {
     offered: 100_000,
     mostHeld: 65_536,
     budgetBytes: 160,
-    bound: 'MAX_BLOCKED in auth/throttle.ts; one that makes room is blocked again after one more failure',
+    bound:
+      'MAX_BLOCKED in auth/throttle.ts; an address dropped to make room is blocked again after one more failure',
     begin: beginBlocked,
   },
   revocations: {

@@ -45,7 +45,7 @@ describe('an open-loop timetable', () => {
     const pace = new Pace({ startMs: 0, perSecond: 100, count: 100 })
     const latencies = latenciesOf(pace, (startMs) => (startMs === 200 ? 300 : 1))
     assert.equal(latencies.length, 100)
-    // One slow response of 300 ms; the thirty requests due while it lasted waited for it, each 9 ms less than the last.
+    // One slow response of 300 ms; the thirty requests due while it lasted waited for it, each 9 ms less than the one before.
     assert.equal(latencies.filter((latency) => latency > 100).length, 23)
     assert.equal(Math.max(...latencies), 300)
     assert.ok(latencies.toSorted((a, b) => a - b)[79]! > 50, 'a closed loop would have said 1 ms')

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** Several, because what a turn of the event loop frees, such as handles of closed sockets, frees more in the next. */
+/** Several: once a turn of the event loop has freed objects, such as handles of closed sockets, the next frees more. */
 const COLLECTIONS = 3
 const BETWEEN_MS = 5
 

@@ -275,7 +275,7 @@ describe('the audit trail', () => {
     await gateway.pair('afterwards')
   })
 
-  it('tells requests with one id in one millisecond apart; a request without an id gets a single one', async () => {
+  it('tells apart requests with the same id in the same millisecond; a request without an id gets only one', async () => {
     const ids = await Promise.all(Array.from({ length: 20 }, () => ask('/open', 'repeated')))
     assert.ok(ids.every(({ headers }) => headers['x-request-id'] === 'repeated'))
     const records = await until(() => {

@@ -217,7 +217,7 @@ describe('with GATEWAY_TLS_CLIENT_OCSP=hard', { skip: skipWithout('openssl') }, 
       assert.equal(await gateway.metric(`gateway_client_ocsp_total{outcome="${outcome}"}`), 1)
   })
 
-  it('without the responder its last valid response about a certificate decides, and a certificate without one gets 503', async () => {
+  it('without the responder, its last valid response about a certificate decides; a certificate without such a response gets 503', async () => {
     responder.kill()
     await once(responder, 'exit')
     assert.equal((await ask('good')).status, 200)

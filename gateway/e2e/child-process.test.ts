@@ -189,8 +189,8 @@ describe('a gateway that is told to stop', () => {
     assert.deepEqual([lastRecord()?.type, lastRecord()?.reason], ['AUDIT_STOP', 'SIGINT'])
   })
 
-  it('that does not listen yet stops as soon as it listens, and ends its trail', async () => {
-    // The gateway before has ended. The next one uses its files.
+  it('before it listens stops as soon as it listens, and ends its trail', async () => {
+    // The previous gateway has ended. This one uses its files.
     const records = gateway.audit().length
     const early = run('gateway/main.ts', environment(gateway))
     await until(() => (gateway.audit().length > records ? true : undefined))

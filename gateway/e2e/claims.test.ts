@@ -156,7 +156,7 @@ describe('what a request claims', () => {
     assert.deepEqual(told(plain, 'connection'), [])
   })
 
-  it('to have another method is refused, and reaches no service', async () => {
+  it('about its method is refused, and reaches no service', async () => {
     for (const name of ['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override', 'x_http_method']) {
       const before = upstream.seen.length
       for (const more of ['', `Connection: ${name}\r\n`]) {

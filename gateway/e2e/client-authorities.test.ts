@@ -87,7 +87,7 @@ describe('with the authorities of two banks', () => {
     assert.equal(await ask(withChain(ofBetween, between)), 401)
   })
 
-  it('a certificate with the names of two clients is the client whose entry has its issuer', async () => {
+  it('a certificate with the names of two clients counts for the client whose entry names its issuer', async () => {
     assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [SAN])), 'b')
   })
 

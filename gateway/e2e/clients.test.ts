@@ -29,7 +29,7 @@ describe('a client that goes away at once', () => {
 
   it('is named by its address in the records of 100 requests that it sends and resets', async () => {
     const records = await until(async () => {
-      // On a busy machine the gateway may accept none before its reset.
+      // On a busy machine all may be reset before the gateway accepts one. Then this sends them again.
       await Promise.all(Array.from({ length: 100 }, sendAndReset))
       // The gateway reads this request last.
       const last = await openWire(gateway.port)
@@ -149,7 +149,7 @@ describe('a client that takes all it can get', () => {
     assert.equal(await statusFor(GREEDY), 200)
   })
 
-  it('is told from others behind a trusted proxy by the address that the proxy gives', async () => {
+  it('is distinguished from others behind a trusted proxy by the address that the proxy gives', async () => {
     const lines = (last: number) => `X-Forwarded-For: 198.51.100.${last}\r\n`
     const wires = await sendMany(PROXY, HELD.replace('\r\n\r\n', `\r\n${lines(1)}\r\n`))
     const refused = () => wires.filter(({ received }) => received.includes('"code":"overloaded"')).length

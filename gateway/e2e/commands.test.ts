@@ -481,7 +481,7 @@ describe('the command line', () => {
   })
 
   it('leaves no file behind when the disk is full during init', async () => {
-    // The most blocks of a file: none, and too few for a schema.
+    // The most blocks that a file may have: none, and too few for a schema.
     for (const blocks of [0, 1]) {
       const { status, errors } = await type(
         `mkdir full-${blocks} && cd full-${blocks} && ulimit -f ${blocks} && countersign init --upstream http://a:1`,

@@ -148,7 +148,7 @@ describe('a decider', () => {
     assert.equal(asked.length, before + 2)
   })
 
-  it('gets the questions that OPA once got, and its decisions count as those of OPA did', async () => {
+  it('gets the questions that OPA got in a recording, and the recorded decisions have the same effect', async () => {
     for (const { method, claims, body, status, answer } of OPA) {
       const authorization = `Bearer ${await upstream.issuer.token({ ...claims })}`
       const headers = { authorization, 'content-type': 'application/json' }

@@ -83,7 +83,7 @@ describe('docs/verify/evidence.md', () => {
     J: [/, \d{4}-\d{2}-\d{2} \(UTC\)$/m],
   }
 
-  /** What the report of command J must print. At midnight, its day may be the one after the records. */
+  /** What the report of command J must print. At midnight, the report may be about the day after the records. */
   function expectedReport(report: string): RegExp {
     const day = /, (\S+) \(UTC\)$/m.exec(report)?.[1] ?? ''
     const records = gateway.audit().filter(({ timestamp }) => String(timestamp).startsWith(day))

@@ -13,7 +13,10 @@ const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const LARGE = 100 * 1024 * 1024
 const PIECE = Buffer.alloc(64 * 1024, 'countersign')
-/** The kernel's buffers of four sockets may hold this, commonly up to 33 MB each way. The gateway's own memory is measured. */
+/**
+ * The kernel may hold this in the buffers of four sockets. On many machines one buffer takes up to 33 MB. The gateway's
+ * own memory is measured apart.
+ */
 const HELD_AT_MOST = 90 * 1024 * 1024
 
 /** The request as the upstream saw it. Most paths respond with it, as JSON. */

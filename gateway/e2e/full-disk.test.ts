@@ -125,7 +125,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     }
   }
 
-  it('lets no more requests through than a limit, over kill -9 and restarts', async () => {
+  it('lets no more requests through than a limit allows, over kill -9 and restarts', async () => {
     disk = mountSmallDisk() as SmallDisk
     try {
       const admit = async (gateway: TestGateway, count: number) => {

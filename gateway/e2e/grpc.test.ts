@@ -128,7 +128,7 @@ for (const secure of [false, true]) {
       assert.equal(ended.code, status.OK)
     })
 
-    it('lets a client be silent for longer than the body of another request may be', async () => {
+    it('lets a client be silent for longer than bodyGraceMs allows other requests', async () => {
       const talk = client.talk()
       talk.write({ text: 'before' })
       await once(talk, 'data')

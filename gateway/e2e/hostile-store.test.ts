@@ -86,7 +86,7 @@ describe('a store whose reply has no end', () => {
     ['a list of texts', '*99999\r\n', `$50\r\n${'x'.repeat(50)}\r\n`],
     ['lists in lists', '', '*1000\r\n'],
   ] as const) {
-    it(`as ${name} loses its connection, and the fault says why`, async () => {
+    it(`loses its connection if the reply is ${name}, and the fault says why`, async () => {
       const ended = Promise.withResolvers<number>()
       const block = Buffer.from(piece.repeat(100_000))
       const server = createServer((socket) => {

@@ -266,7 +266,7 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
     }
   })
 
-  it('loses no request of a client that sends requests again that GOAWAY leaves out', async () => {
+  it('loses no request of a client that sends again what GOAWAY leaves out', async () => {
     let over = false
     let asked = 0
     const seen = new Map<string, number>()

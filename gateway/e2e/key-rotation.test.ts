@@ -12,10 +12,13 @@ import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
 import { SteppedClock } from './time-lapse.ts'
 
-/** The ten minutes that a token lives, and that a key is published ahead, pass in seven seconds or more. */
+/** A token lives ten minutes, and a key is published ten minutes ahead. Both pass in seven seconds or more. */
 const FACTOR = 90
 const CLIENTS = 4
-/** A token is used until this time before it expires, because 130 calls of other apps may pass during a response. */
+/**
+ * A token is used until this time before it expires. During a response, 130 calls of other apps may pass, which move
+ * the date nearly as far.
+ */
 const MARGIN_SECONDS = 120
 /** The pause between the calls of an app. Each call moves the date by its share of the pause. */
 const PAUSE_MS = 40
@@ -125,7 +128,7 @@ describe('a rotation of the signing keys under load', () => {
       await pause(LOOK_MS)
       return undefined
     })
-    assert.equal(both[0], oldKid, 'published ahead, the old one still signs')
+    assert.equal(both[0], oldKid, 'the new key is published ahead, and the old one still signs')
     const newKid = both[1] as string
     assert.equal(accepted.has(newKid), false)
     await meanwhile(() => ((accepted.get(newKid) ?? 0) > 0 ? true : undefined))

@@ -97,7 +97,7 @@ describe('a masked parameter', () => {
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 
-  it('does not reach the log by a DPoP proof for its path that is sent to another path', async () => {
+  it('in the path of a DPoP proof does not reach the log when the request has another path', async () => {
     const keys = await generateKeyPair('ES256')
     const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
     const token = await upstream.issuer.token({ cnf: { jkt } })

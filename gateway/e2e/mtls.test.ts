@@ -530,7 +530,7 @@ describe('mutual TLS', () => {
       agent.destroy()
     })
 
-    it('so that bound tokens refused by an expired list are no guesses, and pass with the next', async () => {
+    it('so that bound tokens refused by an expired list do not count as guesses, and pass with the next list', async () => {
       await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const headers = await bearer({ cnf: { 'x5t#S256': thumbprint(pinned, 'base64url') } })
@@ -633,7 +633,7 @@ describe('mutual TLS', () => {
       const { level } = await until(() =>
         gateway.process.lines.slice(count).find(({ msg }) => /certificates.* in force$/.test(String(msg))),
       )
-      // At another level the list had expired before it was read.
+      // A line of another level says that the list had expired before it was read.
       if (level === 30) return comesTo(pinned, 401)
     }
   }

@@ -165,7 +165,7 @@ describe('a token bound to a client certificate', () => {
 
   for (const [certificate, how] of [
     ['revoked', 'another certificate'],
-    ['namesake', 'one with the name of the client by another authority'],
+    ['namesake', 'a certificate of the same name by another authority'],
     [undefined, 'no certificate'],
   ] as const) {
     it(`is not refreshed for a client with ${how}`, async () => {

@@ -197,7 +197,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(await refused(send('/v1/items', { method: 'POST', body: '{}', headers: sent })), /^415 /)
   })
 
-  it('takes a chunked body without a byte for no body', async () => {
+  it('treats a chunked body without a byte as no body', async () => {
     const chunked = { 'transfer-encoding': 'chunked' }
     const of = (path: string) => send(path, { method: 'POST', body: '', headers: chunked })
     assert.equal((await of('/v1/any')).status, 200)
@@ -236,7 +236,7 @@ describe('a gateway that validates requests by a document', () => {
     assert.equal((await gateway.pair(id))[1].statusCode, 400)
   })
 
-  it('passes a body that fits on unchanged, and a type without a schema unchecked', async () => {
+  it('forwards a fitting body unchanged, and a body of a type without a schema unchecked', async () => {
     const node = fc.letrec((tie) => ({
       node: fc.record(
         {

@@ -40,7 +40,7 @@ test('under load, no GET and no POST on kept connections of HTTP/1.1 and HTTP/2 
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     return (asked) => call(gateway.url, { ...asked, agent })
   }
-  /** Sends a request that GOAWAY leaves out once more, with its id: the trail shows if the gateway handled both. */
+  /** Repeats a request that GOAWAY leaves out, with the same id: the trail shows if the gateway handled both. */
   const overHttp2 = (): Client => {
     const begin = () => connect(gateway.url).on('error', (error) => failed.push(error))
     let session = begin()

@@ -10,7 +10,7 @@ import { mostWithin, type Sent, startLoad } from './store-load.ts'
 const SEEDS = LONGER
 const RESTARTS = LONGER === 1 ? 1 : 3
 const CONNECTIONS = 64
-/** The longest pause of a connection between requests, so that a short run asks little faster than the rows allow. */
+/** The longest pause of a connection between requests, so that a short run asks only a little faster than the rows allow. */
 const PAUSE_MS = LONGER === 1 ? 140 : 0
 /** The longest pause after a refusal. With all connections, a request still comes every few milliseconds. */
 const REFUSED_MS = LONGER === 1 ? 280 : 0

@@ -117,7 +117,7 @@ describe('tokens in the forms of identity providers', () => {
       assert.deepEqual([userId, clientId], [`${OKTA}#alice@example.com`, `${OKTA}#app-1`])
   })
 
-  it('of a machine name an app and no user', async () => {
+  it('name an app and no user if they are for a machine', async () => {
     const token = await entra({ scp: undefined, roles: ['payments.read'], idtyp: 'app', sub: 's', oid: 's' })
     const response = await ask(token)
     assert.equal(response.status, 200, response.body)

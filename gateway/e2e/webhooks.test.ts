@@ -426,7 +426,7 @@ describe('a signed webhook', () => {
 
     const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
 
-    /** Bodies of 1 MiB that never end. `sent` has come of each. */
+    /** Bodies of 1 MiB that never end. Only the bytes in `sent` have come of each. */
     interface Waiting {
       /** Begins again each body that got a response because it was late or lost its room. */
       renew(): Promise<void>
