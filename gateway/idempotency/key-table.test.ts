@@ -337,12 +337,11 @@ describe('the files of keys', () => {
     const before = readdirSync(directory).length
     assert.ok(before > 10, `${before}`)
     time.nowMs += MINUTE_MS
-    for (let i = 0; i < 300; i++) {
+    // Each removal waits for a sync, which takes long on a busy disk.
+    while (readdirSync(directory).length > 4) {
       table.maintain()
-      await new Promise((resolve) => setTimeout(resolve, 1))
+      await turn()
     }
-    const after = readdirSync(directory).length
-    assert.ok(after <= 4, `${after}`)
     assert.deepEqual(
       [outcome('kept'), outcome('unknown'), outcome('slow')],
       ['done', 'unknown', 'in_progress'],
