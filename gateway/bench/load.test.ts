@@ -72,7 +72,7 @@ it('signs each request for itself by the profile fapi-2 if the job says so', ONL
   const load = startChild({ command: [process.execPath, LOAD], cpus: undefined, ipc: true })
   t.after(() => load.end())
   const order = { tokens: 2, order: 'own', responseBytes: 2 } as const
-  await carryOut(load, {
+  const job: LoadJob = {
     ports: [(server.address() as AddressInfo).port],
     request: { method: 'POST', path: '/pay?a=1', body: '{"amount":1}', tokensFile, ...order, signed: true },
     signingKeyFile,
@@ -82,7 +82,9 @@ it('signs each request for itself by the profile fapi-2 if the job says so', ONL
     measureMs: 50,
     perSecond: undefined,
     pids: [process.pid],
-  })
+  }
+  // On a busy machine one run may send only two requests, one on each connection.
+  for (let runs = 0; runs < 2; runs++) await carryOut(load, job)
   const jwks = [{ ...publicKey.export({ format: 'jwk' }), kid: 'ES256' }]
   const client = { id: 'bench', jwks, profile: profileOf({ profile: 'fapi-2' }) }
   const judged = seen.map((text) => {
