@@ -1,5 +1,6 @@
 import fs, { readFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { requestRecord, responseTo } from './audit-records.ts'
@@ -65,6 +66,16 @@ export function openTo(path: string): string[] {
       return false
     }
   })
+}
+
+/** Waits until a write gets a later time than the file has, because the kernel's clock ticks every few milliseconds. */
+export function afterTimeOf(file: string): void {
+  const directory = fs.mkdtempSync(join(tmpdir(), 'tick-'))
+  const probe = join(directory, 'probe')
+  const laterMs = fs.statSync(file).mtimeMs + 1
+  do fs.writeFileSync(probe, 'x')
+  while (fs.statSync(probe).mtimeMs < laterMs)
+  fs.rmSync(directory, { recursive: true })
 }
 
 /** A trail in that directory, with what it reported. */

@@ -21,7 +21,7 @@ import { type TestContext, test } from 'node:test'
 import { setTimeout as afterMs, setImmediate as turn } from 'node:timers/promises'
 import { openTrail } from '../open-trail.ts'
 import type { ForeignWrite } from '../seal-records.ts'
-import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import { afterTimeOf, endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 
 function trailOf(t: TestContext, durability: 'written' | 'synced' = 'written') {
   const directory = temporaryDirectory(t)
@@ -110,8 +110,7 @@ test('a file that others make longer, shorter, or replace is noticed within a se
 })
 
 function overwrite(file: string): void {
-  // Waits for the next tick of the kernel's clock, which gives files their times.
-  for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
+  afterTimeOf(file)
   const fd = openSync(file, 'r+')
   writeSync(fd, 'X', 40)
   closeSync(fd)

@@ -16,7 +16,7 @@ import { Sealer } from '../../audit/seals/sealer.ts'
 import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import { stampedPath } from '../../audit/segments/segment.ts'
-import { endOf, requestLine } from '../../audit/trail.test-support.ts'
+import { afterTimeOf, endOf, requestLine } from '../../audit/trail.test-support.ts'
 import { Trail } from '../../audit/trail.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { trailsOf } from '../trail-files.ts'
@@ -136,10 +136,10 @@ class Run {
     await this.take()
   }
 
-  /** Waits until the gateway has looked at its file, and the next tick of the kernel's clock. */
-  pause(): void {
+  /** Waits until the gateway has looked at its file, and later writes have another time. */
+  pause(file: string): void {
     this.trail.maintain()
-    for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
+    afterTimeOf(file)
   }
 
   rename(): string {
@@ -294,7 +294,7 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
     const run = await begun(random)
     const hasPaused = random.chance(0.5)
     const isRunning = await moment(run, (file, end) => {
-      if (hasPaused && when !== 'after a crash') run.pause()
+      if (hasPaused && when !== 'after a crash') run.pause(file)
       deed(file, random, end ?? linesIn(file).length - 1)
     })
     const { findings } = await run.verify()
