@@ -23,7 +23,7 @@ import type { TrailOptions } from './trail-options.ts'
 
 type Done = (error: Error | null) => void
 
-/** The real calls, which commit when, and if, the test says so. */
+/** A disk whose asynchronous syncs end when the test says so. While it is `broken`, all syncs fail. */
 function slowDisk(t: TestContext) {
   const { fdatasync, fdatasyncSync } = fs
   const waiting: { readonly fd: number; readonly done: Done }[] = []
@@ -324,7 +324,7 @@ test('buffered: while the disk is full requests are refused; records of accepted
   assert.deepEqual([linesOf(file)[4]?.refused, linesOf(file)[4]?.open], [1, 2])
 })
 
-test('buffered: a line that ends foreign bytes and cannot be written counts no record twice', (t) => {
+test('buffered: when the line behind foreign bytes cannot be written, no record is counted twice', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const disk = smallDisk(t)
   const { file, trail, records } = trailIn(temporaryDirectory(t), { durability: 'buffered' })

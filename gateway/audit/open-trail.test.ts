@@ -72,7 +72,7 @@ test('a start recovers what the last run left and then writes AUDIT_START', (t) 
   assert.deepEqual([lines[1]?.version, lines[1]?.locked, lines[1]?.recovered], ['2', true, 0])
 })
 
-test('a start after a crash is told from the first start and from one after a stop, with a seal or without', (t) => {
+test('a start after a crash is reported, but not the first start or one after a stop, with a seal or without', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   let crashes = 0
   const onCrash = () => crashes++

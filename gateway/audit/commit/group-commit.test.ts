@@ -77,7 +77,7 @@ test('lines that together exceed the buffer are written whole', async (t) => {
   assert.equal(disk.writes, 1)
 })
 
-test('when not all lines fit, none stays in the file: requests are refused, responses stay pending, a pair keeps both', async (t) => {
+test('when not all lines fit, none stays in the file: requests are refused, responses and whole pairs stay pending', async (t) => {
   const { file, trail, faults, records } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const [known, gone, refused] = [requestLine('known'), requestLine('gone'), requestLine('refused')]

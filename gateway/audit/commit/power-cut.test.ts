@@ -218,7 +218,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
           .map((path) => readFileSync(path))
         if (index % 16 === cuts % 16) await sealRest(file, key)
         rmSync(image, { recursive: true })
-        // A line cut off the old file and written to the new one is in both if the disk failed before it had the cut.
+        // If the disk failed before it had the cut, a line that was moved to the new file is still in the old one, too.
         const [before, ...after] = files.map(records)
         const isTwice = (line: Line) => before?.some((other) => isDeepStrictEqual(line, other))
         const inFiles = [...(before ?? []), ...after.flat().filter((line) => !isTwice(line))]
@@ -233,11 +233,11 @@ test('after a power cut at any moment every answer that a client saw has its pai
             `${id} was answered`,
           )
         }
-        // `written` promises nothing here. A later count of open requests hides a response that a lost sector held.
+        // `written` promises nothing here. If a lost sector held a response, a later count of open requests hides that.
         if (run.durability === 'written' || files.some((bytes) => bytes.includes(0))) continue
         for (const { type, requestId } of lines) {
           if (type !== 'API_REQUEST') continue
-          // A refused request, cut off the old file, stands there alone if the disk failed before it had the cut.
+          // If the disk failed before it had the cut, a refused request still stands alone in the old file.
           const isLeft = after.length > 0 && before?.some((line) => line.requestId === requestId)
           if (isLeft && refused.has(requestId)) continue
           assert.equal(of('API_RESPONSE', requestId).length, 1, `${requestId} has no response`)

@@ -137,7 +137,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('a pause between two records is enough to notice what is overwritten after it', async (t) => {
+test('what is overwritten after a short pause is noticed by the next record', async (t) => {
   const { file, foreign, trail } = trailOf(t)
   await endOf(trail.append(requestLine('a')))
   // Timers of one length end in the order in which they began, so the gateway's timer ends before this one.
@@ -298,7 +298,7 @@ test('a start sets aside what others appended behind an orderly end, and finds n
   next.close('end')
 })
 
-test('each start reports what others have written, until the file that was begun then is rotated', async (t) => {
+test('each start repeats the report of a foreign write, until the file that was begun because of it is rotated', async (t) => {
   const { file, foreign, open, trail } = trailOf(t)
   await endOf(trail.append(requestLine('a')))
   appendFileSync(file, 'note to self\n')

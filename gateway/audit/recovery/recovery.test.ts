@@ -203,7 +203,7 @@ test('after a clean stop nothing before the last line is read', (t) => {
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
 })
 
-test('recovery reads past seals, behind the last line or anywhere', (t) => {
+test('recovery reads past seals, at the end or anywhere else', (t) => {
   const seal = sealRecord('', 'o', { type: 'AUDIT_SEAL', size: 3, root: '' })
   const gap = sealRecord('', 'o', { type: 'AUDIT_SEAL_GAP', size: 3, found: undefined })
   const directory = temporaryDirectory(t)

@@ -63,7 +63,7 @@ test('a failed fdatasync is repaired where the process ends after it, and anothe
   assert.deepEqual([seals, await sizeAfterCut()], [[1, 3, 4], 4])
 })
 
-test('where the audit file is a link, the disk has closed files too before a checkpoint covers them', async (t) => {
+test('where the audit file is a link, closed files too are on the disk before a checkpoint covers them', async (t) => {
   const { disk, start, startIn, fail } = sealedDisk(t)
   const before = start()
   await before.write('a')

@@ -123,7 +123,7 @@ test('roots and proofs are those of Certificate Transparency', () => {
   assert.deepEqual(hex(consistencyProof(tree, 2, 5)), ['5f083f0a', 'bc1a0643'])
 })
 
-test('the edge of a tree that grows leaf by leaf has the root of the definition, and a copy grows without it', () => {
+test('the edge of a tree that grows leaf by leaf has the root of the definition, and stays as it is when its copy grows', () => {
   const leaves = leavesOf(70)
   const edge = new TreeEdge()
   for (const [i, leaf] of leaves.entries()) {

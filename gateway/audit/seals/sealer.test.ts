@@ -342,7 +342,7 @@ test('what an earlier process has left is sealed as soon as it is read, however 
   await trail.check()
 })
 
-test('lines that the sealer did not get are read back and told, also in a new log, but not older lines', async (t) => {
+test('lines that the sealer did not get are read back and reported, also in a new log; older lines are not reported', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(3)
   await trail.poll()
@@ -512,7 +512,7 @@ test('while the disk is full nothing is sealed, little waits in memory, and then
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
 })
 
-test('a checkpoint of our key in place of our own is named, as another gateway may write the log', async (t) => {
+test('a checkpoint of our key in place of our last one is named, as another gateway may write the log', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(10)
   await trail.pollLater()

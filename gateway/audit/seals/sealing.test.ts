@@ -143,7 +143,7 @@ test('a thread that dies is replaced, and until then the lag says so', async (t)
   assert.deepEqual([sealing.lagMs, faults], [0, []])
 })
 
-test('the lag goes on over the deaths of threads that have sealed nothing', async (t) => {
+test('the lag keeps growing when threads die that have sealed nothing', async (t) => {
   const { steady, trail, sealing, endThread, hasStarted } = stuckSealing(t)
   for (const restartMs of [1000, 2000, 4000]) {
     await endThread()

@@ -80,7 +80,7 @@ test('a file is closed when its first record is old enough; a clock that goes ba
   assert.equal((await namesOf(file)).length, 3)
 })
 
-test('nothing is renamed without limits, after a rename by others, or if another process has the trail', async (t) => {
+test('nothing is renamed where no limit is set, after a rename by others, or while another process has the trail', async (t) => {
   const { file, clock, trail, rotation } = rotatedTrail(t)
   clock.ms += HOUR_MS
   rotation.maintain(undefined)

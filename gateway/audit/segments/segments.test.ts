@@ -87,7 +87,7 @@ test('a segment with a name of its own is found by its inode, a stranger with a 
   assert.deepEqual(order, ['kept for the auditor', 'audit.ndjson.1', 'audit.ndjson'])
 })
 
-test('a segment with a lock of its own is found by its inode after the link that is the trail was turned to another file', async (t) => {
+test('a segment with a lock of its own is found by its inode when the link `audit.ndjson` leads to another file by now', async (t) => {
   const directory = temporaryDirectory(t)
   const monday = join(directory, 'audit-mon.ndjson')
   fs.writeFileSync(monday, start(1))
@@ -98,7 +98,7 @@ test('a segment with a lock of its own is found by its inode after the link that
   assert.deepEqual(order, ['audit-mon.ndjson', 'audit-tue.ndjson'])
 })
 
-test('no lock becomes a segment, or is released, although it has the inode of a removed segment', async (t) => {
+test('a lock with the inode of a removed segment is no segment, and is not released', async (t) => {
   const directory = temporaryDirectory(t)
   const path = join(directory, 'audit.ndjson.lock')
   const lock = takeProcessLock({ path, whenTaken: 'taken' })

@@ -79,7 +79,7 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
       },
     )
 
-  test('is sent in parts with checksums, by which later processes too take it for a copy', async (t) => {
+  test('is sent in parts with checksums, by which a later process recognises the copy', async (t) => {
     const segment = largeSegment(t)
     const auditFile = segment.path.replace(/\.\w+$/, '')
     const shipper = new Shipper(auditFile, bucketAt(t, endpoint))

@@ -70,7 +70,7 @@ test('closed segments, tiles and the checkpoint are copied to a directory, as th
   assert.deepEqual([next.told, next.unshipped], [[], [0]])
 })
 
-test('nothing is removed before its copy is there, also when somebody removed the copy later', async (t) => {
+test('nothing is removed while its copy is missing, also when somebody has removed the copy', async (t) => {
   const { file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
   const [first = '', second = ''] = paths.map((path) => basename(path))

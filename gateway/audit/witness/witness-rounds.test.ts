@@ -143,7 +143,7 @@ describe('a log with witnesses', () => {
     assert.equal(kept(log, [quick]).size, 7)
   })
 
-  it('has each of its checkpoints cosigned by all, over tiles, whatever size they have', async () => {
+  it('has checkpoints of any size cosigned by all, also of many tiles', async () => {
     const log = newLog()
     const asked = [await start(log, 'w.example/1'), await start(log, 'w.example/2', { keyType: 'ml-dsa-44' })]
     const { rounds, faults, progress, until } = run(log, asked)
