@@ -135,7 +135,7 @@ it('says that sealing has stopped, on the day and on later days', async () => {
   assert.deepEqual([next.seals, next.attention], [0, ['lines waited 79200 s for their seal']])
 })
 
-it('names a store that was degraded before the day, until a restart but not until a rotation', async () => {
+it('names a store that was degraded before the day: a restart ends that, a rotation does not', async () => {
   const yesterday = '2026-11-19T20:00:00.000Z'
   const degraded = (timestamp: string, store: string, since?: string) =>
     event('STORE_DEGRADED', timestamp, { store, cause: 'ENOSPC', since })
@@ -162,7 +162,7 @@ it('names a store that was degraded before the day, until a restart but not unti
   assert.equal(shared.degraded.length, 1)
 })
 
-it('takes a new file of the same process for no crash, and a degraded store for still degraded', async () => {
+it('takes a new file of the same process neither for a crash nor for the end of a degradation', async () => {
   const moved = (time: string, more: object) =>
     startRecord({ timestamp: at(time), pid: 1, open: 0, continues: '7', ...more })
   const { gaps, degraded, attention } = await reportOf('same-process', [

@@ -277,7 +277,7 @@ describe('a clock that is set back and forward while files are written', () => {
     return [file]
   }
 
-  /** Requests begun before the first set-back end after the second, so their responses are ahead by both. */
+  /** Requests that began before the first set-back end after the second, so their responses are ahead by both. */
   const SET_BACK_TWICE: [{ minute: number; hours: number }[], [number, number][], boolean] = [
     [
       { minute: 16, hours: -5 },

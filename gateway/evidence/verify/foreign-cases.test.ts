@@ -336,7 +336,8 @@ it('a stranger who writes before each record costs no record or seal, and each f
   await run.end()
   const { findings, lines, provenLines, pairs } = await run.verify()
   assert.ok(pairs > 20)
-  // A note makes two lines, as the gateway ends it again. The first was set aside. The last seal is unsealed.
+  // Each of ten notes makes two lines, because the gateway ends it again, except the first, which was set aside.
+  // No seal covers the last seal.
   assert.equal(provenLines, lines - 29 - 1)
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })
