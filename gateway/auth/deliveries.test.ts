@@ -82,7 +82,7 @@ it('a copy of a delivery in progress in the old process is refused until that pr
   assert.deepEqual(names.map(tell), ['replayed', 'replayed', undefined])
 })
 
-it('a delivery is refused while another process has the files, which may have a copy in progress', () => {
+it('a delivery is refused while another process has the files, because that process may have a copy in progress', () => {
   const deliveries = new Deliveries(memory())
   deliveries.otherProcess = () => assert.fail()
   assert.equal(deliveries.begin(DELIVERY), 'unwritable')

@@ -98,7 +98,7 @@ test('a start forgets sessions that no living token can have, by the times in th
   ])
 })
 
-test('a clock that was wrong for some starts gives no session back, not even one that ended meanwhile', (t) => {
+test('no session comes back after starts with a wrong clock, not even one that ended meanwhile', (t) => {
   const { open, time } = place(t)
   open().revoke('before')
   time.nowMs += 25 * HOUR_MS
@@ -255,7 +255,7 @@ test('a revocation with a future time is remembered for no longer than any other
   assert.equal(revocations.isRevoked('future'), false)
 })
 
-test('the longest session that a token of another issuer can name is revoked, also after a restart', (t) => {
+test('the longest session id that a token of another issuer can carry is revoked, also after a restart', (t) => {
   const { open, faults } = place(t)
   const issuer = `https://${'i'.repeat(248)}`
   const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
@@ -378,7 +378,7 @@ test('a start on a full disk keeps what is only in the reserve there, also over 
 })
 
 for (const order of ['before', 'after'] as const) {
-  test(`on a full disk a session that ends in the old process is safe in the new one, told ${order} its maintenance`, (t) => {
+  test(`on a full disk a session that ends in the old process is safe in the new one, which hears of it ${order} its maintenance`, (t) => {
     const disk = smallDisk(t)
     if (disk === undefined) return
     const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
@@ -468,7 +468,7 @@ test('a file deleted under the gateway is made again, for its owner alone', (t) 
   assert.equal(open().isRevoked('session-1'), true)
 })
 
-test('a process that takes its files back from one that failed writes into them at once, and reports no fault', (t) => {
+test('a process that takes its files back, because the other failed, writes into them at once and reports no fault', (t) => {
   const { dataDir, file, time } = place(t)
   const open = () =>
     new Revocations({ dataDir, clock: () => time.nowMs, onFault: assert.fail, onRemoved: assert.fail })

@@ -27,7 +27,7 @@ function throttleOf({ maxBlocked = 100 }: Partial<ThrottleOptions> = {}) {
   return { throttle, time, fail }
 }
 
-test('after all failures that are let pass a caller is refused until the first of them is a window ago', () => {
+test('a caller with as many failures as are allowed is refused until the first of them is a window old', () => {
   const { throttle, time, fail } = throttleOf()
   fail('a')
   time.nowMs += 10_000
@@ -41,7 +41,7 @@ test('after all failures that are let pass a caller is refused until the first o
   assert.equal(throttle.blockedSeconds('a'), undefined)
 })
 
-test('the window slides: with two failures still in it one more is the last', () => {
+test('the window slides: with two failures still in it, a third one blocks the caller', () => {
   const { throttle, time, fail } = throttleOf()
   fail('a')
   time.nowMs += 30_000
@@ -78,7 +78,7 @@ test('the failures of one caller do not count for another', () => {
   assert.equal(throttle.blockedSeconds('b'), undefined)
 })
 
-test('failures that were under way when the last one counted change nothing', () => {
+test('failures of requests that were under way when the caller was blocked change nothing', () => {
   const { throttle, time, fail } = throttleOf()
   fail('a', 3)
   time.nowMs += 5_000

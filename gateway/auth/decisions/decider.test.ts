@@ -193,7 +193,7 @@ describe('a decider', () => {
     assert.equal(state.faults.length, 1)
   })
 
-  it('gets a pause after five failures in a row, and none for questions that it refuses alone', async () => {
+  it('gets a pause after five failures in a row, but not for a status that refuses one question alone', async () => {
     let answer: Answer | Error = new Error('gone')
     const { decider, state } = harness(() => answer)
     const outcomes = async (count: number, caller = CALLER) => {

@@ -134,7 +134,7 @@ test('keys that share a kid are told apart by use, kty and alg (FAPI 2.0 section
   assert.equal(keys.find('one', 'EdDSA')?.kid, 'one', 'the check of the algorithm says what is wrong')
 })
 
-test('a kid that two keys for one algorithm share names neither', async () => {
+test('a kid that is shared by two keys for one algorithm names neither of them', async () => {
   const twin = { ...freshKey('ES256').jwk }
   const { keys, faults } = keySetOf({ keys: [es256, rs256, twin] })
   assert.equal(await keys.refresh(), 'refreshed')

@@ -127,7 +127,7 @@ test('keys are the same when name, material and algorithms are', () => {
   assert.ok(!isSameKey(read(rsa), read({ ...rsa, alg: 'PS256' })))
 })
 
-test('a key has the first certificate of x5c if that is of the key, and changes with it', async () => {
+test('a key has the first certificate of x5c if that is for this key; with another certificate it is another key', async () => {
   const one = await makeAuthority({ subject: 'CN=one' })
   const renewed = await makeAuthority({ subject: 'CN=one', keys: one.keys })
   const other = await makeAuthority({ subject: 'CN=other' })

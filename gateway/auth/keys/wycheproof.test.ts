@@ -35,8 +35,8 @@ function readCases(text: string): Case[] {
 }
 
 /**
- * Checks a token as the gateway does, but not its claims: the payloads of the set are no claims, so `{}` stands for
- * them where only the header is read. The signature is that of the case.
+ * Checks a token as the gateway does, but not its claims, because the payloads of the set are no claims. The header is
+ * read with the payload `{}`, but the signature is checked over the payload of the case.
  *
  * @returns why it is refused, or undefined
  */
@@ -62,7 +62,7 @@ function isAccepted({ jws, keys }: Case): boolean {
   return keys.some((key) => refusalOf(jws, key) === undefined)
 }
 
-/** A valid case is only ours to accept when algorithm, key and header are such as the gateway takes. */
+/** True for a case that the gateway must accept if it is valid: it takes the algorithm and the key. */
 function isOfOurs({ jws, keys }: Case): boolean {
   const { alg } = JSON.parse(Buffer.from(jws.split('.')[0] ?? '', 'base64url').toString())
   return (

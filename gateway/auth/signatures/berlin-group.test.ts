@@ -202,7 +202,7 @@ test('a request is good for five minutes after its Date, which must be unambiguo
   assert.notEqual(uniqueOf({}), uniqueOf({ fields: { 'X-Request-ID': randomUUID() } }))
 })
 
-test('a malformed Signature is refused, and one of RFC 9421 is none of this form', () => {
+test('a malformed Signature is refused, and one of RFC 9421 counts as missing', () => {
   const good = messageOf().fields.at(-1)?.[1] ?? ''
   const signature = (text: string, ...more: Message['fields']) => {
     const message = messageOf()
@@ -250,7 +250,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => void)[
   (message, at) => {
     message.method = ['PUT', 'PATCH', 'DELETE'][at % 3] as string
   },
-  // All fields but X-Other are signed, or say how they are signed.
+  // All fields but X-Other are signed, or say how the message is signed.
   (message, at, other) => changeField(message, at, (value) => replaced(value, other, at)),
   (message, at) => {
     const field = message.fields[at % 3] as Message['fields'][number]

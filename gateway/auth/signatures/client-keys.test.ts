@@ -53,7 +53,7 @@ test('keys of an address are fetched from the start on, and kept while the addre
   assert.ok(requests() >= 1)
 })
 
-test('a name that nobody has fetches the keys of eight clients at most, once in ten seconds', async (t) => {
+test('for a name that nobody has, the keys of at most eight clients are fetched, once in ten seconds', async (t) => {
   const { uri, requests } = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS
   const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
@@ -69,7 +69,7 @@ test('a name that nobody has fetches the keys of eight clients at most, once in 
   assert.equal(keys.ownersOf('one').length, 8)
   nowMs += 10_000
   await keys.refresh()
-  // Clients without keys were asked longest ago.
+  // The two clients that were not asked yet come first.
   assert.equal(keys.ownersOf('one').length, 10)
   assert.equal(requests(), 16)
   assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))
@@ -110,7 +110,7 @@ test('the owners of a name change with the keys and with the table', async (t) =
   assert.deepEqual([ownersOf('one'), keys.only, keys.forms.length], [[], undefined, 1])
 })
 
-test('a key that two clients publish has a rival until one of them gives it up, in a file too', async (t) => {
+test('a key that two clients publish has a rival until one of them gives it up, also when it is in a file', async (t) => {
   const server = await serve(t, answerJson({ keys: [{ ...KEY.jwk, kid: 'mine' }] }))
   const own = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS
@@ -130,7 +130,7 @@ test('a key that two clients publish has a rival until one of them gives it up, 
   assert.equal(rivalOf('one'), undefined)
   await keys.refresh()
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
-  // A client that hands in a file has not proved either that the key is its own.
+  // A file is no proof either that the key is the client's own.
   replace({ jwksFile: 'a' })
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
   replace({ jwksUri: own.uri })

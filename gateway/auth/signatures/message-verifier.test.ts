@@ -67,7 +67,7 @@ test('a request that is signed as fapi-2 wants it is accepted', () => {
   assert.equal(refusalOf(goodMessage()), undefined)
 })
 
-test('each algorithm is accepted by its name in alg, and those of JOSE without one', () => {
+test('each algorithm is accepted with its name in alg, and ES256, EdDSA and PS256 also without alg', () => {
   for (const [algorithm, alg, members] of [
     ['ES256', undefined, {}],
     ['EdDSA', undefined, {}],
@@ -220,7 +220,7 @@ test('of several signatures a good one counts, and one without a value spoils al
   assert.match(refusalOf(message) ?? '', /do not name the same signatures/)
 })
 
-test('an ECDSA signature with its second half negated is the same to replays', () => {
+test('an ECDSA signature with its second half negated counts as a replay', () => {
   const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n
   const bytes = Buffer.from(/:(.*):/.exec(WRITTEN.Signature)?.[1] ?? '', 'base64')
   const negated = (order - BigInt(`0x${bytes.toString('hex', 32)}`)).toString(16).padStart(64, '0')

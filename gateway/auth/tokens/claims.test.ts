@@ -217,7 +217,7 @@ for (const [scope, expected] of [
   })
 }
 
-test('a sub and a client_id of any text are percent-encoded, and visible ASCII but % stays', () => {
+test('a sub and a client_id of any text are percent-encoded, and visible ASCII except % stays as it is', () => {
   for (const [id, expected] of [
     ['auth0|123!#"', 'auth0|123!#"'],
     ['Zoë Müller', 'Zo%C3%AB%20M%C3%BCller'],

@@ -162,7 +162,7 @@ describe('a token that is no access token', () => {
     }
   })
 
-  it('is one without scopes, unless a claim of require or machine says otherwise', () => {
+  it('is one without scopes, unless a claim that `require` or `machine` names says otherwise', () => {
     const bare = plain({ scope: undefined, kind: 'app' })
     for (const said of ['access', 'access_token', 'Access Token', 'Bearer', 'DPoP'])
       assert.equal(

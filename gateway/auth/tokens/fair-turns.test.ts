@@ -70,7 +70,7 @@ test('what nobody waits for any more is not done', async () => {
   assert.equal(ask('f'), 'f', 'nothing waits')
 })
 
-test('work that fails fails for who asked for it, at once or later', async () => {
+test('who asked for work gets its error, at once or later', async () => {
   const turns = new FairTurns(() => performance.now())
   const failing = () => {
     throw new Error('no')

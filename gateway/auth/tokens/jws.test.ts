@@ -40,7 +40,7 @@ for (const [what, text] of [
   test(`${what} is refused`, () => assert.equal(decodeBase64url(text), undefined))
 }
 
-test('an object of 64 levels is read, its double members are found, and one of more is refused', () => {
+test('an object of 64 levels is read, its double members are found, and an object of more levels is refused', () => {
   const read = (levels: number, inner: string) => {
     const arrays = levels - 2
     const json = `{"a":${'['.repeat(arrays)}${inner}${']'.repeat(arrays)}}`

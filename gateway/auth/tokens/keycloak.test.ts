@@ -66,7 +66,7 @@ describe('tokens that Keycloak 26.7.3 wrote, with the preset keycloak', () => {
     ])
   })
 
-  it('the access token of a service account is accepted, as that of a user of its own', () => {
+  it('the access token of a service account is accepted, and the account counts as a user', () => {
     const own = ['3cc020b6-87a7-4012-b1ef-4e8d6eb507a1', 'machine-1', 'profile email']
     assert.deepEqual(namesOf(verify(recording.serviceAccessToken)), own)
     assert.deepEqual(namesOf(verify(recording.serviceAccessTokenTyped)), [

@@ -270,7 +270,7 @@ test('authorization_details keep every digit, at the top and in a signed answer'
   )
 })
 
-test('authorization_details that are a text stay one, so that no issuer makes details of it by mistake', () => {
+test('authorization_details that are a text stay a text, so that no issuer makes details of a text by mistake', () => {
   assert.equal(textOf('{"authorization_details":"[]"}'), '"[]"')
 })
 
