@@ -47,7 +47,7 @@ test('authorities that have issued one another, or the same third one, are indep
   assert.equal(of(one, other, third, thirdByOther), true)
 })
 
-test('a line of authorities is one however long it is, in any order', async () => {
+test('authorities in one line are not independent, however long it is, and in any order', async () => {
   const root = await makeAuthority({ subject: 'CN=Root' })
   const upper = await makeAuthority({ subject: 'CN=Upper', issuer: root })
   const lower = await makeAuthority({ subject: 'CN=Lower', issuer: upper })

@@ -128,7 +128,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     })
   }
 
-  it('waits for a responder that hangs no longer than its deadline, and once', async () => {
+  it('waits for a hanging responder only until its deadline, and only once', async () => {
     respond = () => {}
     const { told, verdict, state } = asking('hard')
     state.timeoutMs = 50
@@ -158,7 +158,7 @@ describe('OCSP of a client certificate', { skip: skipWithout('openssl') }, () =>
     assert.deepEqual([await verdict(next), await verdict(other), asked], ['good', 'good', 5])
   })
 
-  it('is one question for many requests at once, and none until half of the time is over', async () => {
+  it('asks once for many requests at the same time, and again only when half of the time of the answer is over', async () => {
     respond = speaking()
     const { state, verdict, ocsp, told } = asking('hard')
     const many = await Promise.all(Array.from({ length: 20 }, () => verdict(peerOf('client'))))

@@ -225,7 +225,7 @@ describe('an open connection', () => {
     fine.socket.destroy()
   })
 
-  it('may come by a new connection once there are other authorities, not with another list', async () => {
+  it('without a certificate may be replaced once there are other authorities, but not for another list', async () => {
     const socket = { getPeerX509Certificate: () => undefined } as TLSSocket
     const { trust } = await materialWith()
     assert.ok(trust)

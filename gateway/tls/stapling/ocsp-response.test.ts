@@ -29,7 +29,7 @@ describe('an OCSP response', { skip: skipWithout('openssl') }, () => {
     checkOcspResponse(rsa.respond(), rsa.certificate(), Date.now())
   })
 
-  it('says when the certificate was revoked, or is not known', () => {
+  it('says if the certificate was revoked or is not known', () => {
     assert.throws(() => check(authority.respond({ status: 'revoked' })), Revoked)
     assert.throws(() => check(authority.respond({ status: 'unknown' })), /does not know the certificate/)
   })
