@@ -357,7 +357,7 @@ describe('the limiter', () => {
     gateway.close()
   })
 
-  test('counts on after a start with a clock that was set back behind the edit of a window', () => {
+  test('goes on counting after a start whose clock was set back to before the edit of a window', () => {
     const gateway = new Gateway()
     const [short, long] = [row({ limit: 2 }), row({ limit: 2, windowMs: HOUR })]
     gateway.limiter.replace([short])

@@ -8,8 +8,8 @@ import type { Take } from './windows/window.ts'
 
 const START_MS = 1_763_692_800_000
 
-/** A window of the library begins at its first hit and does not slide. A refusal by one uses points of the others. */
-it('until the first refusal in the first window, also under a plan, rate-limiter-flexible decides and tells the same', async (context) => {
+/** A window of the library begins at its first hit and does not slide. When one refuses, the others still lose points. */
+it('rate-limiter-flexible decides and tells the same, up to the first refusal in the first window, also under a plan', async (context) => {
   context.mock.timers.enable({ apis: ['Date'] })
   const anyBounds = fc.uniqueArray(
     fc.tuple(fc.integer({ min: 1, max: 8 }), fc.constantFrom(60_000, 3_600_000, 86_400_000)),

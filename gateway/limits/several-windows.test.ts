@@ -253,7 +253,7 @@ describe('a row with several windows', () => {
 
 type Hits = Map<string, number[]>
 
-/** The hits of a window after an edit: those of the shortest old window that is as long, else of the longest. */
+/** The hits of a window after an edit: those of the shortest old window that is at least as long, else of the longest. */
 function knownTo(
   windowMs: number,
   olds: readonly { readonly windowMs: number; readonly hits: Hits }[],

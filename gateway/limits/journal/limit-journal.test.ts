@@ -153,7 +153,7 @@ describe('the journal', () => {
     assert.deepEqual(hits, [`[1,${START + HOUR},"p:alice"]`, ''])
   })
 
-  test('gives a hit of the future, from before the clock was set back, the present time', () => {
+  test('moves a hit to the present when it is in the future because the clock was set back', () => {
     const at = directory()
     const before = open(at, START + HOUR)
     before.journal.putTable([transfer], START + HOUR)

@@ -101,7 +101,7 @@ test('a row is written as the operator may write it, with its defaults', () => {
   })
 })
 
-test('a plan multiplies what is counted for its clients, in each window, and nothing else', () => {
+test('a plan multiplies the limits of rows that count its clients, in each window, and no other limit', () => {
   const plans = new Map([
     ['gold', 5],
     ['tiny', 0.29],

@@ -42,7 +42,7 @@ describe('a row of a new table', () => {
     assert.deepEqual(followed([row('a', '/x'), row('b', '/y')], [row('b', '/x')]), ['a'])
   })
 
-  test('follows the shortest old window of its path that is as long, else the longest; several may follow one', () => {
+  test('follows the shortest old window of its path that is at least as long, else the longest; several may follow one', () => {
     const olds = [row('minute', '/x'), row('hour', '/x', undefined, 3_600_000)]
     const [second, hour, day] = [1000, 3_600_000, 86_400_000].map((ms) => row(`${ms}`, '/x', undefined, ms))
     assert.ok(second && hour && day)

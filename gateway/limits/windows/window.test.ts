@@ -104,7 +104,7 @@ for (const [form, rule] of forms) {
       )
     })
 
-    test('counts down what remains, and lets exactly the limit of many simultaneous takes through', () => {
+    test('counts down what remains, and of many simultaneous takes lets through exactly as many as the limit', () => {
       const window = new Window()
       const takes = Array.from({ length: 20 }, () => window.take(START, rule(3, 60_000)))
       assert.deepEqual(
