@@ -43,7 +43,7 @@ function tearing(disk: { readonly tears: boolean }): Write {
   }
 }
 
-/** A table that syncs the beginning of a key until `endSync` is called. The key is free then. */
+/** A table that is syncing the beginning of a key. `endSync` ends the sync and makes the key free. */
 function slowTable(directory: string) {
   let synced: (error: null) => void = none
   const sync = ((_fd: number, done: (error: null) => void) => {
@@ -121,7 +121,7 @@ describe('a key', () => {
     assert.equal(outcome('a'), 'in_progress')
   })
 
-  it('is refused with other content, whatever became of it', (t) => {
+  it('is refused with other content, whatever became of the first request', (t) => {
     const { finish, outcome, held } = openTable(temporaryDirectory(t))
     const other = { content: ['POST /transfers', '{ }'] }
     const first = held('a')

@@ -66,17 +66,17 @@ describe('a file of lines', () => {
   })
 })
 
-describe('a file that is removed', {
+describe('removing a file', {
   skip: process.platform !== 'linux' && 'needs a file that nobody may remove',
 }, () => {
   const KEPT = '/proc/version'
 
-  it('may be missing, and why a file stays is told in the words of the system', () => {
+  it('is no error when the file is missing, and fails with the error of the system when the file stays', () => {
     removeFile(join(home, 'missing'))
     assert.throws(() => removeFile(KEPT), { message: /^E[A-Z]+: [a-z ]+, unlink '\/proc\/version'$/ })
   })
 
-  it('after a fault does not hide that fault when the file stays', () => {
+  it('after a fault throws nothing that would hide that fault', () => {
     discard(KEPT)
   })
 })

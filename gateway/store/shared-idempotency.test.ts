@@ -232,7 +232,11 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await other.outcome('d', few), 'begun')
     assert.equal(await one.outcome('e', few), 'too_many')
     assert.equal(await other.finish(b, RESPONSE), undefined)
-    assert.equal(await one.outcome('b', few), 'done', 'what is kept is given though the caller has all')
+    assert.equal(
+      await one.outcome('b', few),
+      'done',
+      'a caller with as many keys as allowed still gets a kept response',
+    )
     time.nowMs += 60_001
     assert.equal(await one.outcome('e', few), 'begun')
     assert.equal(await one.outcome('f', few), 'too_many')
@@ -423,7 +427,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       const begun = String(await client.sendCommand(['GET', slow]))
       await client.sendCommand(['SET', slow, begun.replace('begun', 'done')])
       assert.equal((await find()).get('slow')?.state, 'damaged, in the shared store')
-      assert.equal(await one.outcome('slow'), 'unknown', 'no response of nobody')
+      assert.equal(await one.outcome('slow'), 'unknown', 'there is no response to give')
       for (const bad of ['rubbish', '', value.slice(0, -5), value.replace(/ \S+$/, ' '), sealed]) {
         await client.sendCommand(['SET', key, bad])
         assert.equal((await find()).get('done')?.state, 'damaged, in the shared store', bad)
