@@ -127,7 +127,7 @@ it('serves one request of each connection in a turn, all from one page, and prob
   for (const text of received) {
     const pages = [...text.matchAll(/^page (\d+)$/gm)].map(([, page]) => Number(page))
     assert.equal(pages.length, 50)
-    assert.equal(new Set(pages).size, 50, 'each request has a page of its own turn')
+    assert.equal(new Set(pages).size, 50, 'each request of a connection has the page of another turn')
   }
   assert.ok(computed < 500, `${computed} pages for 1000 requests`)
   assert.ok(probed !== undefined && probed > 0 && probed < computed, `after ${probed} pages of ${computed}`)

@@ -54,7 +54,7 @@ test('health says by --json too that nobody answers', async () => {
   }
 })
 
-test('health takes a refusal for what was asked, and names no flag that it lacks', async (t) => {
+test('health tells a refusal as not ready or not alive, as asked, and names no flag that health lacks', async (t) => {
   const { admin } = await serve(t, (_, res) => res.writeHead(401).end('needs a login\n'))
   const ask = (...flags: string[]) => countersign(['health', ...flags, '--admin', admin])
   assert.equal((await ask()).stderr, 'not ready: needs a login\n')

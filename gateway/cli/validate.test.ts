@@ -217,7 +217,7 @@ test('a fault in gateway.json or the environment hides none in the other files, 
   }
 })
 
-test('gateway.json alone has the faults that no environment could mend; what the environment may add is a warning', async (t) => {
+test('in gateway.json alone, what no environment could mend is a fault, and what one could mend is a warning', async (t) => {
   const routes = JSON.parse(GATEWAY).routes
   const checked = async (file: object) => {
     const paths = files(t, { 'gateway.json': JSON.stringify({ routes, ...file }) })
@@ -322,7 +322,7 @@ test('bearer routes without an issuer are warned of, and the shipped configurati
   assert.doesNotMatch(named.out.join('\n'), /warning/)
 })
 
-test('the key of the seals is not asked for where nothing is sealed, as at a start', async (t) => {
+test('validate, like a start, asks for the key of the seals only where something is sealed', async (t) => {
   const paths = files(t, { 'gateway.json': GATEWAY, 'limits.json': LIMITS })
   const env = {
     GATEWAY_CONFIG: paths['gateway.json']!,

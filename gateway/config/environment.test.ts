@@ -121,7 +121,7 @@ test('a variable is held to all that the schema and the rules say of its key', (
   const { value } = loadSettings({ GATEWAY_PORT: '1' }, () =>
     JSON.stringify({ ...JSON.parse(OPEN), port: 'x' }),
   )
-  assert.equal(value?.port, 1, 'what it takes the place of does not count')
+  assert.equal(value?.port, 1, 'a value that the variable replaces does not count')
   const odd = JSON.stringify({ ...JSON.parse(OPEN), tls: 'on' })
   assert.match(String(faults({ GATEWAY_TLS_PORT: '1' }, odd)), /^\$\.tls: must be an object/)
 })

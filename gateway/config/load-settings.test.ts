@@ -197,7 +197,7 @@ test('the fault of an operation that accepts nothing but certificates has its pl
   )
 })
 
-test('keys for files and seals of the trail are refused where there are none, whether file or variable says so', () => {
+test('keys for the files or the seals of a trail are refused if it has none, whether file or variable says so', () => {
   const members = [
     { url: 'https://w.example', key: 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB' },
   ]

@@ -110,7 +110,7 @@ test('values of variables that the gateway cannot follow are faults, all at once
   assert.deepEqual(found.sort(), Object.keys(env).sort())
 })
 
-test('the receiver is not the gateway itself, and its authorities are certificates', () => {
+test('the receiver must not be the gateway itself, and the file of its authorities must hold certificates', () => {
   const own = { endpoint: 'http://localhost:8080/v1/traces' }
   assert.match(faults(own)[0] ?? '', /spans of spans would never end/)
   const untrusted = { endpoint: ENDPOINT, caFile: '/ca' }

@@ -13,7 +13,7 @@ it('a place that is taken is named with the reason', async () => {
   first.close()
 })
 
-it('a place may be shared by servers that all want it, and one that does not is told what to do', {
+it('servers that all ask to share a place may do so, and one that does not ask is told what to do', {
   skip: process.platform !== 'linux' && 'only Linux distributes connections among them',
 }, async (t) => {
   const [first, second, third] = [createServer(), createServer(), createServer()]

@@ -331,7 +331,7 @@ test('requests that fail are told with the upstream that has most of the errors'
   assert.equal(causeAt(60_000), `${mostly}; 95 % of the errors of upstreams are of http://b`)
   attempt('http://b', '5xx', 10)
   attempt('http://a', 'failed', 10)
-  assert.equal(causeAt(120_000), mostly, 'none has most')
+  assert.equal(causeAt(120_000), mostly, 'no upstream has most of the errors')
 })
 
 test('maintenance that is on is told last, with its routes and what it refused, until it is off', () => {

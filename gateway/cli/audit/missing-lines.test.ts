@@ -49,7 +49,7 @@ describe('a trail of which lines are missing', () => {
     }
     const since = await audit('verify', '--key', trail.vkey, '--since', '2030-01-01', dirname(trail.file))
     assert.match(since.text, /: \d lines in 1 file,/)
-    // With --part, or as segments, a part is judged as a part, and the output says which lines it has.
+    // With --part, or for segments that are named, the lines are judged as a part, and the output says which they are.
     const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
     const part = await audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
     const few = await audit('verify', '--key', trail.vkey, ...named.slice(1))

@@ -23,7 +23,7 @@ test('a row near the path says why it does not apply, all others are counted', (
   assert.equal(others, 1)
 })
 
-test('a path without a row for the method hides the less specific ones', () => {
+test('a path of which no row has the method still hides less specific rows', () => {
   const { near } = whyNot(rows.slice(0, 3), undefined, { path: '/a/b', method: 'GET', folded: true })
   assert.deepEqual(
     near.map(([{ path }, why]) => `${path}: ${why}`),
@@ -63,7 +63,7 @@ test('a less specific row names the row from which the path differs only in a cl
     ])
 })
 
-test('no row that has the method is said to be without it', () => {
+test('a row that has the method is never said to lack it', () => {
   const paths = fc.constantFrom('/*', '/a', '/a/*', '/A/b', '/a/b/*', '/a/{id}', '/a/{id}/*')
   const methods = fc.option(fc.constantFrom('GET', 'POST'), { nil: undefined })
   fc.assert(

@@ -26,7 +26,7 @@ test('a secret of the environment is decoded to its bytes', () => {
   assert.deepEqual(fromEnv(SECRET).secret?.export(), BYTES)
 })
 
-test('a secret of another scheme is 16 to 256 visible characters as they stand, or what they encode', () => {
+test('a secret of another scheme is 16 to 256 visible characters, or the bytes that they encode', () => {
   const text = 'whsec_0123456789abcdef'
   assert.equal(fromEnv(text, 'text').secret?.export().toString(), text)
   assert.deepEqual(fromEnv(BYTES.toString('hex').toUpperCase(), 'hex').secret?.export(), BYTES)

@@ -62,7 +62,7 @@ test('a row has every default that a row of the file has', () => {
   assert.deepEqual({ ...documented, path: '/b', documentedAt: undefined, laidAt: undefined }, own)
 })
 
-test('security says who may call, and schemes that do not say what they are must be named', () => {
+test('security says who may call, and gateway.json must say what a scheme is where the document does not', () => {
   const securitySchemes = {
     token: { type: 'http', scheme: 'Bearer' },
     oauth: { type: 'oauth2' },

@@ -219,7 +219,7 @@ test('a text that failed is parsed again after a time, without a call of check',
   )
 })
 
-test('a value that could not be put in force is tried again, and told when it is', async (t) => {
+test('a value that could not be put in force is tried again, and its success is told', async (t) => {
   let hasRoom = false
   const { file, told, look } = reloaderOf(t, 5, () => {
     if (!hasRoom) throw new Error('no room')

@@ -23,7 +23,7 @@ describe('the room for bodies that wait', () => {
     assert.equal(takeAll(room, 'b', '192.0.2.2').length, 8)
   })
 
-  it('has 16 MiB for one key, of which many addresses leave a part to one more', () => {
+  it('has 16 MiB for one key, and each address leaves some of them to the next', () => {
     const room = new BodyRoom()
     const taken = [1, 2, 3, 4].map((last) => takeAll(room, 'a', `192.0.2.${last}`).length)
     assert.deepEqual(taken, [8, 5, 2, 1])

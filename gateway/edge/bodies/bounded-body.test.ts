@@ -41,7 +41,7 @@ describe('a bounded body', () => {
     assert.equal((await body.toArray()).join(''), '1234567890')
   })
 
-  it('reports one byte more once, passes nothing of that piece on, and never ends', async () => {
+  it('reports once that a byte too many came, passes nothing of its piece on, and never ends', async () => {
     const body = new Body()
     let exceeded = 0
     body.bound(9, () => exceeded++)

@@ -19,7 +19,7 @@ import { turns, Wire } from './conformance/wire.test-support.ts'
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
 const KIB = 1024
 const MIB = KIB * KIB
-/** What is read at once, what waits ahead, and what Node reads on of it. */
+/** More than is read of a client that is held back: one read, what waits ahead, and what fills the socket's stream. */
 const BOUND_BYTES = 256 * KIB
 const CLOSING = [
   'GET / HTTP/1.1\r\nConnection: close\r\n\r\n',
@@ -51,7 +51,7 @@ describe('requests on one connection', () => {
     assert.deepEqual(endings(seen), [1, 1, 1])
   })
 
-  it('are read for themselves, however often a head or a part of it came before', async () => {
+  it('are each read as they were sent, however often a head or a part of it came before', async () => {
     const method = fc.constantFrom('GET', 'HEAD', 'PURGE')
     const target = fc.constantFrom('/a', '/b', `/${'long'.repeat(KIB)}`)
     const fields = fc.subarray(['X-A: 1', 'X-B: 2', 'X-A: 3', `X-C: ${'x'.repeat(2 * KIB)}`])
@@ -194,7 +194,7 @@ describe('back-pressure', () => {
     assert.ok(one.text === body, 'byte for byte')
   })
 
-  it('notices that a client goes whose body is held back', async (t) => {
+  it('notices when a client goes while its body is held back', async (t) => {
     const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(`POST / HTTP/1.1\r\nContent-Length: ${MIB}\r\n\r\n${'x'.repeat(80 * KIB)}`)
@@ -257,7 +257,7 @@ const PHASES: readonly (readonly [string, string, (seen: Seen) => void, number, 
   ['with requests ahead', GET + GET + GET, () => {}, 1, 2],
   ['with half a request ahead', `${GET}${POST}01`, () => {}, 1, 1],
   ['with something ahead that is no request', `${GET}${GET}NO\r\n\r\n`, () => {}, 1, 2],
-  ['after what is no request, without a response', 'NO\r\n\r\n', () => {}, 1, 0],
+  ['after what is no request and gets no response', 'NO\r\n\r\n', () => {}, 1, 0],
   ['lingering', `${POST}012`, respondEmpty, 1, 0],
   ['before a response that is held', GET, ({ res }) => res.hold(), 1, 0],
 ]

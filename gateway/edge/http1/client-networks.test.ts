@@ -45,7 +45,7 @@ describe('the networks of clients', () => {
     assert.notEqual(networks.networkNamed('a', false), first.network)
   })
 
-  it('are proxies or not as their address is now, though older connections are of the other kind', () => {
+  it('are two for an address that becomes a proxy, or is one no longer, while it has older connections', () => {
     const networks = new ClientNetworks()
     for (const isProxy of [false, true]) {
       const before = networks.networkNamed('10.0.0.5', isProxy)

@@ -31,7 +31,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([await client.over(), seen.length], [{ text: '', reset: false }, 0])
   })
 
-  it('10 s after the first byte of a head, however many come, with a response', async (t) => {
+  it('with a response, 10 s after the first byte of a head, however many bytes follow', async (t) => {
     const { seen, time, connect, swept } = await serving(t)
     const client = await connect()
     await swept()
@@ -66,7 +66,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([seen[0]?.fault, seen[0]?.text, seen[0]?.whole], ['request_timeout', 'a', false])
   })
 
-  it('5 s, and one for the way, after its last response', async (t) => {
+  it('6 s after its last response: the announced 5 s, and one more for the way', async (t) => {
     const { time, connect, swept } = await serving(t)
     const client = await connect()
     time.nowMs = 100
@@ -135,7 +135,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
   })
 
-  it('not while its client takes something of the response now and then, and sooner if the request says so', async (t) => {
+  it('after a shorter idle time if the response has one, but not while its client takes something now and then', async (t) => {
     const endless = ({ res }: Seen) => {
       res.idleMs = 5000
       res.writeHead(HEAD)

@@ -353,7 +353,7 @@ describe('the windows of HTTP/2', () => {
     )
   })
 
-  it('of a body open only as far as it is read', async () => {
+  it('open for more of a body only as far as it is read', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1, POST, 0)
@@ -424,7 +424,7 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
     assert.equal(sizes(client, 3), writableHighWaterMark)
   })
 
-  it('is not broken off while the client takes others, but once it takes nothing at all', async () => {
+  it('is not broken off while the client takes other responses, but is once it takes nothing at all', async () => {
     const { seen, time, connect } = serveFrames({ begun: () => {} }, { timeouts: { idleMs: 3000 } })
     const [client, still] = [connect(), connect()]
     for (const one of [client, still]) one.frame(SETTINGS, 0, 0, WIDE)
@@ -486,8 +486,8 @@ describe('the requests of one connection of HTTP/2', () => {
   })
 })
 
-describe('a connection of HTTP/2 that ends', () => {
-  it('finishes what it has begun, and leaves the rest to another connection', async () => {
+describe('a connection of HTTP/2', () => {
+  it('that ends finishes what it has begun, and leaves the rest to another connection', async () => {
     const { seen, http, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1)
@@ -505,7 +505,7 @@ describe('a connection of HTTP/2 that ends', () => {
     await until(() => client.wire.destroyed)
   })
 
-  it('when the client is gone cancels every stream', async () => {
+  it('cancels every stream when the client is gone', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1)
@@ -516,7 +516,7 @@ describe('a connection of HTTP/2 that ends', () => {
     assert.equal(seen[1]?.body?.destroyed, true)
   })
 
-  it('when the client says goodbye', async () => {
+  it('ends when the client says goodbye', async () => {
     const { connect } = serveFrames()
     const client = connect()
     client.request(1)
@@ -525,7 +525,7 @@ describe('a connection of HTTP/2 that ends', () => {
     await until(() => client.wire.writableFinished)
   })
 
-  it('when another process takes over, which serves what comes later', async () => {
+  it('ends when another process takes over, which serves what comes later', async () => {
     const { seen, connections, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     client.request(1)
@@ -541,7 +541,7 @@ describe('a connection of HTTP/2 that ends', () => {
     assert.deepEqual(client.heads(1), [OK])
   })
 
-  it('not when a takeover is called off before the client has spoken', async () => {
+  it('does not end when a takeover is called off before the client has spoken', async () => {
     const { seen, connections, http } = serveFrames()
     const [silent, begun] = [wireTo(http), wireTo(http)]
     begun.send('PRI * HT')
@@ -562,7 +562,7 @@ describe('a connection of HTTP/2 that ends', () => {
     await until(() => late.received.startsWith('HTTP/1.1 200'))
   })
 
-  it('at once, when it is not configured', async () => {
+  it('ends at once when HTTP/2 is not configured', async () => {
     const wire = wireTo(serverOf(scribe()))
     new FrameClient(wire)
     await until(() => wire.received.startsWith('HTTP/1.1 400'))
@@ -585,7 +585,7 @@ describe('a connection of HTTP/2 that ends', () => {
     }
   })
 
-  it('with a fault of HTTP/2 when only the first line of its preface is right (RFC 9113 section 3.4)', async () => {
+  it('ends with a fault of HTTP/2 when only the first line of its preface is right (RFC 9113 section 3.4)', async () => {
     for (const pieces of [['PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n'], ['PRI * HTTP', '/2.0\r\n', '\r\nX']]) {
       const wire = wireTo(serveFrames().http)
       const client = new FrameClient(wire, pieces)

@@ -30,7 +30,7 @@ async function reading(ids: readonly number[]) {
 }
 
 describe('DATA of a byte each', () => {
-  it('is one piece for each stream and read, though the streams take turns', async () => {
+  it('is joined to one piece for each stream in each read, though the streams take turns', async () => {
     const { client, pieces, seen } = await reading([1, 3])
     for (let read = 0; read < 3; read++) {
       client.bytes(Buffer.concat(Array.from({ length: 500 }, (_, at) => one(at % 2 === 0 ? 1 : 3))))
@@ -104,7 +104,7 @@ describe('DATA of a byte each', () => {
     assert.equal(client.wire.destroyed, false)
   })
 
-  it('is too much when it never ends, but not over a long time', () => {
+  it('is too much after a million frames, but 10,000 more are allowed each second', () => {
     let nowMs = 0
     const guard = new ConnectionGuard(() => nowMs)
     const allowed = (bytes: number) => {

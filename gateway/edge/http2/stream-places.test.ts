@@ -83,7 +83,7 @@ describe('a stream without a place', () => {
     assert.deepEqual([client.heads(3)[0]?.[0], seen[1]?.closes], [':status: 503', 1])
   })
 
-  it('waits for its record with few others, and GOAWAY says that the rest was not handled', async () => {
+  it('is one of few that wait for their record, and GOAWAY says that the others were not handled', async () => {
     const release: (() => void)[] = []
     const refused = (one: Seen) => {
       release.push(one.res.hold())
@@ -139,7 +139,7 @@ describe('a request that never begins', () => {
     assert.equal(seen.length, 0)
   })
 
-  it('is not a request that depends on itself, which gets 400', async () => {
+  it('is not one that depends on itself: that one begins, and gets 400', async () => {
     const { seen, connect } = serveFrames({ begun: () => {} })
     const client = connect()
     const dependent = Buffer.concat([Buffer.from([0, 0, 0, 1, 0]), blockOf(GET)])

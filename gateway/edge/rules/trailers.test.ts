@@ -25,7 +25,7 @@ const OF_A_HEAD = [
 const named = (names: readonly string[]) => names.map((name) => new Field(name, '1'))
 
 describe('trailers', () => {
-  it('of a response pass without fields of a connection or a head, and fields that the gateway sets or reads', () => {
+  it('of a response pass, but not fields of a connection or a head, nor those that the gateway sets or reads', () => {
     const own = [
       'cache-control',
       'x-request-id',
@@ -40,7 +40,7 @@ describe('trailers', () => {
     assert.equal(filterResponseTrailers(fields, policy), kept.map((name) => `${name}: 1\r\n`).join(''))
   })
 
-  it('of a request pass without fields of a connection or a head, and without claims of who sends it', () => {
+  it('of a request pass, but not fields of a connection or a head, nor claims of who sends it', () => {
     const claims = [
       'x-auth-subject',
       'x-forwarded-for',

@@ -78,7 +78,7 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('without fields have none, whatever came before, and the reader is told all fields anew', () => {
+  it('without fields have none, whatever came before, and the next head tells the reader all its fields', () => {
     const { parser, reader } = parserWithReader()
     for (const values of [['a'], [], ['a'], [], ['a'], ['a'], []]) {
       assert.deepEqual(

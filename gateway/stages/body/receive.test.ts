@@ -59,7 +59,7 @@ describe('receive', () => {
       assert.equal(open('GET', more).outcome, undefined)
   })
 
-  it('refuses a wrong digest where the gateway signs it, to the service or in its response', () => {
+  it('refuses a wrong digest where the gateway signs the request to the service, or the response', () => {
     for (const row of [{ signsRequests: true }, { signsResponses: true }, {}])
       for (const [body, code] of [
         ['{}', undefined],

@@ -101,7 +101,7 @@ test('a signed request proves its client, and is no guess', async () => {
   assert.deepEqual([refused, client, measured, guesses], [undefined, 'bank', [counted('accepted')], 0])
 })
 
-test('what is recorded of a good signature is what its base needs beside the message', async () => {
+test('a good signature is recorded with all that its base needs besides the message', async () => {
   const { signed } = await outcomeOf({ publicUrls: ['https://other.example', 'https://api.example/'] })
   const { value = '', ...signature } = signed?.signature ?? {}
   assert.deepEqual(signature, {

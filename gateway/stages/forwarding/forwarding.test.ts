@@ -318,7 +318,7 @@ describe('a client that goes away', () => {
     assert.equal(aborted(), 1)
   })
 
-  it('is counted against the upstream that it has waited for, not when it leaves at once or has a head', () => {
+  it('is counted against the upstream if it has waited for the head for more than a second, and not otherwise', () => {
     const waiting = (ms: number, hasHead = false) => {
       const { forwarding, measured, time } = forwarded()
       if (hasHead) forwarding.head(200, [])
@@ -343,7 +343,7 @@ describe('a client that goes away', () => {
     assert.equal(aborted(), 1)
   })
 
-  it('has the head of its response awaited, which may end sessions, and its permit kept until then', () => {
+  it('has the head of its response awaited, because the head may end sessions, and its permit kept until then', () => {
     const ended: string[] = []
     const { forwarding, gateway, aborted } = forwarded(
       { method: 'POST' },

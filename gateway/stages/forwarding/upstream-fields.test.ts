@@ -30,7 +30,7 @@ function linesIn({ common, fields }: ReturnType<typeof upstreamFields>): string[
   return [...common.fields, ...fields].filter(({ lower }) => lower !== 'traceparent').map(({ line }) => line)
 }
 
-/** @param which index of a value; a name without such a value has no field */
+/** @param which index of the value that each name gets; a name without a value there gets no field */
 function fieldsOf(
   headers: Readonly<Record<string, string | readonly (string | undefined)[]>>,
   which = 0,

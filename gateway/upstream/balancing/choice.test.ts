@@ -126,7 +126,7 @@ describe('a target whose circuit breaker is open', () => {
     assert.equal(single.choice.next([]), undefined)
   })
 
-  it('keeps connections and health when the policy changes, and also its breaker when the policy stays', () => {
+  it('keeps connections and health in an edit, and its breaker too unless the edit changes the policy', () => {
     const { origins, addresses, options } = targets(2, POLICY)
     origins[0]?.breaker?.failed(NO_PROBE)
     const sources = { known: origins, createPool: () => undefined }

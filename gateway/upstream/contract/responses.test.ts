@@ -20,8 +20,9 @@ import {
 type Script = string | ((request: WireRequest) => unknown)
 
 /**
- * What one exchange receives from an upstream that responds with `script` and, when `close` is set, ends the connection
- * after it; and how many connections it and a second call take: 1 when the first connection is used again.
+ * Calls an upstream twice. It responds with `script` and then, if `close` is set, ends the connection.
+ *
+ * @returns what the first call receives, and how many connections there were: 1 when the first is used again
  */
 async function responseTo(
   script: Script,

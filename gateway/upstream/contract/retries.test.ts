@@ -60,7 +60,7 @@ describe('a connection that is lost after the request was written', () => {
     }
   })
 
-  it('makes any other request a fault, and it went out exactly once', async (t) => {
+  it('ends any other request with a fault, and that request is sent only once', async (t) => {
     const body = () => Readable.from([Buffer.from('abc')])
     const ready = () => {
       const source = new Readable({ read() {} })
@@ -126,7 +126,7 @@ describe('a connection that is lost after the request was written', () => {
     assert.equal(silent.scripted[0].requests.length, 1)
   })
 
-  it('on a kept connection repeats a GET unseen and never a POST', async (t) => {
+  it('makes a GET on a kept connection go out again, unseen by its client, and never a POST', async (t) => {
     const { scripted, upstream } = await upstreamsOf(t, [
       {
         onRequest({ socket, connection, head }) {

@@ -47,7 +47,7 @@ const TABBED = /transfer-encoding:[ \t]*chunked *\t/i
 /** node:http refuses it; RFC 9110 section 2.5 reads it as HTTP/1.1. */
 const NEWER = / HTTP\/1\.[2-9]\r\n/
 
-/** Why node:http takes nothing behind the end of its input; empty without a reason. */
+/** What node:http reports when only the end of its input stops it; empty for no fault. */
 const ENDED = /^$|HPE_INVALID_EOF_STATE|HPE_CLOSED_CONNECTION/
 
 /** True for HTTP/1.0 with close and keep-alive. node:http obeys keep-alive, we close (RFC 9112 section 9.3). */
@@ -302,7 +302,7 @@ describe('our server and a strict server of node:http, given the same bytes,', (
     assert.equal(ours.taken.length, theirs.taken.length)
   }
 
-  /** For a line that never ends: node:http refuses its first wrong byte, our parser the line once it is whole. */
+  /** Asserts that only the unfinished last line is faulty: node:http refuses it early, and our parser once it is whole. */
   const assertOnlyUnfinished = async (text: string): Promise<void> => {
     const before = await theirOutcome([text.slice(0, text.lastIndexOf('\n') + 1)])
     assert.match(before.fault, ENDED)

@@ -164,7 +164,7 @@ async function live(
     assert.ok(handler.seen.length >= countUntil(plans, mayClose))
     if (!wire.wasReset) for (const { closes } of handler.seen) assert.equal(closes, 1)
     http.closeIdleConnections()
-    if (!plans.some(mayClose)) assert.equal(wire.destroyed, true, 'an idle connection is one')
+    if (!plans.some(mayClose)) assert.equal(wire.destroyed, true, 'an idle connection is closed')
   }
   assert.ok(handler.seen.length <= most)
   wire.destroy()
@@ -186,7 +186,7 @@ function closes({ version, option }: Plan): boolean {
 /** True when nothing may be read behind the request. */
 function mayClose(plan: Plan): boolean {
   const { version, framing, when, bounded, breaksOff } = plan
-  // Only the connection's end ends the response, or it comes before the body.
+  // Only the end of the connection ends the response, or the response may come before the end of the request's body.
   return (
     closes(plan) || breaksOff || (version === '1.0' && !bounded) || (when !== 'behind' && framing !== 'none')
   )

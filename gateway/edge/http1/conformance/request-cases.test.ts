@@ -24,7 +24,7 @@ function told({ method, target, version, headers, text, whole, fault }: Seen): s
   return `${head}\r\n${text}${whole ? '' : ' (cut)'}`
 }
 
-/** In one piece, in pieces of one byte, and in every two pieces. */
+/** Sends `text` whole, byte by byte, and cut in two at every place. */
 async function whicheverWay(text: string, expected: readonly string[]): Promise<void> {
   assert.deepEqual(await toldOf([text]), expected)
   assert.deepEqual(await toldOf([...text]), expected, 'byte by byte')

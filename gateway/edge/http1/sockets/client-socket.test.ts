@@ -69,7 +69,7 @@ describe('a client socket', () => {
     await until(() => reader.text === 'none one two')
   })
 
-  it('reads ahead while it is paused until its stream is full, and not while it is held back', async (t) => {
+  it('reads nothing while it is held back; while it is paused, it reads ahead until its stream is full', async (t) => {
     const { client, served } = await pair(t)
     assert.ok(served instanceof ClientSocket)
     const reader = collector()

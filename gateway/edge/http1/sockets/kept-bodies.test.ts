@@ -68,7 +68,7 @@ describe('a body of HTTP/1.1', () => {
     respondEmpty(seen[0] as Seen)
   })
 
-  it('takes memory for its bytes only while nobody reads it, in whatever chunks they come', async (t) => {
+  it('takes memory only for its bytes while nobody reads it, in whatever chunks they come', async (t) => {
     const { seen, connect } = await serving(t, { begun: () => {} })
     const client = await connect()
     client.send('POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n')

@@ -121,7 +121,7 @@ describe('what the system has taken', () => {
   it('grows over TLS, too, while one long write is under way', async (t) =>
     growsWithinOneWrite(await openTo(t, await secureServer(), 'secureConnection')))
 
-  it('is what has been written, if a socket has no count below it', () => {
+  it('is what was written less what still waits, if the socket has no handle', () => {
     const socket = { bytesWritten: 10, writableLength: 3, _handle: null } as unknown as Socket
     assert.equal(takenBytes(socket), 7)
   })

@@ -20,7 +20,7 @@ test('one value has one pseudonym in every encoding that leads to the row', () =
   const mask = pathMask('/a/{name}', ['name'], KEY)
   for (const written of ['/a/Jos%C3%A9%20X', '/a/Jos%c3%a9%20%58', '//a/./b/../%4aos%c3%a9%20X'])
     assert.equal(mask(canonicalPath(written) ?? ''), `/a/{name:${pseudonym('José X', KEY)}}`, written)
-  // The template takes a part of an octet.
+  // The 9 of the template is a digit of the octet A9.
   assert.doesNotMatch(pathMask('/a/{x}9{y}', ['x', 'y'], KEY)('/a/%C3%A9a'), /C3/)
 })
 
