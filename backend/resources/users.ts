@@ -194,7 +194,8 @@ function registerChange(
         ? await requirePresentPassword(services, request, id, currentPassword)
         : undefined
     const { subject, session, scopes } = callerOf(request)
-    // An operator's own sign-in address changes only with a proven password. Without a new address or password, none was asked for.
+    // An operator's own sign-in address changes only with a proven password, for which only a request with a new address
+    // or password is asked.
     const mayMove = scopes.has(USERS_ADMIN) && (subject !== id || provenHash !== undefined)
     const signInEmail = mayMove ? email : undefined
     if (changesEmail && signInEmail === undefined) {

@@ -177,7 +177,7 @@ export const ISSUER_KEYS = {
   ),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After `failures` bad credentials from an address in `window`, its proofs, webhooks, signatures and tokens not verified before get 429 without a check.',
+    'After `failures` bad credentials within `window`, an address gets 429 without a check for new tokens, proofs, webhooks and signatures.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

@@ -115,7 +115,7 @@ const UPSTREAM_GROUP = keys({
   ),
   healthCheck: key(
     HEALTH_CHECK,
-    'A GET request to each target at intervals. A target that is down gets requests only when all are.',
+    'A GET request to each target at intervals. A target that is down gets requests only when all targets are down.',
   ),
   breaker: key(
     BREAKER,

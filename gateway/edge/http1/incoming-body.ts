@@ -58,7 +58,7 @@ export class RequestBody extends IncomingBody {
   override resume(): this {
     super.resume()
     if (this.#receiver === undefined) this.#expectNoReceiver()
-    // Pieces that bypassed the stream did not answer its last `_read`, so the stream does not call it again.
+    // Pieces that bypassed the stream did not answer its last `_read`, so the stream does not call `_read` again.
     this._read()
     return this
   }
@@ -78,7 +78,7 @@ export class RequestBody extends IncomingBody {
   receive(piece: Piece): void {
     if (this.destroyed || !this.takes(piece.to - piece.from)) return
     if (this.#pass(piece) || this.#socket.isPaused()) return
-    // Most bodies wait for a moment only: reading ahead would cost a copy.
+    // Nothing is read ahead, which would cost a copy: most bodies wait for a moment only.
     if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
     else this.#socket.pause()
     this.deadline.holdBodyBack()
