@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { freePort } from './free-port.ts'
 
 /** A proxy that a test can cut. */
 export interface TcpProxy {
@@ -42,7 +43,9 @@ export async function startTcpProxy(
     })
     near.pipe(far).pipe(near)
   })
-  const port = await listen(server, 0)
+  // A port that nobody else gets while the proxy is cut.
+  const port = await freePort()
+  await listen(server, port)
   const cut = async () => {
     server.close()
     for (const socket of sockets) socket.resetAndDestroy()
@@ -52,7 +55,7 @@ export async function startTcpProxy(
   return {
     port,
     cut,
-    restore: async () => void (await listen(server, port)),
+    restore: () => listen(server, port),
     stall: () => {
       for (const socket of sockets) socket.unpipe().pause()
     },
@@ -62,8 +65,7 @@ export async function startTcpProxy(
   }
 }
 
-async function listen(server: Server, port: number): Promise<number> {
+async function listen(server: Server, port: number): Promise<void> {
   server.listen(port, '127.0.0.1')
   await once(server, 'listening')
-  return (server.address() as AddressInfo).port
 }

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
@@ -63,14 +64,17 @@ function samplesOf(exposition: string): Sample[] {
 }
 
 describe('the admin listener', () => {
+  let upstreamPort: number
   let upstream: TestUpstream
   let gateway: TestGateway
 
   before(async () => {
+    // It goes away and comes back, so nobody else may get its port meanwhile.
+    upstreamPort = await freePort()
     upstream = await startUpstream((req, res) => {
       if (req.url === '/open/never') return
       res.end('whole')
-    })
+    }, upstreamPort)
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
@@ -269,13 +273,12 @@ describe('the admin listener', () => {
 
   it('says when the upstream cannot be reached, and when it can again', async () => {
     const sample = `gateway_upstream_healthy{upstream="${upstream.url}"}`
-    const port = Number(new URL(upstream.url).port)
     upstream.close()
     await until(async () => {
       const { status } = await call(`${gateway.url}/open/x`, { method: 'POST' })
       return status === 502 && (await gateway.metric(sample)) === 0 ? true : undefined
     })
-    upstream.server.listen(port, '127.0.0.1')
+    upstream.server.listen(upstreamPort, '127.0.0.1')
     await until(async () => {
       await call(`${gateway.url}/open/x`)
       return (await gateway.metric(sample)) === 1 ? true : undefined

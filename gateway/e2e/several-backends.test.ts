@@ -74,8 +74,10 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
     const port = await freePort()
     issuer = `http://127.0.0.1:${port}`
     ;[postgres, redis] = await Promise.all([createTestPostgres(), startRedis()])
+    // One is killed and starts again, so nobody else may get its port meanwhile.
+    const ports = [await freePort(), await freePort()]
     // Both start at the same time, on an empty database.
-    const started = [0, 1].map((index) => runBackend(index, '0'))
+    const started = ports.map((each, index) => runBackend(index, String(each)))
     for (const process of started) {
       const line = await process.line(isListening)
       backends.push({ process, url: String(line.msg).replace('listening at ', '') })

@@ -20,8 +20,8 @@ export interface TestUpstream {
   close(): void
 }
 
-/** Starts the service. By default it responds with the request as JSON. */
-export async function startUpstream(listener?: RequestListener): Promise<TestUpstream> {
+/** Starts the service, by default on any port. By default it responds with the request as JSON. */
+export async function startUpstream(listener?: RequestListener, port = 0): Promise<TestUpstream> {
   const issuer = await createIssuer()
   const seen: SeenRequest[] = []
   const server = createServer((req, res) => {
@@ -46,7 +46,7 @@ export async function startUpstream(listener?: RequestListener): Promise<TestUps
       })
     }
   })
-  server.listen(0, '127.0.0.1')
+  server.listen(port, '127.0.0.1')
   await once(server, 'listening')
   return {
     server,

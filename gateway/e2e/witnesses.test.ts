@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { promisify } from 'node:util'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { makeSealKey, readSealKey } from '../audit/seals/seal-key.ts'
 import { formatVerifierKey, parseNote } from '../audit/seals/signed-note.ts'
@@ -51,8 +52,10 @@ describe('a gateway with witnesses and time stamps', { skip: skipWithout('openss
     witnesses.push(await startTestWitness({ name: 'w.example/plain', logs }))
     const lie = (status: number, body: string) => ({ status, body: body.replace(/.{8}\n$/, 'AAAAAAA=\n') })
     witnesses.push(await startTestWitness({ name: 'w.example/liar', logs, lie }))
-    witnesses.push(await startTestWitness({ name: 'w.example/away', logs }))
-    witnesses[3]?.server.close()
+    const away = await startTestWitness({ name: 'w.example/away', logs })
+    // At this port nobody will listen, unlike at one that was any free port.
+    witnesses.push({ ...away, url: `http://127.0.0.1:${await freePort()}` })
+    away.server.close()
     mkdirSync(join(home, 'stamps'))
     stamps = makeStampAuthority(join(home, 'stamps'))
     served = await serveStamps(stamps)
