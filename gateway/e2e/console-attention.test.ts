@@ -181,7 +181,7 @@ function describeAttention(): void {
 
     it('one upstream of two that is down', async () => {
       const port = await freePort()
-      const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 }
+      const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 10_000, unhealthyAfter: 1 }
       const targets = [upstream.url, `http://127.0.0.1:${port}`]
       await become({ upstream: targets, upstreams: { default: { healthCheck } } })
       await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
@@ -341,7 +341,7 @@ function describeAttention(): void {
         default: { breaker: { failures: 2, openMs: 60_000 } },
         payments: {
           targets: [upstream.url.replace('127.0.0.1', 'localhost'), `http://127.0.0.1:${await freePort()}`],
-          healthCheck: { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 },
+          healthCheck: { path: '/', intervalMs: 1000, timeoutMs: 10_000, unhealthyAfter: 1 },
         },
       },
       routes: [
