@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { onEachDatabase, onPostgres } from '../testing/databases.ts'
+import { onEachDatabase, onPostgres, openBehindProxy } from '../testing/databases.ts'
 import {
   DatabaseBusyError,
   DatabaseUnavailableError,
@@ -163,20 +163,29 @@ onPostgres('a database on a server', (database) => {
     assert.deepEqual(await database().query(unchecked), [], 'also while a statement runs')
   })
 
-  it('is busy, not away, while every connection is in use, and can be probed', async () => {
+  it('is busy, not away, while every connection is in use, and can be probed', async (t) => {
+    const { url, proxy, drop } = await openBehindProxy()
+    // Unlike the tests' database, this one waits only seconds for a connection.
+    const crowded = await openPostgres({ url, onIdleFault: () => {} })
+    t.after(async () => {
+      await crowded.close()
+      await proxy.cut()
+      await drop()
+    })
     let isDone = false
-    let held = 0
-    const { promise: full, resolve: fill } = Promise.withResolvers<void>()
-    const holders = Array.from({ length: MAX_CONNECTIONS }, () =>
-      database().transaction(async (transaction) => {
-        if (++held === MAX_CONNECTIONS) fill()
-        while (!isDone) await transaction.query('SELECT pg_sleep(0.1)')
-      }),
-    )
+    const holders: Promise<void>[] = []
     try {
-      await Promise.race([full, Promise.all(holders)])
-      await database().probe()
-      await assert.rejects(database().query('SELECT 1'), DatabaseBusyError)
+      for (let held = 0; held < MAX_CONNECTIONS; held++) {
+        const { promise: holds, resolve } = Promise.withResolvers<void>()
+        const holder = crowded.transaction(async (transaction) => {
+          resolve()
+          while (!isDone) await transaction.query('SELECT pg_sleep(0.1)')
+        })
+        holders.push(holder)
+        await Promise.race([holds, holder])
+      }
+      await crowded.probe()
+      await assert.rejects(crowded.query('SELECT 1'), DatabaseBusyError)
     } finally {
       isDone = true
       await Promise.all(holders)

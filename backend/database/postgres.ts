@@ -49,14 +49,17 @@ export async function openPostgres(options: {
   readonly onIdleFault: (fault: Error) => void
   readonly statementTimeoutMs?: number
   readonly queueTimeoutMs?: number
+  /** The longest wait for a connection, free or new. */
+  readonly connectTimeoutMs?: number
 }): Promise<Database> {
   const parsers = new TypeOverrides()
   // The driver returns int8 as text by default.
   parsers.setTypeParser(types.builtins.INT8, (text) => BigInt(text))
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, queueTimeoutMs = QUEUE_TIMEOUT_MS } = options
+  const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = options
   const settings = {
     connectionString: options.url,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: connectTimeoutMs,
     statement_timeout: statementTimeoutMs,
     query_timeout: statementTimeoutMs + SILENCE_MS,
     idle_in_transaction_session_timeout: statementTimeoutMs,

@@ -85,7 +85,7 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-/** The tests' queue timeout, so long that nobody leaves a queue because the machine is slow. */
+/** So long that nobody leaves a queue, or the wait for a connection, because the machine is slow. */
 const PATIENT_MS = 60_000
 
 async function openTestPostgres(url: string): Promise<Database> {
@@ -93,7 +93,8 @@ async function openTestPostgres(url: string): Promise<Database> {
   const onIdleFault = (fault: Error) => {
     throw fault
   }
-  const database = await openPostgres({ url: own, onIdleFault, queueTimeoutMs: PATIENT_MS })
+  const patience = { queueTimeoutMs: PATIENT_MS, connectTimeoutMs: PATIENT_MS }
+  const database = await openPostgres({ url: own, onIdleFault, ...patience })
   return {
     ...database,
     close: async () => {
