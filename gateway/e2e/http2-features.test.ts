@@ -215,6 +215,9 @@ for (const durability of ['synced', 'buffered'])
     })
   })
 
+/** Longer than the old process needs for its last requests, even on a busy machine. */
+const LONG_DRAIN_MS = 60_000
+
 describe('a restart of a gateway with clients of HTTP/2', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
@@ -228,7 +231,12 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
       else res.end('whole')
     })
     gateway = await startGateway({
-      config: { upstream: upstream.url, http2: true, routes: [{ path: '/*', auth: ['none'] }] },
+      config: {
+        upstream: upstream.url,
+        http2: true,
+        timeouts: { drainMs: LONG_DRAIN_MS },
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
       env: tls.env,
     })
   })

@@ -14,6 +14,8 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire, statuses } from './wire.ts'
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
+/** Longer than the old process needs for its last requests, even on a busy machine. */
+const LONG_DRAIN_MS = 60_000
 
 describe('a restart', () => {
   let upstream: TestUpstream
@@ -35,7 +37,11 @@ describe('a restart', () => {
       else res.end('whole')
     })
     gateway = await startGateway({
-      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      config: {
+        upstream: upstream.url,
+        timeouts: { drainMs: LONG_DRAIN_MS },
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
       limits: [
         { path: '/hourly', limit: 60, window: '1h', purpose: 'a test' },
         { path: '/minutely', limit: 60, window: '10m', purpose: 'a test' },
@@ -201,6 +207,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
+        timeouts: { drainMs: LONG_DRAIN_MS },
         routes: [
           { path: '/bank', auth: ['mtls'] },
           { path: '/mine', auth: ['bearer'] },
