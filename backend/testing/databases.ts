@@ -85,7 +85,7 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-/** So long that nobody leaves a queue, or the wait for a connection, because the machine is slow. */
+/** The tests' timeout for a queue and a connection, so long that a slow machine ends no wait. */
 const PATIENT_MS = 60_000
 
 async function openTestPostgres(url: string): Promise<Database> {
