@@ -399,7 +399,7 @@ describe('keys whose secret is changed', () => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, outcome, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
-    assert.throws(() => table.rekey([NEW]), /has keys that need a line missing from "idempotencyKeyFile"/)
+    assert.throws(() => table.rekey([NEW]), /has keys that need a line that "idempotencyKeyFile" no longer has/)
     assert.equal(outcome('old'), 'done', 'nothing has changed')
     table.rekey([NEW, OLD])
     finish(held('new'), RESPONSE, none)
@@ -496,7 +496,7 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW, OLD] }).outcome('old'), 'done')
     assert.throws(
       () => openTable(directory, { secrets: [NEW] }),
-      /need a line missing from "idempotencyKeyFile"/,
+      /need a line that "idempotencyKeyFile" no longer has/,
     )
   })
 

@@ -131,7 +131,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     for (const name of [...needed, ...this.#journal.secretsInUse])
       if (secretNamed(secrets, name) === undefined)
         throw new Error(
-          `${this.#options.directory} has keys that need a line missing from "idempotencyKeyFile": put that line back, below the new one, until the keys have expired, or move the directory away, which forgets every key`,
+          `${this.#options.directory} has keys that need a line that "idempotencyKeyFile" no longer has: put that line back, below the new one, until the keys have expired, or move the directory away, which forgets every key`,
         )
   }
 
