@@ -112,6 +112,8 @@ onPostgres('a database on a server', (database) => {
   it('repeats a transaction when another one has written what it read', async () => {
     await database().query('CREATE TABLE counters (id int PRIMARY KEY, value int)')
     await database().query('INSERT INTO counters VALUES (1, 0)')
+    // Two connections, so that the first reader waits only for the second, not for a connection.
+    await Promise.all([database().query('SELECT 1'), database().query('SELECT 1')])
     let attempts = 0
     const { promise: twoHaveRead, resolve } = Promise.withResolvers<void>()
     const increment = () =>

@@ -20,7 +20,7 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Called when records are in the operating system; with `synced`, on the disk. */
   onRecord(type: string, count: number): void
-  /** Called when others have written to the trail. A start repeats the call if the file begins with AUDIT_FOREIGN. */
+  /** Called when others have written to the trail. A start repeats the call if AUDIT_FOREIGN follows the file's AUDIT_START. */
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
   onCrash?(): void

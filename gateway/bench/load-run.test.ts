@@ -129,7 +129,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     await assert.rejects(new LoadRun(jobOf(closing), REQUESTS).closedLoop(), /closed|ECONNRESET/)
   })
 
-  it('sends each token in turn when asked to', async () => {
+  it('sends each token in turn when asked to', { timeout: 60_000 }, async () => {
     const seen: string[] = []
     const port = await serve((socket, request) => {
       seen.push(request.charAt(5))

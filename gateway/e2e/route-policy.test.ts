@@ -187,7 +187,7 @@ describe('the policy of a route', () => {
       assert.deepEqual(
         [lacking.msg, lacking.route, lacking.cause],
         [
-          'a browser withholds the response from its page',
+          'a browser refuses the request or its response',
           '/cors/*',
           `"cors.headers" lacks "x-mine", which a page of "${APP}" wants`,
         ],
@@ -198,7 +198,7 @@ describe('the policy of a route', () => {
       const unread = await gateway.process.line(
         ({ requestId, msg }) =>
           requestId === read.headers['x-request-id'] &&
-          msg === 'a browser withholds the response from its page',
+          msg === 'a browser refuses the request or its response',
       )
       assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is not one of/)
     })

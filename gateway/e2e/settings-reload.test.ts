@@ -163,7 +163,7 @@ describe('an edit of gateway.json', () => {
       maxTunnels: 7,
     })
     assert.deepEqual([change.before, change.after], [[{ maxTunnels: 1024 }], [{ maxTunnels: 7 }]])
-    const line = await logged(from, /in force after a restart/)
+    const line = await logged(from, /into force after a restart/)
     // Variables still override the audit file and the data directory.
     assert.deepEqual(line.keys, ['tracing'])
     const reloaded = async () => {

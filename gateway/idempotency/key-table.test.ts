@@ -324,7 +324,9 @@ describe('the files of keys', () => {
     assert.equal(third.outcome('later'), 'done')
   })
 
-  it('are removed when nothing in them is kept any more, and rewritten when too little is', async (t) => {
+  it('are removed when nothing in them is kept any more, and rewritten when too little is', {
+    timeout: 60_000,
+  }, async (t) => {
     const directory = temporaryDirectory(t)
     const { table, finish, time, outcome, held } = openTable(directory, { segmentBytes: 4096 })
     finish(held('kept'), RESPONSE, none)
@@ -399,7 +401,10 @@ describe('keys whose secret is changed', () => {
     const directory = temporaryDirectory(t)
     const { table, finish, held, outcome, time } = openTable(directory)
     finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
-    assert.throws(() => table.rekey([NEW]), /has keys that need a line that "idempotencyKeyFile" no longer has/)
+    assert.throws(
+      () => table.rekey([NEW]),
+      /has keys that need a line that "idempotencyKeyFile" no longer has/,
+    )
     assert.equal(outcome('old'), 'done', 'nothing has changed')
     table.rekey([NEW, OLD])
     finish(held('new'), RESPONSE, none)

@@ -89,7 +89,7 @@ export function breakOff({ gateway }: InForce): void {
   load.phase = 'over'
   log.warn(
     { inFlight: load.inFlight.size, tunnels: load.tunnels.taken },
-    'open requests and tunnels are ended: the drain deadline has come, or the gateway was told again to stop',
+    'open requests and tunnels are ended: the drain deadline has come, or a signal ended the wait',
   )
   load.inFlight.visitAll((exchange) => giveUp(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')

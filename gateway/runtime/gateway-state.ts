@@ -172,7 +172,7 @@ function messageMemories(state: GatewayState): readonly ReplayMemory[] {
   return [state.acceptedWebhooks, state.acceptedSignatures, state.deliveredWebhooks]
 }
 
-/** Call it when the next process has had the files and failed. */
+/** Call it when the next process took over the files and then failed. */
 export function takeFilesBack(state: GatewayState): void {
   for (const memory of [state.revocations, ...messageMemories(state)]) memory.takeBack()
 }

@@ -17,7 +17,7 @@ interface FeedOptions extends ConsoleSources {
   readonly clock?: () => number
 }
 
-/** Probes need the other connections of the admin listener. */
+/** How many consoles may listen at once. Probes need the other connections of the admin listener. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
 const HISTORY_MS = 5000

@@ -12,7 +12,7 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_WIDTH, type TileReader, tilePath, unlessFaulty } from './tiles.ts'
 import { rootOf, TILE_HEIGHT } from './tree-edge.ts'
 
-/** After this time, Linux has mostly written a tile itself, so its sync costs only a fifth. */
+/** After this time, Linux has usually written a tile itself. Its sync then costs a fifth of one right after the write. */
 const LATE_MS = 40_000
 /** Twice the full tiles that one checkpoint can add, so that syncs keep up. */
 const MAX_SYNCS = 256
@@ -50,7 +50,7 @@ export class LateTiles {
     this.#markedFrom = undefined
   }
 
-  /** @param nowMs steady; infinite: every tile is due @returns whether there are more */
+  /** @param nowMs by the steady clock; if infinite, every tile is due @returns whether more tiles may be due */
   sync(nowMs: number): boolean {
     const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
     if (due.length === 0) return false

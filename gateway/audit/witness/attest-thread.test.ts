@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { utimesSync, writeFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { temporaryDirectory } from '../../storage/temporary-directory.test-support.ts'
 import { BackgroundThread } from '../background-thread.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import type { AttestJob, AttestNews } from './attest-thread.ts'
@@ -10,14 +9,11 @@ import { makeSealedLog } from './sealed-log.test-support.ts'
 import { startTestWitness } from './test-witness.test-support.ts'
 
 test('a checkpoint that could not be read at first is cosigned before the thread ends', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'attest '))
+  const directory = temporaryDirectory(t)
   const log = makeSealedLog(directory)
   const file = checkpointFile(directory)
   const witness = await startTestWitness({ name: 'w.example/late', logs: [log.vkey] })
-  t.after(() => {
-    witness.server.close()
-    rmSync(directory, { recursive: true })
-  })
+  t.after(() => witness.server.close())
   // A read that fails for a moment, such as for want of descriptors, changes neither the inode nor the time.
   const keepTime = () => utimesSync(file, 1, 1)
   writeFileSync(file, 'no checkpoint')
@@ -48,13 +44,10 @@ test('a checkpoint that could not be read at first is cosigned before the thread
 })
 
 test('a checkpoint that cannot be read is a fault of the stamps where there are no witnesses', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'attest '))
+  const directory = temporaryDirectory(t)
   // The thread does not keep the process alive.
   const alive = setTimeout(() => {}, 60_000)
-  t.after(() => {
-    clearTimeout(alive)
-    rmSync(directory, { recursive: true })
-  })
+  t.after(() => clearTimeout(alive))
   writeFileSync(checkpointFile(directory), 'no checkpoint')
   const news = Promise.withResolvers<AttestNews>()
   const stamps = { url: 'http://127.0.0.1:1', everyMs: 1, authorities: [], ca: undefined, policy: undefined }

@@ -38,6 +38,7 @@ const cosigned = witnesses && witnessRounds(witnesses)
 const rounds = [cosigned, stamps && stampRounds(stamps)]
 const file = checkpointFile(directory)
 let seen = ''
+let unread = ''
 
 setInterval(look, LOOK_MS)
 look()
@@ -58,6 +59,8 @@ function look(): void {
     seen = name
     for (const one of rounds) one?.sealed(size)
   } catch (error) {
+    if (name === unread) return
+    unread = name
     const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`
     if (witnesses === undefined) tell({ type: 'stamp-fault', cause })
     else tell({ type: 'witness-fault', witness: undefined, failure: 'internal', cause })

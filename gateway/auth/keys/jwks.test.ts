@@ -173,7 +173,7 @@ for (const [what, document, cause] of [
     assert.equal(await keys.refresh(), 'failed')
     assert.equal(keys.find('ES256'), before)
     assert.equal(keys.loaded, true)
-    assert.match(faults.at(-1)!, /^keys cannot be fetched, so the last good ones stay for a while: /)
+    assert.match(faults.at(-1)!, /^keys cannot be read, so the last good ones stay for a while: /)
     assert.match(faults.at(-1)!, cause)
   })
 }
@@ -182,7 +182,7 @@ test('the fault of a first fetch speaks of no earlier keys', async () => {
   const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
   assert.equal(await keys.refresh(), 'failed')
   assert.deepEqual(faults, [
-    'keys cannot be fetched, so requests that need them get 503: the response has status 403, not 200',
+    'keys cannot be read, so requests that need them get 503: the response has status 403, not 200',
   ])
 })
 
@@ -315,7 +315,7 @@ test('a fault that lasts is reported once, and again when it comes back', async 
   assert.equal(harness.keys.fault, '')
   await refresh(new Error('down'))
   assert.equal(faults.length, 2)
-  assert.equal(harness.keys.fault, 'keys cannot be fetched, so the last good ones stay for a while: down')
+  assert.equal(harness.keys.fault, 'keys cannot be read, so the last good ones stay for a while: down')
 })
 
 test('a fetch that fails is reported again each 5 minutes, a key that is left out is not', async () => {

@@ -197,8 +197,8 @@ export class KeySet {
       return keys.map((key) => this.#keys.find((before) => isSameKey(before, key)) ?? key)
     } catch (error) {
       const state = this.loaded
-        ? 'keys cannot be fetched, so the last good ones stay for a while'
-        : 'keys cannot be fetched, so requests that need them get 503'
+        ? 'keys cannot be read, so the last good ones stay for a while'
+        : 'keys cannot be read, so requests that need them get 503'
       faults.push(`${state}: ${(error as Error).message}`)
       return undefined
     }

@@ -65,7 +65,7 @@ export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
 export interface VerifiedHead {
   /** Differs between any two messages of one client. */
   readonly unique: string
-  /** Never throws. @param nowMs the age is checked again: the memory may forget a signature during a slow body */
+  /** Never throws. @param nowMs the age is checked again, because replays may be forgotten while a slow body comes */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
   /** Facts for the audit trail, once there is no fault. Undefined: the trail does not record this form. */
   readonly signed?: (body: Buffer) => SignedBy

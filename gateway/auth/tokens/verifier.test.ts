@@ -419,7 +419,7 @@ test('before any key was loaded, tokens are refused as unverifiable, not as inva
   assert.equal(fault?.reason, 'keys_unavailable')
   assert.equal(
     fault.cause,
-    'kid "ES256" is not known; keys cannot be fetched, so requests that need them get 503: down',
+    'kid "ES256" is not known; keys cannot be read, so requests that need them get 503: down',
   )
   const cooling = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(cooling.fault?.reason, 'keys_unavailable')

@@ -177,7 +177,7 @@ export const ISSUER_KEYS = {
   ),
   authThrottle: key(
     AUTH_THROTTLE,
-    'After `failures` bad credentials within `window`, an address gets 429 without a check for new tokens, proofs, webhooks and signatures.',
+    'After `failures` bad credentials within `window`, new tokens, proofs, webhooks and signatures of that address are not checked: they get 429.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

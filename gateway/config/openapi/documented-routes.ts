@@ -121,6 +121,7 @@ function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
   const callersOf = ({ auth, scopes }: ApiOperation) => JSON.stringify([auth, scopes])
   return (
     (one.fragment ?? other.fragment) !== undefined &&
+    one.auth.length > 0 &&
     withoutNames(one.path) === withoutNames(other.path) &&
     callersOf(one) === callersOf(other)
   )

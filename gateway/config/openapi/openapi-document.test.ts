@@ -282,6 +282,17 @@ test('an operation whose place a row of gateway.json takes may have security tha
   }
 })
 
+test('operations that differ after "#" and by security that no row can ask for are a fault, though a row replaces them', () => {
+  const document = api({
+    '/a#x': { get: { security: [{ unknown: [] }] } },
+    '/a#y': { get: { security: [{ other: [] }] } },
+  })
+  assert.match(
+    read(document, {}, [{ path: '/a', auth: ['bearer'] }]).faults.join(),
+    /may be taken for "\/a", which has this method too/,
+  )
+})
+
 test('a row that differs from an operation only in letter case or a closing slash is a fault of the operation', () => {
   const document = api({ '/users/{id}': { get: OPEN, put: OPEN } })
   for (const path of ['/Users/{id}', '/users/{id}/'])

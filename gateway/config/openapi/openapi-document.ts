@@ -21,7 +21,7 @@ export interface ApiOperation {
   readonly method: string
   /** The end of its path after "#". No request has it, so one request may fit several operations. */
   readonly fragment: string | undefined
-  /** Empty, as `scopes`, for an operation that is replaced: its security is not read. */
+  /** Empty, as `scopes`, for an operation that is replaced, if no row could ask for its security. */
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]
   readonly pointer: string
@@ -125,13 +125,13 @@ class Reading {
     return writtenOperations(item).flatMap(([method, written, pointer]) => {
       const operation = Object(written) as { security?: unknown; servers?: Servers }
       const full = joined(this.#basePathOf(operation, pointer) ?? own, path)
-      const security = this.#isReplaced({ path: full, method })
-        ? { auth: [], scopes: [] }
-        : this.#securityOf(operation)
-      const reason =
-        pathFaultOf(full) ?? methodFault(method) ?? (typeof security === 'string' ? security : undefined)
+      const security = this.#securityOf(operation)
+      const unread = typeof security === 'string' ? security : undefined
+      const isReplaced = unread !== undefined && this.#isReplaced({ path: full, method })
+      const reason = pathFaultOf(full) ?? methodFault(method) ?? (isReplaced ? undefined : unread)
       if (reason !== undefined) return this.#refuse(pointer, reason)
-      return [{ path: full, method, fragment, ...(security as OperationSecurity), pointer }]
+      const callers = isReplaced ? { auth: [], scopes: [] } : (security as OperationSecurity)
+      return [{ path: full, method, fragment, ...callers, pointer }]
     })
   }
 

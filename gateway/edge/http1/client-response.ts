@@ -5,7 +5,7 @@ import type { ConnectionTerms } from './connection-terms.ts'
 import type { OutgoingResponse, ResponseHead } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
-/** A longer piece is not copied into the text of its head. */
+/** A longer piece of a body is written apart from the head. A shorter one joins the text of the head. */
 const MAX_TEXT_BYTES = 16 * 1024
 
 /** A paused socket that is given away. */

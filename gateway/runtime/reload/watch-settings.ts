@@ -75,8 +75,7 @@ function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
 
 function warn({ log }: Reports, file: string, { settings, needsRestart }: EditedSettings): void {
   if (needsRestart.length > 0) {
-    const warning = `the edit of ${needsRestart.join(', ')} is in force after a restart`
-    log.warn({ file, keys: needsRestart, warning }, 'check the configuration')
+    log.warn({ file, keys: needsRestart }, 'an edit comes into force after a restart')
   }
   for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)])
     log.warn({ file, warning }, 'check the configuration')

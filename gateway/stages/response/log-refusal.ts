@@ -25,13 +25,13 @@ export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, caus
   writeLine(gateway, exchange, { code, cause, client, level: 'info', message: 'would be refused' })
 }
 
-/** Logs that a browser will withhold the response from its page. */
+/** Logs that a browser will not send a request, or will withhold the response from its page. */
 export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
   writeLine(gateway, exchange, {
     code: undefined,
     cause,
     level: 'info',
-    message: 'a browser withholds the response from its page',
+    message: 'a browser refuses the request or its response',
   })
 }
 
