@@ -147,8 +147,7 @@ export class GatewayInForce {
       if (decision === undefined) continue
       metrics.gateway_decisions_total.begin(path, 'failed')
       const { key, url } = decision
-      const onFault = (cause: string) =>
-        log.warn({ url, cause }, 'a decider gives no decision, so requests get 503')
+      const onFault = (cause: string) => log.warn({ url, cause }, 'a decider gives no decision')
       deciders.set(key, deciders.get(key) ?? before?.deciders.get(key) ?? new Decider(decision, { onFault }))
     }
     return deciders

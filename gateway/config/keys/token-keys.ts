@@ -19,7 +19,7 @@ const DIALECT = keys({
   preset: choice(PRESETS, 'The preset for keys that this object does not have.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'Allowed values of the header `typ`, with or without `application/`, in any letter case; `""`: no `typ`. Unless `typ` is `at+jwt`, the token must show that it is no ID token. It has a claim of `scopeClaims` or `machine`, and no `nonce`, `at_hash` or `c_hash`, or a claim of `require` has the value `access`, `access_token`, `Bearer` or `DPoP`.',
+    'Allowed values of the header `typ`, with or without `application/`, in any letter case; `""`: no `typ`. Unless `typ` is `at+jwt`, the token must be no ID token. So it must have a claim of `scopeClaims` or `machine`, and no `nonce`, `at_hash` or `c_hash`. Or a claim of `require` must have the value `access`, `access_token`, `Bearer` or `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
   scopeClaims: list(TEXT, 'The claims with scopes, each a text with spaces or a list. All of them count.', {
